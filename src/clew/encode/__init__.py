@@ -1,0 +1,1 @@
+"""Pure: values <-> bytes, documents <-> roots, pieces and payloads. No I/O here."""

@@ -1,0 +1,109 @@
+"""Every exception that clew raises on purpose.
+
+One small hierarchy under `ClewError`. A message says what happened, to what, and what to do; the facts are also
+attributes, so that a program need not read the text. A driver's own error is kept as `__cause__`.
+"""
+
+from __future__ import annotations
+
+
+class ClewError(Exception):
+    """Anything clew raises on purpose."""
+
+
+class NotFound(ClewError):
+    """Something that was asked for by name is not there."""
+
+
+class ThreadNotFound(NotFound):
+    """The thread has no checkpoint yet, or was deleted."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"thread {thread_id!r} does not exist: save to it first, or list threads with store.threads()")
+        self.thread_id = thread_id
+
+
+class CheckpointNotFound(NotFound):
+    """No checkpoint of this thread answers to the given id, prefix or step."""
+
+    def __init__(self, thread_id: str, at: object, hint: str = "list them with thread.history(all=True)") -> None:
+        super().__init__(f"thread {thread_id!r} has no checkpoint {_short(at)}: {hint}")
+        self.thread_id = thread_id
+        self.at = at
+
+
+class NoCheckpoint(NotFound):
+    """A session has no snapshot for this message, or there is nothing to go back to."""
+
+
+class Conflict(ClewError):
+    """Another writer moved the thread first; nothing of this call was written.
+
+    `expected` is the checkpoint the caller built on, `actual` the one that is there now (None: no checkpoint).
+    """
+
+    def __init__(self, thread_id: str, expected: str | None, actual: str | None, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or f"thread {thread_id!r} moved: expected head {expected or 'none'}, found {actual or 'none'}; "
+            "load again and retry, or fork to keep both"
+        )
+        self.thread_id = thread_id
+        self.expected = expected
+        self.actual = actual
+
+
+class InvalidInput(ClewError, ValueError):
+    """An argument that can never be right, whatever the store holds."""
+
+
+class EncodeError(InvalidInput):
+    """A value in the state has no exact encoding. `path` names it, for example `state["plan"][3].owner`."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class Corrupt(ClewError):
+    """Stored bytes are damaged: a checksum, a digest or a pointer does not hold. `where` names the record."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where} is damaged ({reason}): run store.verify() to see what else is; the rest stays readable")
+        self.where = where
+        self.reason = reason
+
+
+class Unavailable(ClewError):
+    """The store cannot be reached or cannot write now: closed, read-only, full, or its server is away."""
+
+
+class LockTimeout(ClewError):
+    """The lock stayed with another owner for as long as the caller was ready to wait."""
+
+    def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
+        super().__init__(f"{name} is held by {owner or 'another owner'}: waited {waited:g} s; try again or raise timeout")
+        self.name = name
+        self.owner = owner
+
+
+class UnsupportedFormat(ClewError):
+    """A file or store that this version of clew cannot read: not a clew store, or written by a newer clew."""
+
+
+class MissingExtra(ClewError, ImportError):
+    """A feature whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f'{feature} needs an extra: pip install "clew[{extra}]"')
+        self.extra = extra
+
+
+class UnsafePath(ClewError):
+    """A path that would leave its root; nothing was written."""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,1 @@
+"""For people who write engines: the contract suite, and a state machine that compares a store with a model."""
