@@ -1,0 +1,61 @@
+# Every target does its own set-up: a machine with Python 3.11, pip and make needs nothing else.
+# `make test` on a fresh checkout creates .venv, installs clew and the tools under constraints.txt, and runs the tests.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+BENCH  := .venv-bench
+BENCH_READY := $(BENCH)/.ready
+PIP    := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help test demo bench lint format types layers check clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make test     all tests, real servers included"
+	@echo "make demo     a short tour that prints what clew does"
+	@echo "make bench    the figures, next to the peers', in one run"
+	@echo "make lint     ruff check and ruff format --check"
+	@echo "make format   ruff format, and the fixes ruff is sure of"
+	@echo "make types    mypy --strict"
+	@echo "make layers   who may import whom"
+	@echo "make check    all of the above that can fail"
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) --constraint constraints.txt --editable ".[all,dev]"
+	touch $@
+
+$(BENCH_READY): pyproject.toml $(wildcard bench/requirements.txt)
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python $(PIP) --editable ".[all]" --requirement bench/requirements.txt
+	touch $@
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py $(ARGS)
+
+bench: $(BENCH_READY)
+	$(BENCH)/bin/python -m bench $(ARGS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)
+	$(BIN)/mypy --strict src
+
+layers: $(READY)
+	$(BIN)/lint-imports
+
+check: test lint types layers
+
+clean:
+	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
