@@ -1,0 +1,310 @@
+"""Planning a save: from a state, and the root before it, to a new root and a payload with only what is new.
+
+The planner is pure. It is told where the new row will stand (branch, step), walks the state beside the old tree, keeps
+every node whose value is unchanged, and collects the rest: items for streams, values for slots, large strings for the
+pool. A list that only grew costs its new items; any other edit reuses each run of unchanged items as a piece.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+
+from clew.encode import payload
+from clew.encode.detect import Memory
+from clew.encode.nodes import (
+    HEAVY,
+    Blob,
+    Inline,
+    Listing,
+    Node,
+    Page,
+    Piece,
+    Root,
+    Slot,
+    Tail,
+    Tree,
+    children_weight,
+    cut,
+    pack_page,
+)
+from clew.encode.streams import Bounds, crowded, reuse, settle
+from clew.encode.types import Unregistered, is_record
+from clew.encode.values import MAX_DEPTH, MAX_VALUE, Values
+from clew.errors import EncodeError, InvalidInput
+
+SMALL = 96  # encoded bytes that stay in the root
+LONG = 256  # encoded bytes from which a list becomes a listing, and a dict a tree
+LARGE = 64 * 1024  # bytes from which a string goes into the pool
+
+Path = tuple[str, ...]
+
+
+class ListMemory(msgspec.Struct):
+    """What is known of one long list of the head: its items, and which row holds which."""
+
+    memory: Memory
+    bounds: Bounds
+
+
+Memories = dict[Path, ListMemory]
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """What a save will write."""
+
+    root: Root
+    payload: bytes
+    blobs: dict[bytes, bytes]
+
+
+class Planner:
+    """Plans one row. `memories` belongs to the caller and is brought up to date as the plan goes: it must be thrown
+    away if the row is not committed."""
+
+    def __init__(
+        self, values: Values, branch: bytes, step: int, old: Root | None, memories: Memories | None, *, identity: bool = False
+    ) -> None:
+        self._values = values
+        self._branch = branch
+        self._step = step
+        self._old = old
+        self._memories = memories
+        self._identity = identity
+        self._streams = old.streams if old is not None else 0
+        self._sections: list[payload.Section] = []
+        self._slots: list[bytes] = []
+        self._blobs: dict[bytes, bytes] = {}
+
+    # -- the three ways to change a state -------------------------------------------------------------------------
+
+    def whole(self, state: Any) -> Planned:
+        """The caller handed over the whole state."""
+        name, fields = self._open(state)
+        old = self._old.tree if self._old is not None else None
+        return self._finish(self._tree(name, fields, old, (), 1))
+
+    def update(self, changes: dict[str, Any]) -> Planned:
+        """Some top-level keys are set; all others stay as they are."""
+        _, fields = self._open(changes)
+        tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
+        children = dict(_children(tree))
+        for key, value in fields.items():
+            children[key] = self._node(value, children.get(key), (key,), 1)
+        return self._finish(self._shelve(tree.type, children, tree))
+
+    def append(self, key: str, items: list[Any]) -> Planned:
+        """Items are added to the list at a top-level key. The items before them are not looked at."""
+        tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
+        children = dict(_children(tree))
+        old = children.get(key)
+        if isinstance(old, Listing):
+            children[key] = self._grow(old, items, (key,), 2)
+        else:
+            known = self._values.decode(old.raw) if isinstance(old, Inline) else [] if old is None else None
+            if type(known) is not list:
+                raise InvalidInput(f"state[{key!r}] is not a list: append() extends lists, update() sets values")
+            children[key] = self._node(known + items, old, (key,), 1)
+        return self._finish(self._shelve(tree.type, children, tree))
+
+    # -- the walk -----------------------------------------------------------------------------------------------------
+
+    def _open(self, state: Any) -> tuple[str | None, dict[str, Any]]:
+        if type(state) is dict:
+            return None, state
+        if type(state) is Unregistered and type(state.value) is dict:
+            return state.type, state.value
+        known = self._values.types.by_class.get(type(state))
+        if known is None or not is_record(known.cls):
+            name = type(state).__qualname__
+            hint = f"register it with types=[{name}]" if is_record(type(state)) else "put it in a dict"
+            raise EncodeError("state", f"is a {name}, not a dict or a registered record type: {hint}")
+        return known.name, known.fields(state)
+
+    def _tree(self, name: str | None, fields: dict[str, Any], old: Node | None, path: Path, depth: int) -> Tree:
+        before = old if isinstance(old, Tree) else None
+        known = _children(before) if before is not None else {}
+        children: dict[str, Node] = {}
+        for key, value in fields.items():
+            if type(key) is not str:
+                raise EncodeError(_words(path), f"has the key {key!r}, which is not a string")
+            children[key] = self._node(value, known.get(key), (*path, key), depth)
+        return self._shelve(name, children, before)
+
+    def _node(self, value: Any, old: Node | None, path: Path, depth: int) -> Node:
+        kind = type(value)
+        if kind is list:
+            return self._list(value, old, path, depth)
+        if kind is dict:
+            if isinstance(old, Tree) and old.type is None and all(type(key) is str for key in value):
+                return self._dict(value, old, path, depth)
+        elif kind is str or kind is bytes:
+            return self._string(value, old, path, depth)
+        elif isinstance(old, Tree) and old.type is not None:
+            known = self._values.types.by_class.get(kind)
+            if known is not None and known.name == old.type:
+                return self._tree(known.name, known.fields(value), old, path, depth + 1)
+        raw = self._values.encode(value, _words(path), depth)
+        if len(raw) >= LONG:
+            if kind is dict and all(type(key) is str for key in value):
+                return self._tree(None, value, old, path, depth + 1)
+            known = self._values.types.by_class.get(kind)
+            if known is not None and is_record(kind):
+                return self._tree(known.name, known.fields(value), old, path, depth + 1)
+        return self._value(raw, old)
+
+    def _dict(self, value: dict[str, Any], old: Tree, path: Path, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            raise EncodeError(_words(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
+        return self._tree(None, value, old, path, depth + 1)
+
+    def _string(self, value: str | bytes, old: Node | None, path: Path, depth: int) -> Node:
+        if len(value) < LARGE // 4:
+            return self._value(self._values.encode(value, _words(path), depth), old)
+        try:
+            data = value.encode() if isinstance(value, str) else value
+        except UnicodeEncodeError as error:
+            raise EncodeError(_words(path), "holds half of a surrogate pair, which has no UTF-8 form") from error
+        if len(data) > MAX_VALUE:
+            raise EncodeError(_words(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file")
+        if len(data) < LARGE:
+            return self._value(self._values.encode(value, _words(path), depth), old)
+        node = Blob(blob_id(data), len(data), isinstance(value, str))
+        if node != old:
+            self._blobs[node.id] = data
+        return node
+
+    def _value(self, raw: bytes, old: Node | None) -> Node:
+        if len(raw) <= SMALL:
+            return Inline(raw)
+        check = blake3(raw).digest(16)
+        if isinstance(old, Slot) and old.check == check and old.size == len(raw):
+            return old
+        self._slots.append(raw)
+        return Slot(self._branch, self._step, len(self._slots) - 1, len(raw), check)
+
+    # -- lists --------------------------------------------------------------------------------------------------------
+
+    def _list(self, value: list[Any], old: Node | None, path: Path, depth: int) -> Node:
+        if not isinstance(old, Listing):
+            if len(value) < LONG:  # shorter in bytes is possible only for a shorter list
+                raw = self._values.encode(value, _words(path), depth)
+                if len(raw) < LONG:
+                    return Inline(raw)  # never a slot: append() must be able to go on from the root alone
+            return self._fresh(value, path, depth)
+        known = self._memories.get(path) if self._memories is not None else None
+        if known is None:
+            return self._fresh(value, path, depth)
+        if known.memory.starts(value) and not crowded(old):
+            new = value[len(known.memory) :]
+            return self._grow(old, new, path, depth + 1) if new else old
+        return self._edit(value, old, known, path, depth)
+
+    def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
+        words = _words(path)
+        encode = self._values.encode
+        return [encode(item, f"{words}[{first + i}]", depth) for i, item in enumerate(items)]
+
+    def _tail(self, old: Listing | None) -> Tail:
+        """Where new items of a list go: on in its stream, if that belongs to this branch, else into a new one."""
+        if old is not None and old.tail.branch == self._branch:
+            return old.tail
+        if self._streams >= payload.MAX_STREAMS:
+            raise InvalidInput(f"more than {payload.MAX_STREAMS} long lists began on one branch: fork the thread")
+        self._streams += 1
+        return Tail(self._branch, self._streams - 1, 0, 0)
+
+    def _write(self, data: list[bytes], tail: Tail) -> tuple[Piece, Tail]:
+        joined = b"".join(data)
+        self._sections.append(payload.Section(tail.stream, tail.items, len(data), tail.offset, joined))
+        stop = tail.items + len(data)
+        piece = Piece(tail.branch, tail.stream, tail.items, stop, self._step, self._step, tail.offset, len(joined))
+        return piece, Tail(tail.branch, tail.stream, stop, tail.offset + len(joined))
+
+    def _fresh(self, items: list[Any], path: Path, depth: int) -> Listing:
+        """A list of which nothing is known: all of it goes into a new stream."""
+        data = self._encode_items(items, 0, path, depth + 1)
+        tail = self._tail(None)
+        bounds = Bounds()
+        pieces: tuple[Piece, ...] = ()
+        if data:
+            bounds.add(tail, self._step)
+            piece, tail = self._write(data, tail)
+            pieces = (piece,)
+        if self._memories is not None:
+            self._memories[path] = ListMemory(Memory(items, self._values.encode, self._identity), bounds)
+        return Listing(pieces, len(items), sum(map(len, data)), tail)
+
+    def _grow(self, old: Listing, items: list[Any], path: Path, depth: int) -> Listing:
+        """The list only got longer."""
+        if not items:
+            return old
+        data = self._encode_items(items, old.count, path, depth)
+        tail = self._tail(old)
+        known = self._memories.get(path) if self._memories is not None else None
+        if known is not None:
+            known.memory.extend(items)
+            known.bounds.add(tail, self._step)
+        piece, tail = self._write(data, tail)
+        return Listing(settle([*old.pieces, piece]), old.count + len(items), old.size + piece.span, tail)
+
+    def _edit(self, value: list[Any], old: Listing, known: ListMemory, path: Path, depth: int) -> Node:
+        """Anything else: unchanged runs become pieces of the old streams, the rest is written."""
+        data = self._encode_items(value, 0, path, depth + 1)
+        if len(value) < LONG and sum(map(len, data)) < LONG - 3:
+            return Inline(self._values.encode(value, _words(path), depth))
+        tail = self._tail(old)
+        pieces: list[Piece] = []
+        for run in reuse(value, data, old, known.memory, known.bounds):
+            if isinstance(run, Piece):
+                pieces.append(run)
+            else:
+                known.bounds.add(tail, self._step)
+                piece, tail = self._write(run, tail)
+                pieces.append(piece)
+        known.memory = Memory(value, self._values.encode, self._identity)
+        return Listing(settle(pieces), len(value), sum(map(len, data)), tail)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _shelve(self, name: str | None, children: dict[str, Node], old: Tree | None) -> Tree:
+        """The tree of these children; a heavy one goes into pages, of which unchanged ones stay where they are."""
+        size = sum(node.size for node in children.values()) + sum(map(len, children))
+        if old is not None and old.type == name and old.children == children and list(old.children) == list(children):
+            return old
+        if children_weight(children) <= HEAVY:
+            return Tree(name, children, size)
+        known: dict[str, tuple[dict[str, Node], Page]] = {}
+        if old is not None and old.pages:
+            known = {next(iter(page)): (page, at) for page, at in zip(cut(_children(old)), old.pages, strict=True)}
+        pages = []
+        for page in cut(children):
+            before = known.get(next(iter(page)))
+            if before is not None and before[0] == page and list(before[0]) == list(page):
+                pages.append(before[1])
+            else:
+                self._slots.append(pack_page(page, self._branch))
+                pages.append(Page(self._branch, self._step, len(self._slots) - 1))
+        return Tree(name, children, size, tuple(pages))
+
+    def _finish(self, tree: Tree) -> Planned:
+        if len(self._slots) > 0xFFFF or len(self._sections) > 0xFFFF:
+            raise InvalidInput("one save writes more than 65,535 large values: split it")
+        data = payload.pack(self._sections, self._slots) if self._sections or self._slots else b""
+        return Planned(Root(tree, self._streams), data, self._blobs)
+
+
+def blob_id(data: bytes) -> bytes:
+    """The name of a blob: the hash of its content."""
+    return blake3(data).digest()
+
+
+def _children(tree: Tree) -> dict[str, Node]:
+    assert tree.children is not None, "pages are fetched before a tree is planned on"
+    return tree.children
+
+
+def _words(path: Path) -> str:
+    return "state" + "".join(f'["{key}"]' for key in path)
