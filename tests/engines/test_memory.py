@@ -1,0 +1,23 @@
+"""The memory engine keeps the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.engines.memory import MemoryEngine
+from clew.testing.contract import EngineContract
+
+
+class TestMemory(EngineContract):
+    def make_engine(self, place: Path) -> MemoryEngine:
+        return MemoryEngine()
+
+
+def test_it_says_that_nothing_outlives_it() -> None:
+    properties = MemoryEngine().properties
+    assert (properties.name, properties.blocking, properties.durable, properties.shared) == (
+        "memory",
+        True,
+        False,
+        False,
+    )
