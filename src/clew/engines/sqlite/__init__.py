@@ -1,0 +1,14 @@
+"""The SQLite engine: one file, no server, safe between threads and processes.
+
+* `place`: the file itself: is it a clew store, make it, open connections to it
+* `migrations`: the schema, as numbered `.sql` files
+* `writer`: the one connection that writes, and group commit
+* `readers`: a small pool of connections that read beside it
+* `engine`: the engine contract, in terms of these
+"""
+
+from __future__ import annotations
+
+from clew.engines.sqlite.engine import SQLiteEngine
+
+__all__ = ["SQLiteEngine"]

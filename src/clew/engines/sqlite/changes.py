@@ -1,0 +1,178 @@
+"""What a commit, a sweep or a lease does to the tables. Each function runs inside the writer's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from clew.engines import refusals
+from clew.engines.base import Branch, Commit, Drop, Lease, NewRow, Swap, Taken
+from clew.engines.sqlite import statements as sql
+from clew.errors import InvalidInput
+
+STEP_BITS = 32
+LAST_STEP = (1 << STEP_BITS) - 1
+NOWHERE = -1  #: no branch has this number
+
+Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
+
+
+class Writing(NamedTuple):
+    """A commit, the branch numbers known before, and those it brings (to be remembered once it is committed)."""
+
+    commit: Commit
+    known: Mapping[tuple[str, bytes], int]
+    learnt: Numbers
+
+
+class Leasing(NamedTuple):
+    name: str
+    owner: str
+    ttl: float
+
+
+def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
+    """Apply a commit, or raise the Conflict that refuses it."""
+    commit = writing.commit
+    execute = cursor.execute
+    lineage = commit.lineage
+    fence = commit.fence
+    if fence is not None and execute(sql.FENCE, fence).fetchone() is None:
+        raise refusals.fence_stale(fence)
+    for swap in commit.swaps:
+        _swap(cursor, lineage, swap)
+    for branch in commit.branches:
+        _start(cursor, lineage, branch, writing.learnt)
+    for row in commit.rows:
+        if not 0 <= row.step <= LAST_STEP:
+            raise InvalidInput(f"step {row.step} is not between 0 and {LAST_STEP}")
+        key = (lineage, row.branch)
+        number = writing.known.get(key) or writing.learnt.get(key) or _find(cursor, key, writing.learnt)
+        if not _add(cursor, lineage, number, row):
+            # Dropped by another process since we learnt its number; it may have been written anew under another one.
+            number = _find(cursor, key, writing.learnt)
+            if not _add(cursor, lineage, number, row):
+                raise refusals.branch_gone(lineage, row.branch)
+    for mark in commit.marks:
+        number = _find(cursor, (lineage, mark.branch), writing.learnt)
+        if number == NOWHERE:
+            continue  # a sweep took the row away, and what was said about it with it
+        if mark.data is None:
+            execute(sql.DELETE_MARK, (number << STEP_BITS | mark.step,))
+        else:
+            execute(sql.SET_MARK, (number << STEP_BITS | mark.step, mark.data))
+    if commit.blobs:
+        cursor.executemany(sql.ADD_BLOB, ((lineage, name, data) for name, data in commit.blobs.items()))
+
+
+def _swap(cursor: sqlite3.Cursor, lineage: str, swap: Swap) -> None:
+    thread, expect, new = swap
+    if new is None:
+        if expect is not None:
+            cursor.execute(sql.DELETE_HEAD, (thread, *expect))
+            moved = cursor.rowcount == 1
+        else:
+            moved = cursor.execute(sql.HEAD, (thread,)).fetchone() is None
+    elif new.lineage != lineage or new.thread != thread:
+        raise InvalidInput(f"the head of {new.thread!r} in {new.lineage!r} cannot be set by a commit to {lineage!r}")
+    elif expect is None:
+        cursor.execute(sql.ADD_HEAD, msgspec.structs.astuple(new))
+        moved = cursor.rowcount == 1
+    else:
+        values = (
+            *(new.owner, new.branch, new.step, new.version, new.kind),
+            *(new.created, new.updated, new.count, new.size, new.note),
+            *(thread, *expect, lineage),
+        )
+        cursor.execute(sql.MOVE_HEAD, values)
+        moved = cursor.rowcount == 1
+    if not moved:
+        raise refusals.moved(thread)
+
+
+def _start(cursor: sqlite3.Cursor, lineage: str, branch: Branch, learnt: Numbers) -> None:
+    origin, step = branch.origin or (None, None)
+    cursor.execute(sql.ADD_BRANCH, (branch.id, lineage, branch.thread, branch.owner, origin, step))
+    if cursor.rowcount != 1 or cursor.lastrowid is None:
+        raise refusals.branch_taken(lineage, branch.id)
+    learnt[lineage, branch.id] = cursor.lastrowid
+
+
+def _add(cursor: sqlite3.Cursor, lineage: str, number: int, row: NewRow) -> bool:
+    """Write a row; False if there is no branch of that number."""
+    pos = number << STEP_BITS | row.step
+    try:
+        cursor.execute(sql.ADD_ROW, (pos, row.id, row.digest, row.meta, row.root, row.payload, number))
+    except sqlite3.IntegrityError as error:
+        raise refusals.step_taken(lineage, row.branch, row.step) from error
+    return cursor.rowcount == 1
+
+
+def _find(cursor: sqlite3.Cursor, key: tuple[str, bytes], learnt: Numbers) -> int:
+    """A branch's number, or NOWHERE."""
+    lineage, branch = key
+    found = cursor.execute(sql.BRANCH_NUMBER, (branch, lineage)).fetchone()
+    if found is None:
+        return NOWHERE
+    learnt[key] = number = int(found[0])
+    return number
+
+
+def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
+    """Take away what a drop names, if the lineage's heads are the ones it expects."""
+    lineage = drop.lineage
+    heads = {
+        (thread, (branch, step, version)) for thread, branch, step, version in cursor.execute(sql.HEAD_KEYS, (lineage,))
+    }
+    if heads != set(drop.expect):
+        raise refusals.swept_meanwhile(lineage)
+    numbers: Numbers = {}
+    for branch in {*drop.branches, *(branch for branch, _ in (*drop.rows, *drop.bodies))}:
+        _find(cursor, (lineage, branch), numbers)
+    for branch in drop.branches:
+        number = numbers.pop((lineage, branch), None)
+        if number is not None:
+            whole = (number << STEP_BITS, number << STEP_BITS | LAST_STEP)
+            cursor.execute(sql.DELETE_ROWS, whole)
+            cursor.execute(sql.DELETE_MARKS, whole)
+            cursor.execute(sql.DELETE_BRANCH, (number,))
+    rows = [(numbers[lineage, b] << STEP_BITS | step,) for b, step in drop.rows if (lineage, b) in numbers]
+    bodies = [(numbers[lineage, b] << STEP_BITS | step,) for b, step in drop.bodies if (lineage, b) in numbers]
+    cursor.executemany(sql.DELETE_ROW, rows)
+    cursor.executemany(sql.DELETE_MARK, rows)
+    cursor.executemany(sql.EMPTY_ROW, bodies)
+    cursor.executemany(sql.DELETE_BLOB, ((lineage, name) for name in drop.blobs))
+
+
+def lease(cursor: sqlite3.Cursor, wanted: Leasing) -> Lease | Taken:
+    """Take or renew a lease."""
+    now = _now()
+    expires = now + round(wanted.ttl * 1_000_000)
+    held = cursor.execute(sql.LEASE, (wanted.name,)).fetchone()
+    if held is not None and held[2] > now:
+        token, owner, until = held
+        if owner != wanted.owner:
+            return Taken(owner, until)
+        cursor.execute(sql.RENEW_LEASE, (expires, wanted.name))
+        return Lease(wanted.name, owner, token, expires)
+    cursor.execute(sql.TAKE_LEASE, (wanted.name, wanted.owner, expires))
+    return Lease(wanted.name, wanted.owner, cursor.lastrowid or 0, expires)
+
+
+def release(cursor: sqlite3.Cursor, name_and_owner: tuple[str, str]) -> bool:
+    """Give a lease back, if that owner has it. The row stays: its token is still the newest."""
+    cursor.execute(sql.RELEASE_LEASE, (*name_and_owner, _now()))
+    return cursor.rowcount == 1
+
+
+def forget_leases(cursor: sqlite3.Cursor, older_than: float) -> None:
+    """Delete leases that ended that many seconds ago. Tokens keep growing, since they are never used twice."""
+    cursor.execute(sql.FORGET_LEASES, (_now() - round(older_than * 1_000_000),))
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,62 @@
+-- Branch numbers are never used twice (AUTOINCREMENT), so that a process which still remembers the number of a branch
+-- that another process dropped finds nothing under it, and never somebody else's rows.
+CREATE TABLE branches (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    id BLOB NOT NULL UNIQUE,
+    lineage TEXT NOT NULL,
+    thread TEXT NOT NULL,
+    owner BLOB NOT NULL,
+    origin BLOB,
+    origin_step INTEGER
+);
+CREATE INDEX branches_by_lineage ON branches (lineage);
+
+-- One row per step; pos is branch number << 32 | step, so that a branch is one range of the B-tree and an append always
+-- lands on its last page. The light half comes first and a large payload goes to overflow pages that history never
+-- visits. A second table for the heavy half would make a third dirty page out of each commit, and 5 % more on disk.
+CREATE TABLE steps (
+    pos INTEGER PRIMARY KEY,
+    id BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    meta BLOB NOT NULL,
+    root BLOB NOT NULL,
+    payload BLOB NOT NULL
+);
+
+CREATE TABLE marks (
+    pos INTEGER PRIMARY KEY,
+    data BLOB NOT NULL
+);
+
+-- No index holds a column that moves: a save dirties one page of this tree and no other.
+CREATE TABLE heads (
+    thread TEXT NOT NULL PRIMARY KEY,
+    lineage TEXT NOT NULL,
+    owner BLOB NOT NULL,
+    branch BLOB NOT NULL,
+    step INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    created INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    note BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX heads_by_lineage ON heads (lineage);
+
+CREATE TABLE blobs (
+    n INTEGER PRIMARY KEY,
+    pool TEXT NOT NULL,
+    id BLOB NOT NULL,
+    data BLOB NOT NULL,
+    UNIQUE (pool, id)
+);
+
+-- The token is the row's own number: replacing a row gives a higher one than any before, even if it was deleted.
+CREATE TABLE leases (
+    token INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL,
+    expires INTEGER NOT NULL
+);
