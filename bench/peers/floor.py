@@ -1,0 +1,91 @@
+"""The floor: what the machine itself needs for a durable write of the same new bytes, and for encoding them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.measure import Blocking, Job
+
+SYNCHRONOUS = {"full": "PRAGMA synchronous=FULL", "normal": "PRAGMA synchronous=NORMAL"}
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Floor(Blocking):
+    """A bare sqlite3 commit of one row: WAL, 8 KB pages, the new messages already encoded."""
+
+    name = "floor: bare sqlite3 commit"
+
+    def __init__(self, directory: Path, durability: str = "full") -> None:
+        self._db = sqlite3.connect(directory / "floor.db", isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA page_size=8192")
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute(SYNCHRONOUS[durability])
+        self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, data BLOB NOT NULL)")
+
+    def prepare(self, job: Job) -> Any:
+        return (_encode(job.new),)
+
+    def save(self, prepared: Any) -> None:
+        self._db.execute("INSERT INTO log (data) VALUES (?)", prepared)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class Encoding(Blocking):
+    """No store at all: msgspec encodes the whole state."""
+
+    name = "msgspec encodes the state"
+
+    def prepare(self, job: Job) -> Any:
+        return job.state
+
+    def save(self, prepared: Any) -> None:
+        _encode(prepared)
+
+
+class JsonFile(Blocking):
+    """The whole state as one JSON file: written beside it, fsynced, renamed."""
+
+    name = "JSON file, fsync + rename"
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "state.json"
+        self._beside = directory / "state.json.new"
+
+    def prepare(self, job: Job) -> Any:
+        return job.state
+
+    def save(self, prepared: Any) -> None:
+        with open(self._beside, "w", encoding="utf-8") as file:
+            json.dump(prepared, file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._beside, self._path)
+
+
+class JsonLines(Blocking):
+    """One line per message at the end of a file, then fsync."""
+
+    name = "JSONL append, fsync"
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "log.jsonl"
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def prepare(self, job: Job) -> Any:
+        return job.new
+
+    def save(self, prepared: Any) -> None:
+        lines = "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in prepared)
+        os.write(self._file, lines.encode())
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)

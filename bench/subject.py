@@ -1,0 +1,143 @@
+"""clew itself, through its public API only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import clew
+import clew.aio
+
+from bench.measure import Blocking, Contender, Job
+from bench.traffic import Message
+
+
+class Clew(Blocking):
+    """The whole state handed over at each step; what changed is found by exact comparison."""
+
+    name = "clew save"
+    options: dict[str, Any] = {"compression": None}
+
+    def __init__(self, directory: Path, durability: str = "full") -> None:
+        self.store = clew.open(str(directory / "clew.db"), durability=durability, **self.options)
+        self._threads: dict[str, Any] = {}
+
+    def prepare(self, job: Job) -> Any:
+        if job.thread not in self._threads:
+            self._threads[job.thread] = self.store.thread(job.thread)
+        return self._threads[job.thread], job
+
+    def save(self, prepared: Any) -> None:
+        thread, job = prepared
+        thread.save(job.state)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class ClewIdentity(Clew):
+    """The same, for callers who promise never to change a saved item in place."""
+
+    name = "clew save, detect=identity"
+    options = {"compression": None, "detect": "identity"}
+
+
+class ClewZstd(Clew):
+    """The same, compressed."""
+
+    name = "clew save, zstd"
+    options = {"compression": "zstd"}
+
+
+class ClewAppend(Clew):
+    """Only the new messages handed over."""
+
+    name = "clew append"
+
+    def save(self, prepared: Any) -> None:
+        thread, job = prepared
+        thread.append("messages", job.new)
+
+
+class ClewAppendZstd(ClewAppend):
+    """Only the new messages, compressed."""
+
+    name = "clew append, zstd"
+    options = {"compression": "zstd"}
+
+
+class ClewVisitor(Clew):
+    """A server that serves many threads: a fresh handle for each request, nothing kept by the caller."""
+
+    name = "clew save"
+
+    def prepare(self, job: Job) -> Any:
+        return job
+
+    def save(self, prepared: Any) -> None:
+        self.store.thread(prepared.thread).save(prepared.state)
+
+
+class ClewChat:
+    """A session: one message in, the last few out."""
+
+    name = "clew session"
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.store = clew.open(url, **options)
+        self.session = self.store.session("chat")
+
+    def turns(self, messages: Iterable[Message], last: int) -> list[float]:
+        taken = []
+        for message in messages:
+            start = perf_counter()
+            self.session.append(message)
+            tail = self.session.messages(last=last, whole=False)
+            taken.append(perf_counter() - start)
+            assert tail[-1] == message
+        return taken
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class ClewTasks(Contender):
+    """The async door, awaited inside one running loop."""
+
+    name = "clew.aio append"
+
+    def __init__(self, directory: Path, durability: str = "full") -> None:
+        self._loop = asyncio.new_event_loop()
+        self._store = self._loop.run_until_complete(self._open(directory, durability))
+
+    @staticmethod
+    async def _open(directory: Path, durability: str) -> Any:
+        return await clew.aio.open(str(directory / "clew.db"), durability=durability, compression=None)
+
+    async def _write(self, jobs: Iterable[Job]) -> list[float]:
+        taken, threads = [], dict[str, Any]()
+        for job in jobs:
+            if job.thread not in threads:
+                threads[job.thread] = self._store.thread(job.thread)
+            start = perf_counter()
+            await threads[job.thread].append("messages", job.new)
+            taken.append(perf_counter() - start)
+        return taken
+
+    def times(self, jobs: Iterable[Job]) -> list[float]:
+        return self._loop.run_until_complete(self._write(jobs))
+
+    def together(self, writers: list[list[Job]]) -> list[list[float]]:
+        """Each list of jobs in a task of its own, all at once."""
+
+        async def gather() -> list[list[float]]:
+            return list(await asyncio.gather(*(self._write(jobs) for jobs in writers)))
+
+        return self._loop.run_until_complete(gather())
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._store.close())
+        self._loop.close()

@@ -1,0 +1,170 @@
+"""W3: writers at the same time: 8 threads, 8 asyncio tasks, 4 processes, each with a conversation of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.measure import Contender, Job, Outcome, Target, quantile
+from bench.peers.langgraph import AsyncSqlite, Delta
+from bench.setting import Setting
+from bench.subject import ClewAppend, ClewTasks
+from bench.traffic import Message, conversation
+
+WRITERS = 8
+PROCESSES = 4
+WINDOW = 10  #: steps that a caller keeps in its state
+
+
+def jobs(writer: int, count: int) -> list[Job]:
+    """One writer's work: a state that holds the last few steps, as an agent that trims its context has."""
+    talk = conversation(min(count, 100), seed=200 + writer)
+    made = []
+    for step in range(1, count + 1):
+        recent: list[Message] = []
+        for past in range(max(0, step - WINDOW), step):
+            recent += talk[past % len(talk)]
+        made.append(Job(f"writer-{writer}", step, {"messages": recent, "iteration": step}, talk[(step - 1) % len(talk)]))
+    return made
+
+
+def alone(contender: Contender, count: int) -> tuple[float, list[float]]:
+    """One writer: saves per second, and each save's seconds."""
+    work = jobs(0, count)
+    start = perf_counter()
+    taken = contender.times(work)
+    return count / (perf_counter() - start), taken
+
+
+def in_threads(contender: Contender, count: int) -> tuple[float, list[float]]:
+    """`WRITERS` threads on one open store."""
+    work = [jobs(writer, count // WRITERS) for writer in range(WRITERS)]
+    taken: list[list[float]] = [[] for _ in work]
+    ready = threading.Barrier(WRITERS + 1)
+
+    def write(number: int) -> None:
+        ready.wait()
+        taken[number] = contender.times(work[number])
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    start = perf_counter()
+    for thread in threads:
+        thread.join()
+    done = [seconds for each in taken for seconds in each]
+    return len(done) / (perf_counter() - start), done
+
+
+def in_tasks(contender: ClewTasks | AsyncSqlite, count: int) -> tuple[float, list[float]]:
+    """`WRITERS` tasks in one event loop."""
+    work = [jobs(writer, count // WRITERS) for writer in range(WRITERS)]
+    start = perf_counter()
+    taken = contender.together(work)
+    done = [seconds for each in taken for seconds in each]
+    return len(done) / (perf_counter() - start), done
+
+
+def _process(kind: Any, directory: Path, number: int, count: int, pipe: Connection) -> None:
+    """The life of one writing process: open, get ready, write, report."""
+    contender = kind(directory, "full")
+    work = jobs(number, count)
+    contender.times(work[:5])
+    pipe.send("ready")
+    pipe.recv()
+    start = perf_counter()
+    taken = contender.times(work[5:])
+    pipe.send((perf_counter() - start, taken))
+    contender.close()
+
+
+def in_processes(kind: Any, directory: Path, count: int) -> tuple[float, list[float]]:
+    """`PROCESSES` processes on one file."""
+    context = multiprocessing.get_context("spawn")
+    kind(directory, "full").close()
+    pipes, processes = [], []
+    for number in range(PROCESSES):
+        here, there = context.Pipe()
+        process = context.Process(target=_process, args=(kind, directory, number, count // PROCESSES, there))
+        process.start()
+        there.close()
+        pipes.append(here)
+        processes.append(process)
+    for pipe in pipes:
+        pipe.recv()
+    for pipe in pipes:
+        pipe.send("go")
+    answers = [pipe.recv() for pipe in pipes]
+    for process in processes:
+        process.join()
+    done = [seconds for _, taken in answers for seconds in taken]
+    return len(done) / max(seconds for seconds, _ in answers), done
+
+
+Way = Callable[[Path], tuple[float, list[float]]]
+
+
+def ways(count: int) -> dict[str, Way]:
+    """Every way of writing, under the name it has in the report."""
+
+    def closing(kind: Any, how: Callable[[Any, int], tuple[float, list[float]]]) -> Way:
+        def go(directory: Path) -> tuple[float, list[float]]:
+            contender = kind(directory, "full")
+            try:
+                return how(contender, count)
+            finally:
+                contender.close()
+
+        return go
+
+    return {
+        "clew, one writer": closing(ClewAppend, alone),
+        "clew, 8 threads": closing(ClewAppend, in_threads),
+        "clew, one task": closing(ClewTasks, alone),
+        "clew, 8 tasks": closing(ClewTasks, in_tasks),
+        "clew, 4 processes": lambda directory: in_processes(ClewAppend, directory, count),
+        "DeltaChannel, one writer": closing(Delta, alone),
+        "DeltaChannel, 8 threads": closing(Delta, in_threads),
+        "AsyncSqliteSaver, 8 tasks": closing(AsyncSqlite, in_tasks),
+        "DeltaChannel, 4 processes": lambda directory: in_processes(Delta, directory, count),
+    }
+
+
+def run(setting: Setting) -> Outcome:
+    count, rounds = setting.scaled(3200), setting.rounds + 2
+    rates: dict[str, list[float]] = {}
+    medians: dict[str, list[float]] = {}
+    tails: dict[str, list[float]] = {}
+    table = ways(count)
+    with setting.bar("W3: writers at the same time", rounds * len(table)) as bar:
+        for number in range(rounds):
+            order = list(table)
+            for name in order[number:] + order[:number]:
+                with setting.place() as scratch:
+                    rate, taken = table[name](scratch.new())
+                rates.setdefault(name, []).append(rate)
+                medians.setdefault(name, []).append(statistics.median(taken))
+                tails.setdefault(name, []).append(quantile(taken, 0.99))
+                bar.tick()
+    rate = {name: statistics.median(values) for name, values in rates.items()}
+    median = {name: statistics.median(values) for name, values in medians.items()}
+    tail = {name: statistics.median(values) for name, values in tails.items()}
+    rows = [[name, f"{rate[name]:,.0f}", f"{median[name] * 1e3:.3f}", f"{tail[name] * 1e3:.3f}"] for name in table]
+    one = rate["clew, one writer"]
+    slow = tail["clew, 4 processes"] / median["clew, one writer"]
+    targets = [
+        Target("W3", "8 threads against one writer, saves/s, FULL", rate["clew, 8 threads"] / one, 1.5, at_least=True),
+        Target("W3", "8 tasks against one writer, saves/s, FULL", rate["clew, 8 tasks"] / one, 2.2, at_least=True),
+        Target("W3", "4 processes, p99 against one writer's median, FULL", slow, 10),
+    ]
+    raw = {name: {"per_second": rate[name], "median": median[name], "p99": tail[name]} for name in table}
+    columns = ["writers", "saves/s", "median ms", "p99 ms"]
+    note = f"{count} saves of 2.3 KB in all at synchronous=FULL, a thread per writer; {rounds} rounds"
+    return Outcome("W3: writers at the same time", columns, rows, targets, raw, note)
