@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 
 @dataclass
@@ -20,11 +22,11 @@ class Setting:
     root: Path  #: on the disk that is to be measured
     rounds: int = 3
     quick: bool = False
-    bars: Progress = field(
-        default_factory=lambda: Progress(
-            TextColumn("{task.description:<44}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeElapsedColumn()
-        )
-    )
+    console: Console = field(default_factory=Console)
+
+    def __post_init__(self) -> None:
+        columns = (TextColumn("{task.description:<32}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        self.bars = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
 
     @property
     def steps(self) -> int:
@@ -47,10 +49,32 @@ class Setting:
 
     @contextmanager
     def bar(self, title: str, total: int) -> Iterator[Bar]:
-        """A progress bar for one part of a workload."""
-        task = self.bars.add_task(title, total=total)
-        yield Bar(self.bars, task)
-        self.bars.update(task, completed=total)
+        """Progress of one part of a workload: a bar on a terminal, a line at each tenth in a log."""
+        bar = Bar(self, title, total)
+        yield bar
+        bar.to(total)
+
+
+class Bar:
+    """How far a part of a workload has come."""
+
+    def __init__(self, setting: Setting, title: str, total: int) -> None:
+        self._bars, self._console, self._title, self._total = setting.bars, setting.console, title, total
+        self._task = self._bars.add_task(title, total=total)
+        self._done, self._told, self._start = 0, 0, perf_counter()
+
+    def to(self, done: int) -> None:
+        self._done = done
+        self._bars.update(self._task, completed=done)
+        tenth = 10 * done // self._total
+        if not self._console.is_terminal and tenth > self._told:
+            self._told = tenth
+            self._console.print(
+                f"{self._title:<32} {10 * tenth:>3}%  {perf_counter() - self._start:6.1f} s", style="dim"
+            )
+
+    def tick(self, more: int = 1) -> None:
+        self.to(self._done + more)
 
 
 @dataclass
@@ -65,15 +89,3 @@ class Scratch:
         made = self.path / str(self._count)
         made.mkdir()
         return made
-
-
-@dataclass
-class Bar:
-    _bars: Progress
-    _task: object
-
-    def to(self, done: int) -> None:
-        self._bars.update(self._task, completed=done)  # type: ignore[arg-type]
-
-    def tick(self, more: int = 1) -> None:
-        self._bars.advance(self._task, more)  # type: ignore[arg-type]

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import clew
 import clew.aio
-
 from bench.measure import Blocking, Contender, Job
 from bench.traffic import Message
 
@@ -19,7 +18,7 @@ class Clew(Blocking):
     """The whole state handed over at each step; what changed is found by exact comparison."""
 
     name = "clew save"
-    options: dict[str, Any] = {"compression": None}
+    options: ClassVar[dict[str, Any]] = {"compression": None}
 
     def __init__(self, directory: Path, durability: str = "full") -> None:
         self.store = clew.open(str(directory / "clew.db"), durability=durability, **self.options)
@@ -42,14 +41,14 @@ class ClewIdentity(Clew):
     """The same, for callers who promise never to change a saved item in place."""
 
     name = "clew save, detect=identity"
-    options = {"compression": None, "detect": "identity"}
+    options: ClassVar[dict[str, Any]] = {"compression": None, "detect": "identity"}
 
 
 class ClewZstd(Clew):
     """The same, compressed."""
 
     name = "clew save, zstd"
-    options = {"compression": "zstd"}
+    options: ClassVar[dict[str, Any]] = {"compression": "zstd"}
 
 
 class ClewAppend(Clew):
@@ -66,7 +65,7 @@ class ClewAppendZstd(ClewAppend):
     """Only the new messages, compressed."""
 
     name = "clew append, zstd"
-    options = {"compression": "zstd"}
+    options: ClassVar[dict[str, Any]] = {"compression": "zstd"}
 
 
 class ClewVisitor(Clew):

@@ -61,7 +61,20 @@ _WEIGHTS = list(accumulate(1 / (rank + 6) ** 0.82 for rank in range(len(_WORDS))
 _JOINS = (", ", ", ", "; ", ": ", " — ", " – ", " → ", ", ", " (", " “", " ")
 _ENDS = (". ", ". ", ". ", ".\n", "? ", "! ", "… ", ".\n\n", ":\n- ", ".\n- ", ".\n\n**")
 _TOOLS = ("read_file", "search_code", "run_tests", "query_orders", "fetch_page", "write_file", "list_tickets")
-_ACCENTS = ("naïve", "café", "façade", "Zürich", "São Paulo", "coördinate", "résumé", "≈", "≥ 2×", "µs", "✅", "“quoted”")
+_ACCENTS = (
+    "naïve",
+    "café",
+    "façade",
+    "Zürich",
+    "São Paulo",
+    "coördinate",
+    "résumé",
+    "≈",
+    "≥ 2×",
+    "µs",
+    "✅",
+    "“quoted”",
+)
 
 
 class Writer:
@@ -118,12 +131,18 @@ class Writer:
     def assistant(self, size: int) -> Message:
         return {"role": "assistant", "content": self.prose(size), "id": f"msg_{self._ident(24)}"}
 
+    def _assignment(self) -> str:
+        rng = self._random
+        return f"{rng.choice(self._topic)} = {rng.choice(_WORDS)}({self._word()}, {self._word()})"
+
     def tool_pair(self, size: int) -> list[Message]:
         rng, call, tool = self._random, f"call_{self._ident(24)}", self._random.choice(_TOOLS)
-        arguments = f'{{"query": "{self.prose(60)}", "limit": {rng.randrange(5, 200)}, "path": "src/{rng.choice(_WORDS)}"}}'
+        arguments = (
+            f'{{"query": "{self.prose(60)}", "limit": {rng.randrange(5, 200)}, "path": "src/{rng.choice(_WORDS)}"}}'
+        )
         path = self._topic[-1]
         lines = "\n".join(
-            f"{path}:{number * 7 + rng.randrange(7)}: {rng.choice(self._topic)} = {rng.choice(_WORDS)}({self._word()}, {self._word()})"
+            f"{path}:{number * 7 + rng.randrange(7)}: {self._assignment()}"
             for number in range(max(1, (size - 540) // 56))
         )
         function = {"name": tool, "arguments": arguments}

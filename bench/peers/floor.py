@@ -63,11 +63,11 @@ class JsonFile(Blocking):
         return job.state
 
     def save(self, prepared: Any) -> None:
-        with open(self._beside, "w", encoding="utf-8") as file:
+        with self._beside.open("w", encoding="utf-8") as file:
             json.dump(prepared, file, ensure_ascii=False)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(self._beside, self._path)
+        self._beside.replace(self._path)
 
 
 class JsonLines(Blocking):

@@ -35,7 +35,7 @@ class Put(NamedTuple):
     config: Any
     checkpoint: Checkpoint
     metadata: Any
-    versions: dict[str, str]
+    versions: dict[str, str | int | float]
     writes: list[tuple[str, Any]]
 
 
@@ -49,7 +49,7 @@ class Thread:
 
     def put(self, job: Job) -> Put:
         self._version = self._saver.get_next_version(self._version, None)
-        versions = dict.fromkeys(job.state, self._version)
+        versions: dict[str, str | int | float] = dict.fromkeys(job.state, self._version)
         checkpoint: dict[str, Any] = {
             "v": 4,
             "ts": datetime.now(UTC).isoformat(),

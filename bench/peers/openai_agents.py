@@ -22,7 +22,7 @@ class _FullSession(SQLiteSession):
     durability = "full"
 
     @classmethod
-    def _configure_connection(cls, conn: sqlite3.Connection) -> None:  # type: ignore[override]
+    def _configure_connection(cls, conn: sqlite3.Connection) -> None:
         SQLiteSession._configure_connection(conn)
         conn.execute(SYNCHRONOUS[cls.durability])
 

@@ -39,8 +39,8 @@ def run(setting: Setting) -> Outcome:
     usage = {"input_tokens": 731 * steps, "output_tokens": 412 * steps}
     unique = len(msgspec.msgpack.encode({"messages": messages, "iteration": steps, "usage": usage}))
     kinds: dict[str, Any] = {
-        "floor": Floor, "clew": Clew, "clew zstd": ClewZstd, "clew append": ClewAppend, "clew append zstd": ClewAppendZstd,
-        "sqlite": Sqlite, "delta": Delta, "session": Session,
+        "floor": Floor, "clew": Clew, "clew zstd": ClewZstd, "clew append": ClewAppend,
+        "clew append zstd": ClewAppendZstd, "sqlite": Sqlite, "delta": Delta, "session": Session,
     }  # fmt: skip
     files: dict[str, Any] = {"json": JsonFile, "jsonl": JsonLines}
     sizes: dict[str, dict[int, int]] = {}
@@ -62,7 +62,9 @@ def run(setting: Setting) -> Outcome:
     targets = [
         Target("W1", "bytes on disk against unique bytes", last["clew"] / unique, 1.3),
         Target("W1", "the same, compression=zstd", last["clew zstd"] / unique, 0.55),
-        Target("W1a", "append, bytes on disk against DeltaChannel", last["delta"] / last["clew append"], 8, at_least=True),
+        Target(
+            "W1a", "append, bytes on disk against DeltaChannel", last["delta"] / last["clew append"], 8, at_least=True
+        ),
     ]
     columns = ["contender", "MB", "against unique bytes", "against clew"]
     note = f"{unique / 1e6:.2f} MB of unique encoded state after {steps} steps; files after a clean close"

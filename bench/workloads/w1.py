@@ -16,7 +16,7 @@ from bench.measure import Contender, Lane, Outcome, Series, Target, race
 from bench.peers.floor import Encoding, Floor, JsonFile, JsonLines
 from bench.peers.langgraph import AsyncSqlite, Delta, Memory, Sqlite
 from bench.peers.openai_agents import Session
-from bench.setting import Scratch, Setting
+from bench.setting import Bar, Scratch, Setting
 from bench.subject import Clew, ClewAppend, ClewAppendZstd, ClewIdentity
 from bench.traffic import conversation
 
@@ -35,7 +35,7 @@ def heats(durability: str) -> tuple[Heat, Heat]:
         ("floor", False, on(Floor)),
         ("append", False, on(ClewAppend)),
         ("save", False, on(Clew)),
-        ("encode", False, lambda scratch: Encoding()),
+        ("encode", False, lambda _: Encoding()),
         ("delta", False, on(Delta)),
         ("session", False, on(Session)),
     ]
@@ -49,9 +49,13 @@ def heats(durability: str) -> tuple[Heat, Heat]:
         steep += [
             ("async", True, on(AsyncSqlite)),
             ("json", True, lambda scratch: JsonFile(scratch.new())),
-            ("memory", True, lambda scratch: Memory()),
+            ("memory", True, lambda _: Memory()),
         ]
     return flat, steep
+
+
+def _advance(bar: Bar, before: int, step: int) -> None:
+    bar.to(before + step)
 
 
 def series(setting: Setting, durability: str) -> tuple[dict[str, Series], dict[str, str]]:
@@ -66,7 +70,7 @@ def series(setting: Setting, durability: str) -> tuple[dict[str, Series], dict[s
                 with setting.place() as scratch:
                     lanes = {key: Lane(make(scratch), talk, sampled) for key, sampled, make in heat}
                     order = list(lanes.values())
-                    race(order[number:] + order[:number], setting.steps, lambda step, done=done: bar.to(done + step))
+                    race(order[number:] + order[:number], setting.steps, partial(_advance, bar, done))
                     for key, lane in lanes.items():
                         rounds.setdefault(key, []).append(lane.seconds)
                         names[key] = lane.contender.name

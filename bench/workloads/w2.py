@@ -1,4 +1,4 @@
-"""W2: many threads at once: 2,000 threads x 10 steps of 3 KB, each thread visited in turn, the whole state each time."""
+"""W2: many threads: 2,000 x 10 steps of 3 KB, each thread visited in turn, the whole state handed over each time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ def jobs(talks: list[list[list[Message]]], threads: range, step: int) -> Iterabl
     for number in threads:
         talk = talks[number % VOICES]
         messages = [message for new in talk[:step] for message in new]
-        state = {"messages": messages, "iteration": step, "usage": {"input_tokens": 731 * step, "output_tokens": 412 * step}}
+        state = {
+            "messages": messages,
+            "iteration": step,
+            "usage": {"input_tokens": 731 * step, "output_tokens": 412 * step},
+        }
         yield Job(f"user-{number:05}", step, state, talk[step - 1])
 
 

@@ -30,7 +30,9 @@ def jobs(writer: int, count: int) -> list[Job]:
         recent: list[Message] = []
         for past in range(max(0, step - WINDOW), step):
             recent += talk[past % len(talk)]
-        made.append(Job(f"writer-{writer}", step, {"messages": recent, "iteration": step}, talk[(step - 1) % len(talk)]))
+        made.append(
+            Job(f"writer-{writer}", step, {"messages": recent, "iteration": step}, talk[(step - 1) % len(talk)])
+        )
     return made
 
 
@@ -148,8 +150,8 @@ def run(setting: Setting) -> Outcome:
             order = list(table)
             for name in order[number:] + order[:number]:
                 with setting.place() as scratch:
-                    rate, taken = table[name](scratch.new())
-                rates.setdefault(name, []).append(rate)
+                    speed, taken = table[name](scratch.new())
+                rates.setdefault(name, []).append(speed)
                 medians.setdefault(name, []).append(statistics.median(taken))
                 tails.setdefault(name, []).append(quantile(taken, 0.99))
                 bar.tick()

@@ -102,13 +102,22 @@ def run(setting: Setting) -> Outcome:
                 p99 = statistics.median(quantile(times, 0.99) for times in every)
                 figures = [f"{ms * 1e3:.3f}" for ms in (first, last, p99)]
                 rows.append([name, durability.upper(), f"{rates[name]:,.0f}", *figures, f"{sizes[name] / 1e6:.1f}"])
-                raw[f"{durability}: {name}"] = {"turns_per_second": rates[name], "first": first, "last": last, "p99": p99}
+                raw[f"{durability}: {name}"] = {
+                    "turns_per_second": rates[name],
+                    "first": first,
+                    "last": last,
+                    "p99": p99,
+                }
                 if name == ClewChat.name:
                     # The first tenth begins with fewer than 50 messages to read, so the second tenth is the measure.
                     early = statistics.median(steady[count // 10 : count // 5])
-                    targets.append(Target("W4", f"turn, last tenth against second, {durability.upper()}", last / early, 1.15))
+                    targets.append(
+                        Target("W4", f"turn, last tenth against second, {durability.upper()}", last / early, 1.15)
+                    )
             ratio = rates[ClewChat.name] / rates[Session.name]
-            targets.append(Target("W4", f"turns/s against SQLiteSession, {durability.upper()}", ratio, 3, at_least=True))
+            targets.append(
+                Target("W4", f"turns/s against SQLiteSession, {durability.upper()}", ratio, 3, at_least=True)
+            )
     columns = ["contender", "sync", "turns/s", "first tenth ms", "last tenth ms", "p99 ms", "MB on disk"]
     note = f"{count:,} messages of 1.2 KB, one commit each, the last {LAST} read after each; {rounds} rounds"
     return Outcome("W4: a chat", columns, rows, targets, raw, note)

@@ -1,0 +1,99 @@
+"""`python -m bench`: run the workloads, print the tables, draw the chart, keep the raw numbers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console
+
+from bench import workloads
+from bench.measure import Target
+from bench.report import show, show_targets
+from bench.setting import Setting
+
+HERE = Path(__file__).parent
+PEERS = (
+    "langgraph",
+    "langgraph-checkpoint",
+    "langgraph-checkpoint-sqlite",
+    "openai-agents",
+    "msgspec",
+    "zstandard",
+    "clew",
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description="clew beside its neighbours and the floor, in one run.")
+    parser.add_argument("--quick", action="store_true", help="400 steps instead of 1,600, other counts a quarter")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds per workload (default 3)")
+    parser.add_argument("--only", nargs="+", choices=workloads.NAMES, help="some workloads only; no files are written")
+    parser.add_argument(
+        "--dir", type=Path, help="scratch directory, on the disk to be measured (default: a fresh one here)"
+    )
+    parser.add_argument("--redraw", action="store_true", help="draw the chart again from bench/results.json")
+    options = parser.parse_args()
+    results, chart = HERE / "results.json", HERE.parent / "docs" / "bench.svg"
+    if options.redraw:
+        draw(json.loads(results.read_text()), chart)
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    start = perf_counter()
+    with tempfile.TemporaryDirectory(prefix=".scratch-", dir=options.dir or HERE) as root:
+        raw, targets = run(Setting(Path(root), options.rounds, options.quick, console), options.only or workloads.NAMES)
+    show_targets(console, targets)
+    console.print(f"{perf_counter() - start:.0f} seconds")
+    if not options.only:
+        raw["targets"] = [asdict(target) | {"reached": target.reached} for target in targets]
+        raw["machine"] = machine(options.quick, options.rounds)
+        results.write_text(json.dumps(raw, indent=1) + "\n")
+        draw(raw, chart)
+        console.print(f"raw numbers: {results}\nchart: {chart}")
+    return 0
+
+
+def run(setting: Setting, names: Sequence[str]) -> tuple[dict[str, Any], list[Target]]:
+    """All workloads, each shown as soon as it is done."""
+    raw, targets = dict[str, Any](), list[Target]()
+    with setting.bars:
+        for name in names:
+            outcome = workloads.load(name)(setting)
+            show(setting.console, outcome)
+            raw[name] = outcome.raw
+            targets += outcome.targets
+    return raw, targets
+
+
+def machine(quick: bool, rounds: int) -> dict[str, Any]:
+    """What the numbers were measured on and with."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "sqlite": sqlite3.sqlite_version,
+        "quick": quick,
+        "rounds": rounds,
+        "versions": {name: version(name) for name in PEERS},
+    }
+
+
+def draw(raw: dict[str, Any], path: Path) -> None:
+    from bench.chart import draw as draw_chart  # matplotlib is slow to import and only needed here
+
+    draw_chart(raw, path)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
