@@ -6,9 +6,15 @@ attributes, so that a program need not read the text. A driver's own error is ke
 
 from __future__ import annotations
 
+import os
+
 
 class ClewError(Exception):
     """Anything clew raises on purpose."""
+
+
+class InvalidInput(ClewError, ValueError):
+    """An argument that can never be right, whatever the store holds."""
 
 
 class NotFound(ClewError):
@@ -32,6 +38,15 @@ class CheckpointNotFound(NotFound):
         self.at = at
 
 
+class AmbiguousCheckpoint(CheckpointNotFound, InvalidInput):
+    """A prefix that several checkpoints of the thread answer to: give more characters."""
+
+    def __init__(self, thread_id: str, at: str, matches: list[str]) -> None:
+        shown = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
+        super().__init__(thread_id, at, f"that is, it has several ({shown}); give more characters")
+        self.matches = matches
+
+
 class NoCheckpoint(NotFound):
     """A session has no snapshot for this message, or there is nothing to go back to."""
 
@@ -51,10 +66,6 @@ class Conflict(ClewError):
         self.thread_id = thread_id
         self.expected = expected
         self.actual = actual
-
-
-class InvalidInput(ClewError, ValueError):
-    """An argument that can never be right, whatever the store holds."""
 
 
 class EncodeError(InvalidInput):
@@ -102,6 +113,15 @@ class MissingExtra(ClewError, ImportError):
 
 class UnsafePath(ClewError):
     """A path that would leave its root; nothing was written."""
+
+
+class FilesError(ClewError):
+    """A directory cannot be snapshotted or restored as asked. `path` names the file, `reason` says why."""
+
+    def __init__(self, path: str | bytes, reason: str) -> None:
+        self.path = os.fsdecode(path)
+        self.reason = reason
+        super().__init__(f"{self.path!r}: {reason}")
 
 
 def _short(value: object) -> str:

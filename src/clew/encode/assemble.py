@@ -101,7 +101,7 @@ def place(branch: bytes, step: int) -> str:
 
 
 class Assembler:
-    """Builds values from nodes, payloads and blobs. `bounds`, if given, learns which rows hold which items."""
+    """Builds values from nodes, payloads and blobs. A `bounds`, where given, learns which rows hold which items."""
 
     def __init__(self, values: Values, rows: Rows, blobs: dict[bytes, bytes]) -> None:
         self._values = values
@@ -148,7 +148,7 @@ class Assembler:
     def piece(self, piece: Piece, bounds: Bounds | None = None) -> list[Any]:
         """The items of one piece."""
         rows = self._rows.between(piece.branch, piece.first, piece.last)
-        start, parts, counts = self._sections(piece, rows, bounds)
+        start, parts, counts = self._sections(piece, piece.first, rows, bounds)
         stop = start + sum(counts)
         if start > piece.start or stop < piece.stop:
             raise Corrupt(place(piece.branch, piece.first), "its items are not the ones a state points at")
@@ -160,12 +160,19 @@ class Assembler:
             return items
         return items[piece.start - start : piece.stop - start]
 
-    def _sections(self, piece: Piece, rows: list[bytes], bounds: Bounds | None) -> tuple[int, list[bytes], list[int]]:
+    def held(self, piece: Piece, first: int, last: int) -> tuple[int, int] | None:
+        """Which items of the piece's stream the rows first..last hold: from, up to; None if they hold none."""
+        start, _, counts = self._sections(piece, first, self._rows.between(piece.branch, first, last), None)
+        return (start, start + sum(counts)) if counts else None
+
+    def _sections(
+        self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
+    ) -> tuple[int, list[bytes], list[int]]:
         """The piece's stream in these rows: its first item, the data of each section, and how many items each has."""
         start = -1
         parts: list[bytes] = []
         counts: list[int] = []
-        for step, row in enumerate(rows, piece.first):
+        for step, row in enumerate(rows, first):
             only = payload.only_section(row, piece.stream)
             for section in (only,) if only is not None else payload.unpack(row, place(piece.branch, step))[0]:
                 if section.stream == piece.stream:

@@ -92,11 +92,11 @@ def same(one: Any, other: Any) -> bool:
 class Memory:
     """What a store remembers of a list it saved, to tell next time what is new. Grows by `extend`."""
 
-    __slots__ = ("_encode", "_identity", "encoded", "items", "kinds", "packed")
+    __slots__ = ("_encode", "encoded", "identity", "items", "kinds", "packed")
 
     def __init__(self, items: Sequence[Any], encode: Encode, identity: bool) -> None:
         self._encode = encode
-        self._identity = identity
+        self.identity = identity
         self.items: list[Any] = []
         self.kinds: frozenset[type] = frozenset()
         self.encoded: list[bytes] | None = None  # one per item, instead of `items`, where a type is exotic
@@ -108,7 +108,7 @@ class Memory:
 
     def extend(self, items: Sequence[Any]) -> None:
         """Remember items that were added at the end."""
-        if self._identity:
+        if self.identity:
             self.items.extend(items)
             return
         self.kinds |= census(items)
@@ -137,7 +137,7 @@ class Memory:
         if len(value) < count:
             return False
         front = value[:count]
-        if self._identity:
+        if self.identity:
             return all(map(operator.is_, self.items, front))
         if self.encoded is not None:
             return all(known == self._encode(item) for known, item in zip(self.encoded, front, strict=True))
@@ -152,15 +152,15 @@ class Memory:
         """Something that is equal for same items only, and hashable: for matching items of an edited list."""
         if self.encoded is not None:
             return self.encoded[index]
-        return id(self.items[index]) if self._identity else self._encode(self.items[index])
+        return id(self.items[index]) if self.identity else self._encode(self.items[index])
 
     def key_of(self, item: Any, encoded: bytes) -> Any:
         """The same key for an item at hand."""
-        return id(item) if self._identity else encoded
+        return id(item) if self.identity else encoded
 
     def matches(self, index: int, item: Any) -> bool:
         """Whether remembered item `index` is exactly `item`."""
-        if self._identity:
+        if self.identity:
             return self.items[index] is item
         if self.encoded is not None:
             return self.encoded[index] == self._encode(item)

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 
 import zstandard
+from blake3 import blake3
 
 from clew.errors import Corrupt, InvalidInput, UnsupportedFormat
 
@@ -59,6 +60,10 @@ class Frames:
         if not any(frame[0] for frame in frames):
             return [frame[1:-4] for frame in frames]
         return [self.unwrap(frame, place) for frame, place in zip(frames, places, strict=True)]
+
+    def blob_id(self, content: bytes) -> bytes:
+        """The name of a blob: the hash of its content."""
+        return blake3(content).digest()
 
     def _compressor(self) -> zstandard.ZstdCompressor:
         try:

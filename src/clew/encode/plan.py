@@ -7,6 +7,7 @@ pool. A list that only grew costs its new items; any other edit reuses each run 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -65,9 +66,18 @@ class Planner:
     away if the row is not committed."""
 
     def __init__(
-        self, values: Values, branch: bytes, step: int, old: Root | None, memories: Memories | None, *, identity: bool = False
+        self,
+        values: Values,
+        branch: bytes,
+        step: int,
+        old: Root | None,
+        memories: Memories | None,
+        *,
+        name_blob: Callable[[bytes], bytes],
+        identity: bool = False,
     ) -> None:
         self._values = values
+        self._name = name_blob
         self._branch = branch
         self._step = step
         self._old = old
@@ -171,7 +181,7 @@ class Planner:
             raise EncodeError(_words(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file")
         if len(data) < LARGE:
             return self._value(self._values.encode(value, _words(path), depth), old)
-        node = Blob(blob_id(data), len(data), isinstance(value, str))
+        node = Blob(self._name(data), len(data), isinstance(value, str))
         if node != old:
             self._blobs[node.id] = data
         return node
@@ -199,7 +209,10 @@ class Planner:
             return self._fresh(value, path, depth)
         if known.memory.starts(value) and not crowded(old):
             new = value[len(known.memory) :]
-            return self._grow(old, new, path, depth + 1) if new else old
+            grown = self._grow(old, new, path, depth + 1) if new else old
+            if self._identity and not known.memory.identity:  # it came from a load, which has no caller's objects
+                known.memory = Memory(value, self._values.encode, True)
+            return grown
         return self._edit(value, old, known, path, depth)
 
     def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
@@ -294,11 +307,6 @@ class Planner:
             raise InvalidInput("one save writes more than 65,535 large values: split it")
         data = payload.pack(self._sections, self._slots) if self._sections or self._slots else b""
         return Planned(Root(tree, self._streams), data, self._blobs)
-
-
-def blob_id(data: bytes) -> bytes:
-    """The name of a blob: the hash of its content."""
-    return blake3(data).digest()
 
 
 def _children(tree: Tree) -> dict[str, Node]:

@@ -8,7 +8,7 @@ after as many edits as it removes pieces, so the work over a list's life stays i
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,12 +34,13 @@ class Bounds:
         self.note(tail.branch, tail.stream, tail.items, tail.offset, step)
 
     def note(self, branch: bytes, stream: int, start: int, offset: int, step: int) -> None:
-        """Rows of a stream are noted in ascending order; a row with several sections counts from its first."""
+        """A row with several sections of a stream counts from its first, which is noted first."""
         starts, offsets, steps = self._streams.setdefault((branch, stream), ([], [], []))
-        if not steps or step > steps[-1]:
-            starts.append(start)
-            offsets.append(offset)
-            steps.append(step)
+        at = bisect_left(steps, step) if steps and step <= steps[-1] else len(steps)
+        if at == len(steps) or steps[at] != step:
+            starts.insert(at, start)
+            offsets.insert(at, offset)
+            steps.insert(at, step)
 
     def narrow(self, piece: Piece, start: int, stop: int) -> Piece:
         """The part of `piece` that holds items start..stop-1 of its stream, with exactly the rows that part needs."""

@@ -1,7 +1,11 @@
-"""A lock between processes: a small file beside the store, locked with `flock`.
+"""A lock between processes: two small files beside the store, locked with `flock`.
 
-The kernel queues those who wait and wakes them one after another, and it frees the lock when its holder dies. The
-file itself is never removed: a lock on a name that somebody else may unlink is no lock.
+The kernel frees such a lock when its holder dies. It does not care who came first, though: a process that releases the
+lock and takes it again at once would win over those who sleep on it. So whoever wants the lock takes a place in front
+of it first (the second file) and leaves that place only with the lock in hand: a process that comes back finds the
+place taken and queues like everybody else.
+
+The files are never removed: a lock on a name that somebody else may unlink is no lock.
 """
 
 from __future__ import annotations
@@ -12,17 +16,25 @@ from pathlib import Path
 
 
 class LockFile:
-    """Held by at most one process at a time. Within a process the caller must already hold a mutex."""
+    """Held by at most one process at a time. Within a process the caller must already be the only one."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = _open(path)
+        try:
+            self._next = _open(path.with_name(path.name + "-next"))
+        except OSError:
+            os.close(self._lock)
+            raise
 
     def acquire(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        fcntl.flock(self._next, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        finally:
+            fcntl.flock(self._next, fcntl.LOCK_UN)
 
     def release(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def __enter__(self) -> LockFile:
         self.acquire()
@@ -32,7 +44,12 @@ class LockFile:
         self.release()
 
     def close(self) -> None:
-        """Let go of the file (and of the lock, unless a forked child still has the same description open)."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        """Let go of the files (and of the lock, unless a forked child still has the same descriptions open)."""
+        held, self._lock, self._next = (self._lock, self._next), -1, -1
+        for fd in held:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

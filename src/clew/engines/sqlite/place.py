@@ -20,6 +20,7 @@ from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, NotFound, Un
 APPLICATION_ID = int.from_bytes(b"clew", "big")
 PAGE_SIZE = 8192  # a row of 2 to 3 KB fills a page three times; with 4 KB pages it would half fill one
 BUSY_MS = 60_000  # only programs other than clew make us wait here: clew's writers queue on the lock file
+WAL_PAGES = 4_000  # the writer makes checkpoints long before; this is for commits of many megabytes
 CACHE_KB = 16_000  # at most, for each connection; a state of 3.5 MB is read from it in half the time
 
 _MAGIC = b"SQLite format 3\0"
@@ -85,6 +86,7 @@ class Place:
         try:
             execute(f"PRAGMA busy_timeout = {BUSY_MS:d}")
             execute(f"PRAGMA cache_size = {-CACHE_KB:d}")
+            execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES:d}")
             execute("PRAGMA query_only = 0" if writes else "PRAGMA query_only = 1")
             execute("PRAGMA synchronous = FULL" if self._synchronous == "full" else "PRAGMA synchronous = NORMAL")
             version = int(execute("PRAGMA user_version").fetchone()[0])

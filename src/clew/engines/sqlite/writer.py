@@ -1,48 +1,39 @@
 """The one connection that writes, and group commit: writers that wait share one transaction, so one fsync.
 
-Whoever holds the mutex writes. A writer that finds it taken puts a ticket into the queue and waits for the mutex like
-everybody else; whoever gets it next (the leader) commits all tickets that are queued by then in one transaction, and
-the others (the followers) find their tickets done when their turn comes. No extra thread, no timer, and a lone writer
-pays two uncontended locks. With more than one ticket each has its own savepoint, so that one that is refused does not
-take the others with it.
+The caller whose turn it is (see `turns`) commits all tickets that are queued in one transaction. With more than one of
+them each has its own savepoint, so that one that is refused does not take the others with it. A lone writer pays for
+none of this but an uncontended lock.
 
 Writers of other processes queue on a lock file around BEGIN … COMMIT: the kernel wakes them one after another, where
 SQLite's own busy handler would sleep and poll.
+
+Checkpoints (moving pages from the WAL into the file) are made after that lock is released, so that other processes go on
+writing meanwhile; only the few pages that they added are moved under the lock, after which the WAL starts anew.
 """
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from clew.engines import refusals
 from clew.engines.lockfile import LockFile
 from clew.engines.sqlite.place import Place, translated
+from clew.engines.sqlite.turns import Ticket, Turns
 from clew.errors import ClewError, Unavailable
 
 A = TypeVar("A")
 R = TypeVar("R")
 Work = Callable[[sqlite3.Cursor, A], R]
 
+CHECKPOINT_EVERY = 300  #: writes; two to three pages each, so the WAL stays near 8 MB
+
 _DRIVER = (sqlite3.Error, OSError, OverflowError)
+_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
+_log = logging.getLogger(__name__)
 _REFUSED = (ClewError, *_DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
-
-
-class _Ticket:
-    """A piece of work that waits for its transaction."""
-
-    __slots__ = ("argument", "done", "error", "result", "work")
-
-    def __init__(self, work: Work[Any, Any], argument: Any) -> None:
-        self.work = work
-        self.argument = argument
-        self.done = False
-        self.result: Any = None
-        self.error: Exception | None = None
 
 
 class _Line(NamedTuple):
@@ -54,99 +45,93 @@ class _Line(NamedTuple):
 
 
 class Writer:
-    """Serialises all writes of this process, in as few transactions as it can."""
+    """Does all writes of this process, in as few transactions as it can."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._mutex = threading.Lock()
-        self._queue: deque[_Ticket] = deque()
+        self._turns = Turns()
         self._line: _Line | None = None
         self._closed = False
+        self._uncheckpointed = 0
 
     def write(self, work: Work[A, R], argument: A) -> R:
         """Run `work(cursor, argument)` in a transaction and return its result once that is committed."""
-        mutex = self._mutex
-        if mutex.acquire(False):
-            if not self._queue:
-                try:
-                    return self._alone(work, argument)
-                finally:
-                    mutex.release()
-            ticket = _Ticket(work, argument)
-            self._queue.append(ticket)
-        else:
-            ticket = _Ticket(work, argument)
-            self._queue.append(ticket)
+        turns = self._turns
+        if turns.take():
             try:
-                mutex.acquire()
-            except BaseException:
-                self._withdraw(ticket)
-                raise
-        try:
-            if not ticket.done:
-                self._lead(ticket)
-        finally:
-            mutex.release()
+                result = self._alone(work, argument)
+                self._wrote(1)
+                return result
+            finally:
+                turns.give()
+        ticket = Ticket(work, argument)
+        if turns.wait(ticket):
+            self._lead(turns)
         if ticket.error is not None:
             raise ticket.error
         return ticket.result  # type: ignore[no-any-return]
 
     def read(self, sql: str, values: Sequence[Any]) -> list[Any] | None:
         """Read on this connection, whose cache is warm after a write; None if it is busy."""
-        if self._queue or self._place.readonly or not self._mutex.acquire(False):
+        if self._place.readonly or not self._turns.take():
             return None
         try:
             line = self._line or self._open()
             return line.cursor.execute(sql, values).fetchall()
-        except (sqlite3.Error, OverflowError) as error:
+        except _DRIVER as error:
             raise translated(error, self._place.path) from error
         finally:
-            self._mutex.release()
+            self._turns.give()
 
     def outside(self, statements: Sequence[str]) -> None:
         """Run statements that cannot be part of a transaction, with all other writers kept away."""
-        with self._mutex:
+        self.pause()
+        try:
             line = self._line or self._open()
-            try:
-                with line.lock:
-                    for statement in statements:
-                        line.cursor.execute(statement).fetchall()
-            except sqlite3.Error as error:
-                raise translated(error, self._place.path) from error
+            with line.lock:
+                for statement in statements:
+                    line.cursor.execute(statement).fetchall()
+        except _DRIVER as error:
+            raise translated(error, self._place.path) from error
+        finally:
+            self.resume()
 
     def close(self) -> None:
-        """Close for good, after the write that is going on."""
-        with self._mutex:
-            self._closed = True
-            self.shut()
+        """Close for good, after the writes that are going on."""
+        self.pause()
+        self._closed = True
+        self.shut()
+        self.resume()
 
-    # -- forks: no connection may cross one ------------------------------------------------------------------------
+    # -- for those who need the writer to stand still, a fork above all ----------------------------------------------
 
-    def pause(self, seconds: float) -> bool:
-        """Keep everybody out until `resume()`; False if a write takes longer than that."""
-        return self._mutex.acquire(timeout=seconds)
+    def pause(self, timeout: float = -1) -> bool:
+        """Keep everybody out until `resume()`; False if the writes before us took longer than that."""
+        if not self._turns.wait(Ticket(_stand_still, None, alone=True), timeout):
+            return False
+        self._turns.batch()
+        return True
+
+    def resume(self) -> None:
+        self._turns.give()
 
     def shut(self) -> None:
-        """Close the connection; it is opened again when it is needed. The caller holds the mutex."""
+        """Close the connection, which is opened again when it is needed. Only between `pause` and `resume`."""
         if self._line is not None:
             self._line.connection.close()
             self._line.lock.close()
             self._line = None
 
-    def resume(self) -> None:
-        self._mutex.release()
-
     def renew(self) -> sqlite3.Connection | None:
         """In a forked child: start anew. A connection that was not closed before is handed back, never to be used."""
         left, self._line = self._line, None
-        self._mutex = threading.Lock()
-        self._queue = deque()
+        self._turns = Turns()
         if left is None:
             return None
         left.lock.close()
         return left.connection
 
-    # -- under the mutex -------------------------------------------------------------------------------------------
+    # -- for the caller whose turn it is -----------------------------------------------------------------------------
 
     def _open(self) -> _Line:
         if self._closed:
@@ -174,19 +159,27 @@ class Writer:
             raise translated(error, self._place.path) from error
         return result
 
-    def _lead(self, own: _Ticket) -> None:
-        batch = [self._queue.popleft() for _ in range(len(self._queue))]
-        if own not in batch:  # the leader that had taken it was interrupted
-            batch.append(own)
-        if len(batch) == 1 or not self._together(batch):
-            for ticket in batch:
-                try:
-                    ticket.result = self._alone(ticket.work, ticket.argument)
-                except _REFUSED as error:
-                    ticket.error = error
-                ticket.done = True
+    def _lead(self, turns: Turns) -> None:
+        batch = turns.batch()
+        others = batch[1:]
+        try:
+            if not others or not self._together(batch):
+                for ticket in batch:
+                    try:
+                        ticket.result = self._alone(ticket.work, ticket.argument)
+                    except _REFUSED as error:
+                        ticket.error = error
+        except BaseException as error:
+            for ticket in others:
+                ticket.error = Unavailable(f"the writer of {self._place.path} was interrupted: {error!r}; try again")
+            raise
+        finally:
+            for ticket in others:
+                ticket.gate.release()
+            self._wrote(len(batch))
+            turns.give()
 
-    def _together(self, batch: Sequence[_Ticket]) -> bool:
+    def _together(self, batch: Sequence[Ticket]) -> bool:
         """Commit all tickets in one transaction; False if that was not possible and nothing happened."""
         try:
             _, cursor, lock = self._line or self._open()
@@ -213,9 +206,23 @@ class Writer:
                     raise
         except _DRIVER:
             return False
-        for ticket in batch:
-            ticket.done = True
         return True
+
+    def _wrote(self, writes: int) -> None:
+        """Count, and make a checkpoint when it is time for one."""
+        self._uncheckpointed += writes
+        if self._uncheckpointed < CHECKPOINT_EVERY or self._line is None:
+            return
+        self._uncheckpointed = 0
+        _, cursor, lock = self._line
+        try:
+            _, logged, moved = cursor.execute(_CHECKPOINT).fetchone()
+            if moved < logged:
+                with lock:
+                    cursor.execute(_CHECKPOINT).fetchall()
+        except sqlite3.OperationalError as error:
+            # What was acknowledged is in the WAL and stays there: a checkpoint that fails (a full disk) is tried again.
+            _log.warning("%s: checkpoint postponed: %s", self._place.path, error)
 
     def _told(self, error: Exception) -> Exception:
         if not isinstance(error, _DRIVER):
@@ -228,7 +235,6 @@ class Writer:
         if self._line is not None and self._line.connection.in_transaction:
             self._line.cursor.execute("ROLLBACK")
 
-    def _withdraw(self, ticket: _Ticket) -> None:
-        """Take back a ticket whose writer was interrupted; too late if a leader has it already."""
-        with suppress(ValueError):
-            self._queue.remove(ticket)
+
+def _stand_still(cursor: sqlite3.Cursor, argument: None) -> None:
+    """The work of a ticket that only wants the turn."""

@@ -1,0 +1,182 @@
+"""The async front door: `clew.aio.open(url)`, with the same names as `clew.open`, to be awaited.
+
+Over a blocking engine each call runs whole in one thread, so the event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from clew import opening
+from clew.autosave import Every
+from clew.doors import Hop, awaitable
+from clew.history.thread import Thread as CoreThread
+from clew.history.core import Core
+from clew.history.listing import Listing
+from clew.history.lock import POLL
+from clew.history.lock import Lock as CoreLock
+from clew.model import Checkpoint
+
+S = TypeVar("S")
+_Raised = type[BaseException] | None
+
+
+async def open(target: Any, **options: Any) -> AsyncStore:
+    """Open a store; see `clew.open` for URLs and options.
+
+    store = await clew.aio.open("agents.db")
+    """
+    core = await asyncio.to_thread(opening.open_core, target, options, asynchronous=True)
+    return AsyncStore(core)
+
+
+class AsyncStore:
+    """One engine, one codec, one retention policy, for one event loop; also an async context manager."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.core = Listing(core)
+        self.hop = Hop(core.engine)
+
+    threads = awaitable(Listing.threads)
+    count = awaitable(Listing.count)
+    stats = awaitable(Listing.stats)
+    ping = awaitable(Listing.ping)
+
+    def thread(self, id: str, type: type[S] | None = None) -> AsyncThread[S]:
+        """The thread of this name, which need not exist yet."""
+        self._core.check_open()
+        return AsyncThread(CoreThread(self._core, id, type), self.hop)
+
+    async def close(self) -> None:
+        """Close the engine; twice is no error."""
+        await self.hop(self.core.close())
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(self, kind: _Raised, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<clew.AsyncStore {self._core.engine.properties.name}{' closed' if self._core.closed else ''}>"
+
+
+class AsyncThread(Generic[S]):
+    """One conversation or run, with a head and a history.
+
+    await thread.append("messages", [{"role": "user", "content": "hello"}])
+    """
+
+    def __init__(self, core: CoreThread[S], hop: Hop) -> None:
+        self.core = core
+        self.hop = hop
+
+    @property
+    def id(self) -> str:
+        """The name of the thread."""
+        return self.core.id
+
+    @property
+    async def head(self) -> Checkpoint | None:
+        """The checkpoint the thread stands at: `await thread.head`."""
+        return await self.hop(self.core.head())
+
+    @property
+    async def step(self) -> int:
+        """The number of the head's step, 0 when there is none: `await thread.step`."""
+        return await self.hop(self.core.step())
+
+    save = awaitable(CoreThread.save)
+    append = awaitable(CoreThread.append)
+    update = awaitable(CoreThread.update)
+    tail = awaitable(CoreThread.tail)
+    exists = awaitable(CoreThread.exists)
+    get = awaitable(CoreThread.get)
+    history = awaitable(CoreThread.history)
+    find = awaitable(CoreThread.find)
+    diff = awaitable(CoreThread.diff)
+    rewind = awaitable(CoreThread.rewind)
+    undo = awaitable(CoreThread.undo)
+    annotate = awaitable(CoreThread.annotate)
+    delete = awaitable(CoreThread.delete)
+
+    async def load(self, at: Any = None, as_: Any = None) -> S:
+        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
+        return cast(S, await self.hop(self.core.load(at, as_)))
+
+    async def fork(self, to: str | None = None, at: Any = None) -> AsyncThread[S]:
+        """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
+        name = await self.hop(self.core.fork(to, at))
+        return AsyncThread(type(self.core)(self.core.core, name, self.core.type, self.core.kind), self.hop)
+
+    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
+        """Hold the thread: `async with thread.lock(): …`."""
+        return AsyncLock(CoreLock(self.core, timeout, ttl), self.hop)
+
+    def autosave(self, every: int = 1) -> AsyncAutosave:
+        """Save every n-th state: await the result with each one; `flush()` (or leaving the block) saves the last."""
+        return AsyncAutosave(self, every)
+
+    def __repr__(self) -> str:
+        return f"<clew.AsyncThread {self.id!r}>"
+
+
+class AsyncLock:
+    """A thread's lock, held inside `async with`."""
+
+    def __init__(self, core: CoreLock, hop: Hop) -> None:
+        self.core = core
+        self.hop = hop
+
+    renew = awaitable(CoreLock.renew)
+    release = awaitable(CoreLock.release)
+
+    async def acquire(self) -> AsyncLock:
+        """Wait for the lock, at most `timeout` seconds."""
+        start = time.monotonic()
+        while (taken := await self.hop(self.core.attempt())) is not None:
+            waited = time.monotonic() - start
+            if waited >= self.core.timeout:
+                raise self.core.refused(waited, taken)
+            await asyncio.sleep(min(POLL, self.core.timeout - waited))
+        return self
+
+    async def __aenter__(self) -> AsyncLock:
+        return await self.acquire()
+
+    async def __aexit__(self, kind: _Raised, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.release()
+
+
+class AsyncAutosave:
+    """Saves every n-th state that it is called with."""
+
+    def __init__(self, thread: AsyncThread[Any], every: int) -> None:
+        self._thread = thread
+        self._every = Every(every)
+
+    async def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
+        """Note a state; the checkpoint, if this was one to save."""
+        if not self._every.due(state):
+            return None
+        saved = await self._thread.save(state, **facts)
+        self._every.saved()
+        return saved
+
+    async def flush(self) -> Checkpoint | None:
+        """Save the newest state, if it was not saved yet."""
+        if not self._every.waiting:
+            return None
+        saved = await self._thread.save(self._every.pending)
+        self._every.saved()
+        return saved
+
+    async def __aenter__(self) -> AsyncAutosave:
+        return self
+
+    async def __aexit__(self, kind: _Raised, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.flush()

@@ -1,0 +1,69 @@
+"""One core, two colours: how a front door finishes a coroutine of the core.
+
+Everything below the front doors is written once, as `async def`, and awaits only engine methods. Over a blocking engine
+those never suspend, so the blocking door finishes the coroutine with one `send(None)`, and the async door sends the
+whole call to a thread. Over an engine that really suspends, the async door just awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from clew.engines.base import Engine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C")
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration is untyped
+    coroutine.close()
+    raise RuntimeError("a blocking engine suspended: this is a defect of the engine, please report it")
+
+
+class Hop:
+    """Finishes coroutines without blocking the event loop: in a thread of its own pool, or by awaiting."""
+
+    def __init__(self, engine: Engine) -> None:
+        blocking = engine.properties.blocking
+        self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="clew") if blocking else None
+
+    async def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._pool is None:
+            return await coroutine
+        return await asyncio.get_running_loop().run_in_executor(self._pool, finish, coroutine)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+
+def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A core method, as the blocking door has it."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        return finish(method(self.core, *args, **kwargs))
+
+    return call
+
+
+def awaitable(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """A core method, as the async door has it."""
+
+    @functools.wraps(method)
+    async def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.hop(method(self.core, *args, **kwargs))
+
+    return call

@@ -1,0 +1,187 @@
+-- Apply one commit, or nothing: all reasons to refuse are looked for before the first write.
+-- KEYS[1]  the shard, "<prefix>:{<shard>}:"; every key below begins with it, so all of them live in one hash slot
+-- ARGV     shard, lineage, ttl in ms (0: for ever), fence name, fence token ("": none), lease lives here? ("1"),
+--          then five lists, each its length first:
+--            swaps     thread, expected key ("": no thread), new head ("": delete), updated, home here? ("1"), claim
+--            branches  id, record
+--            rows      branch, step, light half, root, payload
+--            marks     branch, step, "1" or "0" (take away), data
+--            blobs     id, data
+-- Returns {"ok"} or {reason, which}.
+
+local base, shard, lineage = KEYS[1], ARGV[1], ARGV[2]
+local ttl, fence, token, lease_here = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6] == '1'
+local at = 6
+
+local function list(width)
+  local length = tonumber(ARGV[at + 1])
+  local first = at + 2
+  at = at + 1 + length * width
+  return first, at, width
+end
+
+local function own(kind) return base .. kind .. ':' .. lineage end
+local function kind_of(head) return string.sub(head, 34, 33 + string.byte(head, 33)) end
+
+local swap_first, swap_last, swap_width = list(6)
+local branch_first, branch_last, branch_width = list(2)
+local row_first, row_last, row_width = list(5)
+local mark_first, mark_last, mark_width = list(4)
+local blob_first, blob_last, blob_width = list(2)
+
+local heads, branches, tops = own('heads'), own('branches'), own('tops')
+local steps, roots, payloads, marks, ids = own('steps'), own('roots'), own('payloads'), own('marks'), own('ids')
+local blobs, blob_ids = own('blobs'), own('blob-ids')
+local whereabouts = base .. 'whereabouts'
+
+-- A lease that lives in another shard was looked at just before; here counts the highest token that was ever used.
+if token ~= '' then
+  if lease_here then
+    local lease = redis.call('HGET', base .. 'leases', fence)
+    if not lease or cmsgpack.unpack(lease)[2] ~= tonumber(token) then return {'fence'} end
+  else
+    local used = redis.call('HGET', base .. 'fences', fence)
+    if used and tonumber(used) > tonumber(token) then return {'fence'} end
+  end
+end
+
+local old = {}
+for i = swap_first, swap_last, swap_width do
+  local thread, expect, new = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local head = redis.call('HGET', heads, thread)
+  if (head and string.sub(head, 1, 32) or '') ~= expect then return {'moved', thread} end
+  old[thread] = head
+  if expect == '' and new ~= '' then
+    if ARGV[i + 4] == '1' then
+      -- this shard is the thread's home: it may exist in another lineage
+      local known = redis.call('HGET', whereabouts, thread)
+      if known then
+        local there, _, other = string.match(known, '^(%d+):(%d+):(.*)$')
+        if other ~= lineage then
+          if there ~= shard then return {'elsewhere', thread, known} end
+          if redis.call('HEXISTS', base .. 'heads:' .. other, thread) == 1 then return {'moved', thread} end
+        end
+      end
+      if thread ~= lineage and redis.call('HEXISTS', base .. 'heads:' .. thread, thread) == 1 then
+        return {'moved', thread}
+      end
+    else
+      local bar = redis.call('GET', base .. 'bar:' .. #thread .. ':' .. thread .. lineage)
+      if bar and tonumber(bar) >= tonumber(ARGV[i + 5]) then return {'barred', thread} end
+    end
+  end
+end
+
+local fresh = {}
+for i = branch_first, branch_last, branch_width do
+  local id = ARGV[i]
+  -- what expired with its lineage is not taken
+  local where = redis.call('HGET', base .. 'branches', id)
+  if fresh[id] or (where and redis.call('HEXISTS', base .. 'branches:' .. where, id) == 1) then
+    return {'branch', id}
+  end
+  fresh[id] = true
+end
+
+local numbers, written = {}, {}
+for i = row_first, row_last, row_width do
+  local id, step = ARGV[i], ARGV[i + 1]
+  if numbers[id] == nil and not fresh[id] then
+    local record = redis.call('HGET', branches, id)
+    if not record then return {'gone', id} end
+    numbers[id] = string.match(record, '^%d+')
+  end
+  local n = numbers[id]
+  if written[id .. step] or (n and redis.call('HEXISTS', steps, n .. ':' .. step) == 1) then
+    return {'step', id, step}
+  end
+  written[id .. step] = true
+end
+
+-- nothing can be refused from here on
+
+for i = branch_first, branch_last, branch_width do
+  local id = ARGV[i]
+  local n = redis.call('HINCRBY', base .. 'counts', 'branches', 1)
+  numbers[id] = string.format('%d', n)
+  redis.call('HSET', branches, id, numbers[id] .. ':' .. ARGV[i + 1])
+  redis.call('HSET', base .. 'branches', id, lineage)
+end
+
+local top = {}
+for i = row_first, row_last, row_width do
+  local id, step = ARGV[i], ARGV[i + 1]
+  local field = numbers[id] .. ':' .. step
+  redis.call('HSET', steps, field, ARGV[i + 2])
+  redis.call('HSET', roots, field, ARGV[i + 3])
+  redis.call('HSET', payloads, field, ARGV[i + 4])
+  redis.call('ZADD', ids, 0, string.sub(ARGV[i + 2], 1, 16) .. id .. step)
+  top[id] = math.max(top[id] or 0, tonumber(step))
+end
+for id, step in pairs(top) do
+  local before = tonumber(redis.call('HGET', tops, numbers[id]) or 0)
+  if step > before then redis.call('HSET', tops, numbers[id], string.format('%d', step)) end
+end
+
+for i = mark_first, mark_last, mark_width do
+  local id = ARGV[i]
+  local n = numbers[id]
+  if n == nil then
+    local record = redis.call('HGET', branches, id)
+    n = record and string.match(record, '^%d+')
+  end
+  if n then
+    local field = n .. ':' .. ARGV[i + 1]
+    if ARGV[i + 2] == '1' then redis.call('HSET', marks, field, ARGV[i + 3]) else redis.call('HDEL', marks, field) end
+  end
+end
+
+for i = blob_first, blob_last, blob_width do
+  if redis.call('HSETNX', blobs, ARGV[i], ARGV[i + 1]) == 1 then redis.call('ZADD', blob_ids, 0, ARGV[i]) end
+end
+
+for i = swap_first, swap_last, swap_width do
+  local thread, new, updated = ARGV[i], ARGV[i + 2], ARGV[i + 3]
+  local before, after = old[thread] and kind_of(old[thread]), new ~= '' and kind_of(new)
+  if before and before ~= after then
+    redis.call('ZREM', base .. 'names:' .. before, thread)
+    redis.call('ZREM', base .. 'ages:' .. before, thread)
+  end
+  if after then
+    redis.call('HSET', heads, thread, new)
+    redis.call('ZADD', base .. 'ages:' .. after, updated, thread)
+    if before ~= after then
+      redis.call('ZADD', base .. 'names:' .. after, 0, thread)
+      redis.call('SADD', base .. 'kinds', after)
+    end
+    if not before then
+      if thread ~= lineage then
+        redis.call('HSET', whereabouts, thread, shard .. ':' .. ARGV[i + 5] .. ':' .. lineage)
+      elseif ARGV[i + 4] == '1' then
+        redis.call('HDEL', whereabouts, thread)
+      end
+    end
+  elseif before then
+    redis.call('HDEL', heads, thread)
+    -- where another shard is the thread's home, that one keeps its own pointer
+    if thread ~= lineage then redis.call('HDEL', whereabouts, thread) end
+  end
+end
+
+if token ~= '' and not lease_here then redis.call('HSET', base .. 'fences', fence, token) end
+
+if redis.call('EXISTS', heads, branches, blobs) == 0 then
+  redis.call('ZREM', base .. 'lineages', lineage)
+else
+  redis.call('ZADD', base .. 'lineages', 0, lineage)
+  local all = {heads, branches, tops, steps, roots, payloads, marks, ids, blobs, blob_ids}
+  if ttl > 0 then
+    -- one instant for all keys of the lineage: they go together
+    local now = redis.call('TIME')
+    local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
+    for _, key in ipairs(all) do redis.call('PEXPIREAT', key, due) end
+  elseif redis.call('PTTL', heads) > 0 or redis.call('PTTL', branches) > 0 or redis.call('PTTL', blobs) > 0 then
+    for _, key in ipairs(all) do redis.call('PERSIST', key) end
+  end
+end
+return {'ok'}

@@ -1,0 +1,80 @@
+-- Take away what a sweep found unreachable, if the heads of the lineage are still those it looked at.
+-- KEYS[1]  the shard        ARGV  lineage, then five lists, each its length first:
+--   expected heads: thread, key · rows: branch, step · bodies: branch, step · branches: id · blobs: id
+-- Returns 1, or 0 if a head moved, appeared or went.
+
+local base, lineage, at = KEYS[1], ARGV[1], 1
+
+local function list(width)
+  local length = tonumber(ARGV[at + 1])
+  local first = at + 2
+  at = at + 1 + length * width
+  return first, at, width
+end
+
+local function own(kind) return base .. kind .. ':' .. lineage end
+
+local heads, branches, tops = own('heads'), own('branches'), own('tops')
+local steps, roots, payloads, marks, ids = own('steps'), own('roots'), own('payloads'), own('marks'), own('ids')
+local blobs, blob_ids = own('blobs'), own('blob-ids')
+
+local first, last, width = list(2)
+if redis.call('HLEN', heads) ~= (last - first + 1) / width then return 0 end
+for i = first, last, width do
+  local head = redis.call('HGET', heads, ARGV[i])
+  if not head or string.sub(head, 1, 32) ~= ARGV[i + 1] then return 0 end
+end
+
+local function number(id)
+  local record = redis.call('HGET', branches, id)
+  return record and string.match(record, '^%d+')
+end
+
+local function remove(n, id, step)
+  local field = n .. ':' .. step
+  local light = redis.call('HGET', steps, field)
+  if light then
+    redis.call('HDEL', steps, field)
+    redis.call('HDEL', roots, field)
+    redis.call('HDEL', payloads, field)
+    redis.call('ZREM', ids, string.sub(light, 1, 16) .. id .. step)
+  end
+  redis.call('HDEL', marks, field)
+end
+
+first, last, width = list(2)
+for i = first, last, width do
+  local n = number(ARGV[i])
+  if n then remove(n, ARGV[i], ARGV[i + 1]) end
+end
+
+first, last, width = list(2)
+for i = first, last, width do
+  local n = number(ARGV[i])
+  local field = n and n .. ':' .. ARGV[i + 1]
+  if n and redis.call('HEXISTS', steps, field) == 1 then
+    redis.call('HDEL', roots, field)
+    redis.call('HDEL', payloads, field)
+  end
+end
+
+first, last, width = list(1)
+for i = first, last, width do
+  local id = ARGV[i]
+  local n = number(id)
+  if n then
+    for step = 1, tonumber(redis.call('HGET', tops, n) or 0) do remove(n, id, string.format('%d', step)) end
+    redis.call('HDEL', tops, n)
+    redis.call('HDEL', branches, id)
+    redis.call('HDEL', base .. 'branches', id)
+  end
+end
+
+first, last, width = list(1)
+for i = first, last, width do
+  redis.call('HDEL', blobs, ARGV[i])
+  redis.call('ZREM', blob_ids, ARGV[i])
+end
+
+if redis.call('EXISTS', heads, branches, blobs) == 0 then redis.call('ZREM', base .. 'lineages', lineage) end
+return 1

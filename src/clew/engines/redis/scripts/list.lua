@@ -1,0 +1,60 @@
+-- Heads of one shard, by name or by age, from the sorted sets of one kind or of all.
+-- KEYS[1]  the shard
+-- ARGV     kind ("": all), prefix, how many of each kind,
+--          "name", lower bound for ZRANGEBYLEX, upper bound
+--       or "age", updated and id that all must come after ("", "": from the newest on)
+-- Returns {thread, head, …}. What expired with its lineage is taken out of the sets on the way.
+
+local base, prefix, limit = KEYS[1], ARGV[2], tonumber(ARGV[3])
+local chunk = 500
+local found = {}
+local kinds = ARGV[1] ~= '' and {ARGV[1]} or redis.call('SMEMBERS', base .. 'kinds')
+
+local function alive(thread)
+  local known = redis.call('HGET', base .. 'whereabouts', thread)
+  local lineage = known and string.match(known, '^%d+:%d+:(.*)$') or thread
+  local head = redis.call('HGET', base .. 'heads:' .. lineage, thread)
+  -- a thread may have come home and left a pointer behind that nobody follows any more
+  return head or (lineage ~= thread and redis.call('HGET', base .. 'heads:' .. thread, thread))
+end
+
+for _, kind in ipairs(kinds) do
+  local count, offset, more = 0, 0, true
+  local gone = {}
+  while more and count < limit do
+    local threads = {}
+    local seen
+    if ARGV[4] == 'name' then
+      threads = redis.call('ZRANGEBYLEX', base .. 'names:' .. kind, ARGV[5], ARGV[6], 'LIMIT', offset, chunk)
+      seen = #threads
+    else
+      local newest = ARGV[5] == '' and '+inf' or ARGV[5]
+      local page =
+        redis.call('ZREVRANGEBYSCORE', base .. 'ages:' .. kind, newest, '-inf', 'WITHSCORES', 'LIMIT', offset, chunk)
+      seen = #page / 2
+      for i = 1, #page, 2 do
+        local later = ARGV[5] ~= '' and tonumber(page[i + 1]) == tonumber(ARGV[5]) and page[i] >= ARGV[6]
+        if not later and string.sub(page[i], 1, #prefix) == prefix then threads[#threads + 1] = page[i] end
+      end
+    end
+    for _, thread in ipairs(threads) do
+      if count == limit then break end
+      local head = alive(thread)
+      if head then
+        count = count + 1
+        found[#found + 1] = thread
+        found[#found + 1] = head
+      else
+        gone[#gone + 1] = thread
+      end
+    end
+    offset = offset + seen
+    more = seen == chunk
+  end
+  for _, thread in ipairs(gone) do
+    redis.call('ZREM', base .. 'names:' .. kind, thread)
+    redis.call('ZREM', base .. 'ages:' .. kind, thread)
+    redis.call('HDEL', base .. 'whereabouts', thread)
+  end
+end
+return found

@@ -1,0 +1,33 @@
+-- Parts of the steps first..last of a branch that exist, ascending.
+-- KEYS[1]  the shard        ARGV  lineage, branch, first, last, then the parts: steps, roots, payloads, marks
+-- Returns {step, part, part, …, step, …}; a part that is not there is false.
+
+local base, lineage = KEYS[1], ARGV[1]
+local record = redis.call('HGET', base .. 'branches:' .. lineage, ARGV[2])
+if not record then return {} end
+local n = string.match(record, '^%d+')
+local first = math.max(tonumber(ARGV[3]), 1)
+local last = math.min(tonumber(ARGV[4]), tonumber(redis.call('HGET', base .. 'tops:' .. lineage, n) or 0))
+local found, size = {}, 0
+local chunk = 1000 -- a call takes a few thousand arguments at most
+for low = first, last, chunk do
+  local fields = {}
+  for step = low, math.min(low + chunk - 1, last) do fields[#fields + 1] = n .. ':' .. string.format('%d', step) end
+  local there = redis.call('HMGET', base .. 'steps:' .. lineage, unpack(fields))
+  local parts = {}
+  for i = 5, #ARGV do
+    parts[#parts + 1] = ARGV[i] == 'steps' and there
+      or redis.call('HMGET', base .. ARGV[i] .. ':' .. lineage, unpack(fields))
+  end
+  for k = 1, #fields do
+    if there[k] then
+      size = size + 1
+      found[size] = low + k - 1
+      for _, part in ipairs(parts) do
+        size = size + 1
+        found[size] = part[k]
+      end
+    end
+  end
+end
+return found

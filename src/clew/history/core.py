@@ -1,0 +1,114 @@
+"""What one open store is made of, for the layers of history: engine, codec, frames, and a bounded memory of tips.
+
+A tip is what the last save of a thread left in this process: the head it wrote, its root, and the memories of its long
+lists. It only saves work. Every commit is checked by the engine against the real head, so a tip that has grown stale
+costs a retry and never a wrong write.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+
+import msgspec
+
+from clew.encode.frame import Frames
+from clew.encode.nodes import Root
+from clew.encode.plan import Memories
+from clew.encode.types import Types
+from clew.encode.values import Values
+from clew.engines.base import Branch, Engine, Head
+from clew.errors import InvalidInput, Unavailable
+from clew.history.records import Note
+from clew.model import Retention
+
+MAX_TIPS = 1024  # threads
+MAX_TIP_BYTES = 64 * 1024 * 1024  # encoded bytes of the lists that tips remember
+MAX_BRANCHES = 8192
+
+
+class Tip(msgspec.Struct):
+    """Where a thread stands, with all that the next save needs. `memories` None: lists were not looked at yet."""
+
+    head: Head
+    note: Note
+    digest: bytes
+    root: Root
+    memories: Memories | None
+
+    @property
+    def cost(self) -> int:
+        """About how many bytes the tip keeps alive."""
+        return 1024 + (self.head.size if self.memories else 0)
+
+
+class Tips:
+    """The tips of the threads used last. `take` hands one over for good: a tip has one user at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tips: OrderedDict[str, Tip] = OrderedDict()
+        self._bytes = 0
+
+    def take(self, thread: str) -> Tip | None:
+        with self._lock:
+            tip = self._tips.pop(thread, None)
+            if tip is not None:
+                self._bytes -= tip.cost
+            return tip
+
+    def put(self, tip: Tip) -> None:
+        with self._lock:
+            old = self._tips.pop(tip.head.thread, None)
+            if old is not None:
+                self._bytes -= old.cost
+                if old.head.version > tip.head.version and old.head.owner == tip.head.owner:
+                    tip = old
+            self._tips[tip.head.thread] = tip
+            self._bytes += tip.cost
+            while len(self._tips) > MAX_TIPS or (self._bytes > MAX_TIP_BYTES and len(self._tips) > 1):
+                self._bytes -= self._tips.popitem(last=False)[1].cost
+
+    def __len__(self) -> int:
+        return len(self._tips)
+
+
+class Core:
+    """One open store, below its front doors."""
+
+    def __init__(
+        self, engine: Engine, *, types: Types, frames: Frames, detect: str = "exact", retention: Retention | None = None
+    ) -> None:
+        if detect not in ("exact", "identity"):
+            raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
+        self.engine = engine
+        self.values = Values(types)
+        self.frames = frames
+        self.identity = detect == "identity"
+        self.retention = retention or Retention()
+        self.tips = Tips()
+        self.closed = False
+        self._branches: OrderedDict[bytes, Branch] = OrderedDict()
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise Unavailable("the store is closed: open it again with clew.open()")
+
+    @staticmethod
+    def now() -> int:
+        """Microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    def learn(self, branch: Branch) -> None:
+        """Branches never change, so any that was seen may be remembered."""
+        self._branches[branch.id] = branch
+        while len(self._branches) > MAX_BRANCHES:
+            self._branches.popitem(last=False)
+
+    async def branch(self, lineage: str, id: bytes) -> Branch | None:
+        """The record of a branch."""
+        if id not in self._branches:
+            for branch in await self.engine.branches(lineage):
+                self.learn(branch)
+        return self._branches.get(id)

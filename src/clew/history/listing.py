@@ -1,0 +1,55 @@
+"""The store as a whole: its threads, its counts, its health."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.history.core import Core
+from clew.history.names import check_limit
+from clew.history.records import thread_info
+from clew.errors import InvalidInput
+from clew.model import ThreadInfo
+
+
+class Listing:
+    """What a store answers about all of its threads."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def threads(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[ThreadInfo]:
+        """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
+        self.core.check_open()
+        if type(prefix) is not str or "\0" in prefix:
+            raise InvalidInput(f"prefix must be a str without NUL, not {prefix!r}")
+        heads = await self.core.engine.threads(
+            prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
+        )
+        return [thread_info(head) for head in heads]
+
+    async def count(self) -> int:
+        """How many threads there are."""
+        return int((await self.stats())["threads"])
+
+    async def stats(self) -> dict[str, Any]:
+        """What the store holds and occupies."""
+        self.core.check_open()
+        return dict(await self.core.engine.stats())
+
+    async def ping(self) -> None:
+        """Return if the store answers; raise `Unavailable` if it does not."""
+        self.core.check_open()
+        await self.core.engine.ping()
+
+    async def close(self) -> None:
+        """Close the engine; twice is no error."""
+        if not self.core.closed:
+            self.core.closed = True
+            await self.core.engine.close()

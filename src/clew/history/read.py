@@ -1,0 +1,126 @@
+"""Reading: from a place to the state that was saved there, with as few round trips as the root allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from clew.encode.assemble import Assembler, Ranges, Rows, blobs_of, merge, pages_of, place, wanted
+from clew.encode.detect import Memory
+from clew.encode.nodes import Inline, Listing, Node, Piece, Root, Tree, unpack_root
+from clew.encode.plan import ListMemory, Memories
+from clew.encode.streams import Bounds
+from clew.encode.values import Values
+from clew.errors import Corrupt, InvalidInput
+from clew.history.core import Core
+
+
+class Reader:
+    """Reads states of one lineage. Rows that were fetched are kept for as long as the reader lives."""
+
+    def __init__(self, core: Core, lineage: str, values: Values | None = None) -> None:
+        self._core = core
+        self._lineage = lineage
+        self._values = values or core.values
+        self._rows = Rows()
+        self._blobs: dict[bytes, bytes] = {}
+        self.assembler = Assembler(self._values, self._rows, self._blobs)
+
+    async def root(self, branch: bytes, step: int, data: bytes) -> Root:
+        """The root in these bytes, with every page of its tree."""
+        where = place(branch, step)
+        root = unpack_root(self._core.frames.unwrap(data, f"{where}: root"), branch, where)
+        tree = root.tree
+        while pages := list(pages_of(tree)):
+            await self.fetch((page.branch, page.step, page.step) for page in pages)
+            tree = self.assembler.tree(tree)
+        return Root(tree, root.streams)
+
+    async def value(self, node: Node) -> Any:
+        """The value of a node."""
+        await self.fetch(wanted([node]))
+        await self.fetch_blobs(blobs_of([node]))
+        return self.assembler.value(node)
+
+    async def memories(self, tree: Tree) -> Memories:
+        """What a planner must remember of the lists in `tree`."""
+        lists = list(_listings(tree, ()))
+        await self.fetch(wanted(listing for _, listing in lists))
+        memories: Memories = {}
+        for path, listing in lists:
+            bounds = Bounds()
+            items = self.assembler.items(listing, bounds)
+            memories[path] = ListMemory(Memory(items, self._values.encode, False), bounds)
+        return memories
+
+    async def items(self, node: Node, start: int, stop: int) -> list[Any]:
+        """Items start..stop-1 of a list, reading little more than the rows that hold them."""
+        if isinstance(node, Inline):
+            value = self._values.decode(node.raw, "a value in the root")
+            if type(value) is list:
+                return value[start:stop]
+        if not isinstance(node, Listing):
+            raise InvalidInput("that part of the state is not a list")
+        result: list[Any] = []
+        base = 0
+        for piece in node.pieces:
+            count = piece.stop - piece.start
+            low, high = max(start - base, 0), min(stop - base, count)
+            if low < high:
+                result += await self._range(piece, piece.start + low, piece.start + high)
+            base += count
+        return result
+
+    async def _range(self, piece: Piece, start: int, stop: int) -> list[Any]:
+        """Guesses which rows hold the items from how many rows the piece has, and looks further where it was wrong."""
+        rows = piece.last - piece.first + 1
+        per_row = (piece.stop - piece.start) / rows
+        first = piece.first + max(0, int((start - piece.start) / per_row))
+        last = min(piece.last, piece.first + int((stop - 1 - piece.start) / per_row))
+        first = min(first, last)
+        while True:
+            await self.fetch([(piece.branch, first, last)])
+            held = self.assembler.held(piece, first, last)
+            if held is not None and held[0] <= start and held[1] >= stop:
+                return self.assembler.piece(
+                    Piece(piece.branch, piece.stream, start, stop, first, last, piece.begin, piece.span)
+                )
+            if first == piece.first and last == piece.last:
+                raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
+            width = last - first + 1
+            if held is None or held[0] > start:
+                first = max(piece.first, first - width)
+            if held is None or held[1] < stop:
+                last = min(piece.last, last + width)
+
+    # -- fetching ---------------------------------------------------------------------------------------------------
+
+    async def fetch(self, spans: Iterable[tuple[bytes, int, int]]) -> None:
+        """Make sure that these rows' payloads are here."""
+        ranges: Ranges = self._rows.missing(merge(spans))
+        for branch, pairs in ranges.items():
+            for first, last in pairs:
+                found = await self._core.engine.payloads(self._lineage, branch, first, last)
+                steps = [step for step, _ in found]
+                frames = [payload for _, payload in found]
+                places = (f"{place(branch, step)}: payload" for step in steps)
+                self._rows.add(branch, steps, self._core.frames.unwrap_all(frames, places))
+
+    async def fetch_blobs(self, ids: Iterable[bytes]) -> None:
+        """Make sure that these blobs are here, each checked against its name."""
+        lacking = [id for id in dict.fromkeys(ids) if id not in self._blobs]
+        if not lacking:
+            return
+        for id, frame in (await self._core.engine.blobs(self._lineage, lacking)).items():
+            data = self._core.frames.unwrap(frame, f"blob {id.hex()}")
+            if self._core.frames.blob_id(data) != id:
+                raise Corrupt(f"blob {id.hex()}", "its content does not match its name")
+            self._blobs[id] = data
+
+
+def _listings(tree: Tree, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], Listing]]:
+    for key, node in (tree.children or {}).items():
+        if isinstance(node, Tree):
+            yield from _listings(node, (*path, key))
+        elif isinstance(node, Listing):
+            yield (*path, key), node

@@ -1,0 +1,272 @@
+"""Writing: one save is one row, one head swap, one commit.
+
+`Writer` holds what every kind of save has in common: find the tip, check what the caller expected, plan, commit, and
+remember the new tip. Whatever goes wrong, nothing was written and the tip is forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from clew.encode.assemble import place
+from clew.encode.nodes import Root, pack_root
+from clew.encode.plan import Planned, Planner
+from clew.encode.values import Values
+from clew.engines.base import Branch, Commit, Fence, Head, NewRow, Swap
+from clew.errors import Conflict, Corrupt, InvalidInput
+from clew.history.core import Core, Tip
+from clew.history.names import check_custom, check_label, check_tags
+from clew.history.read import Reader
+from clew.history.records import (
+    NO_DIGEST,
+    Meta,
+    Note,
+    body_digest,
+    chain,
+    checkpoint,
+    new_id,
+    open_note,
+    pack_meta,
+    seal_note,
+    uuid_text,
+)
+from clew.history.trail import describe, find, seen_at
+from clew.model import Checkpoint
+
+
+class _Unset:
+    """The default of arguments for which None means something."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = _Unset()
+Plan = Callable[[Planner], Planned]
+_ATTEMPTS = 64  # a writer that loses this many races in a row tells its caller
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a caller says about a checkpoint, checked and ready to be stored."""
+
+    label: str | None
+    tags: tuple[str, ...]
+    custom: bytes
+    files: str | None
+    id: bytes | None
+
+    @classmethod
+    def check(cls, values: Values, label: Any, tags: Any, custom: Any, files: str | None, id: Any) -> Facts:
+        if label is None and not tags and not custom and files is None and id is None:
+            return _NO_FACTS
+        fields = check_custom(custom)
+        packed = values.encode(fields, "custom") if fields else b""
+        return cls(check_label(label), check_tags(tags), packed, files, None if id is None else check_id(id))
+
+
+_NO_FACTS = Facts(None, (), b"", None, None)
+
+
+def check_id(value: Any) -> bytes:
+    """The 16 bytes of a checkpoint id that a caller chose."""
+    try:
+        return value.bytes if isinstance(value, uuid.UUID) else uuid.UUID(value).bytes
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidInput(f"id={value!r} is not a UUID: leave it out, and one is made") from None
+
+
+class Writer:
+    """Saves to one thread. `seen` is the checkpoint the caller last looked at, or None."""
+
+    def __init__(self, core: Core, thread: str, kind: str, values: Values) -> None:
+        self._core = core
+        self._thread = thread
+        self._kind = kind
+        self._values = values
+        self.seen: bytes | None = None
+        self.fence: Fence | None = None
+
+    async def save(
+        self,
+        plan: Plan,
+        facts: Facts,
+        *,
+        expect: Any = UNSET,
+        whole: bool = False,
+        rebase: bool = False,
+        on_conflict: Literal["raise", "branch"] = "raise",
+    ) -> Checkpoint:
+        """Plan and commit one checkpoint. `whole`: the plan compares lists, so their items must be known.
+        `rebase`: the change is meant for whatever the head is, so a lost race is tried again."""
+        self._core.check_open()
+        if on_conflict not in ("raise", "branch"):
+            raise InvalidInput(f"on_conflict={on_conflict!r} is unknown: use 'raise' or 'branch'")
+        base = self._base(expect, rebase)
+        for attempt in range(_ATTEMPTS):
+            tip = self._core.tips.take(self._thread) if attempt == 0 else None
+            cached = tip is not None
+            if tip is None:
+                tip = await read_tip(self._core, self._thread, self._values)
+            if base is not UNSET and (tip.note.checkpoint if tip is not None else None) != base:
+                if cached:
+                    continue  # the cached tip may be the stale one: look again before telling the caller
+                if on_conflict == "branch" and isinstance(base, bytes):
+                    return await self._beside(plan, facts, base, whole)
+                raise self._conflict(base, tip)
+            if facts.id is not None and tip is not None:
+                done = await self._already(tip, facts.id)
+                if done is not None:
+                    return done
+            try:
+                return await self._commit(plan, facts, tip, whole)
+            except Conflict:
+                continue
+        raise self._conflict(base, await read_tip(self._core, self._thread, self._values))
+
+    def _base(self, expect: Any, rebase: bool) -> bytes | None | _Unset:
+        if not isinstance(expect, _Unset):
+            return None if expect is None else check_id(expect.id if isinstance(expect, Checkpoint) else expect)
+        return UNSET if rebase or self.seen is None else self.seen
+
+    def _conflict(self, base: bytes | None | _Unset, tip: Tip | None) -> Conflict:
+        expected = uuid_text(base) if isinstance(base, bytes) else None
+        return Conflict(self._thread, expected, uuid_text(tip.note.checkpoint) if tip is not None else None)
+
+    async def _already(self, tip: Tip, id: bytes) -> Checkpoint | None:
+        """The checkpoint of this id, if it is there: then the save that is being repeated was done."""
+        for branch_id, step, _ in await self._core.engine.locate(tip.head.lineage, id, id, 8):
+            branch = await self._core.branch(tip.head.lineage, branch_id)
+            seen = await seen_at(self._core, tip.head, branch, step) if branch is not None else None
+            if seen is not None and seen.branch.owner == tip.head.owner:
+                if tip.note.checkpoint == id:
+                    self.seen = id
+                self._core.tips.put(tip)
+                return await describe(self._core, tip.head, seen)
+        return None
+
+    async def _commit(self, plan: Plan, facts: Facts, tip: Tip | None, whole: bool) -> Checkpoint:
+        core = self._core
+        now = core.now()
+        branches: tuple[Branch, ...] = ()
+        if tip is None:
+            owner = os.urandom(16)
+            branch, step, parent = Branch(os.urandom(16), self._thread, self._thread, owner), 1, None
+            branches = (branch,)
+            here, lineage = branch.id, self._thread
+            root, memories, digest = None, ({} if whole else None), NO_DIGEST
+            version, created, count, kind = 1, now, 1, self._kind
+            expect = None
+        else:
+            head = tip.head
+            owner, lineage, kind, created = head.owner, head.lineage, head.kind, head.created
+            step, parent, digest, root = head.step + 1, tip.note.checkpoint, tip.digest, tip.root
+            version, count, expect = head.version + 1, head.count + 1, head.key
+            now = max(now, head.updated + 1)
+            here = head.branch
+            if tip.note.pinned:
+                branch = Branch(os.urandom(16), lineage, self._thread, owner, (head.branch, head.step))
+                branches, here = (branch,), branch.id
+            memories = tip.memories
+            if whole and memories is None:
+                memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
+        planner = Planner(
+            self._values, here, step, root, memories, name_blob=core.frames.blob_id, identity=core.identity
+        )
+        planned = plan(planner)
+        id = facts.id or new_id(now)
+        row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts)
+        size = planned.root.tree.size
+        note = Note(id, False, tip.note.moves if tip else (), tip.note.custom if tip else b"")
+        bare = Head(self._thread, lineage, owner, here, step, version, kind, created, now, count, size)
+        moved = msgspec.structs.replace(bare, note=seal_note(bare, note))
+        swap = Swap(self._thread, expect, moved)
+        await core.engine.commit(Commit(lineage, (swap,), (row,), branches, (), blobs, self.fence))
+        for new in branches:
+            core.learn(new)
+        core.tips.put(Tip(moved, note, row.digest, planned.root, memories))
+        self.seen = id
+        return checkpoint(core.values, self._thread, id, step, meta, None, parent)
+
+    async def _beside(self, plan: Plan, facts: Facts, base: bytes, whole: bool) -> Checkpoint:
+        """Save on a branch of its own off `base`; the head stays where another writer put it."""
+        core = self._core
+        for _ in range(_ATTEMPTS):
+            head = await core.engine.head(self._thread)
+            if head is None:
+                raise Conflict(self._thread, uuid_text(base), None)
+            seen = await find(core, head, uuid_text(base))
+            row = await core.engine.row(head.lineage, seen.branch.id, seen.step.step)
+            if row is None:
+                raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
+            reader = Reader(core, head.lineage, self._values)
+            root = await reader.root(seen.branch.id, seen.step.step, row.root)
+            memories = await reader.memories(root.tree) if whole else None
+            branch = Branch(os.urandom(16), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
+            step = seen.step.step + 1
+            planner = Planner(
+                self._values, branch.id, step, root, memories, name_blob=core.frames.blob_id, identity=core.identity
+            )
+            planned = plan(planner)
+            now = max(core.now(), seen.meta.created + 1)
+            id = facts.id or new_id(now)
+            new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)
+            stay = touch(head, now, count=head.count + 1)
+            swap = Swap(self._thread, head.key, stay)
+            try:
+                await core.engine.commit(Commit(head.lineage, (swap,), (new,), (branch,), (), blobs, self.fence))
+            except Conflict:
+                continue
+            core.learn(branch)
+            return checkpoint(core.values, self._thread, id, step, meta, None, base)
+        raise Conflict(self._thread, uuid_text(base), None)
+
+
+def touch(head: Head, now: int, **changes: Any) -> Head:
+    """The same head, one version on."""
+    note = open_note(head)
+    fields = {"version": head.version + 1, "updated": max(now, head.updated + 1), "note": b"", **changes}
+    bare = msgspec.structs.replace(head, **fields)
+    return msgspec.structs.replace(bare, note=seal_note(bare, note))
+
+
+def seal_row(
+    core: Core,
+    branch: bytes,
+    step: int,
+    id: bytes,
+    previous: bytes,
+    parent: bytes | None,
+    now: int,
+    planned: Planned,
+    facts: Facts,
+) -> tuple[NewRow, dict[bytes, bytes], Meta]:
+    """A planned save as the bytes that an engine gets."""
+    wrap = core.frames.wrap
+    where = place(branch, step)
+    root = wrap(pack_root(planned.root, branch), f"{where}: root")
+    payload = wrap(planned.payload, f"{where}: payload")
+    blobs = {name: wrap(data, f"blob {name.hex()}") for name, data in planned.blobs.items()}
+    written = len(root) + len(payload) + sum(map(len, blobs.values()))
+    body = body_digest(root, payload)
+    size = planned.root.tree.size
+    meta = Meta(now, parent, size, written, body, facts.label, facts.tags, facts.custom, facts.files)
+    packed = wrap(pack_meta(meta), f"{where}: meta")
+    return NewRow(branch, step, id, packed, chain(previous, id, packed), root, payload), blobs, meta
+
+
+async def read_tip(core: Core, thread: str, values: Values) -> Tip | None:
+    """Where a thread stands now, by the engine's word."""
+    found = await core.engine.tip(thread)
+    if found is None:
+        return None
+    head, row = found
+    note = open_note(head)
+    if row is None:
+        raise Corrupt(place(head.branch, head.step), f"the row is missing, but thread {thread!r} stands on it")
+    root: Root = await Reader(core, head.lineage, values).root(head.branch, head.step, row.root)
+    return Tip(head, note, row.digest, root, None)

@@ -1,0 +1,94 @@
+"""The frozen values that users get from a store."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal
+
+import msgspec
+
+from clew.errors import InvalidInput
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """An immutable saved state of a thread: everything but the state itself."""
+
+    id: str  #: a time-ordered UUID
+    thread_id: str  #: the thread that wrote it (for a fork's inherited history, the thread it was forked from)
+    parent_id: str | None
+    step: int
+    created_at: dt.datetime
+    label: str | None = None
+    tags: tuple[str, ...] = ()
+    custom: dict[str, Any] = {}
+    size: int = 0  #: encoded bytes of the whole state
+    written: int = 0  #: bytes that saving it wrote
+    files: str | None = None  #: id of the file snapshot that belongs to it
+
+
+class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listing tells about a thread; no state is read for it."""
+
+    id: str
+    kind: str
+    head: str  #: id of the checkpoint the thread stands at
+    step: int
+    count: int  #: checkpoints that the thread itself wrote and still has
+    created_at: dt.datetime
+    updated_at: dt.datetime
+    size: int  #: encoded bytes of the state at the head
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference between two states. `path` is like `messages[3].content`."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    old: Any = None
+    new: Any = None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What changed from checkpoint `a` to checkpoint `b`. Prints as a list; iterates over its changes."""
+
+    a: Checkpoint
+    b: Checkpoint
+    changes: tuple[Change, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __str__(self) -> str:
+        lines = [f"step {self.a.step} -> step {self.b.step}: {len(self.changes)} change(s)"]
+        for change in self.changes:
+            if change.kind == "added":
+                lines.append(f"  + {change.path} = {_brief(change.new)}")
+            elif change.kind == "removed":
+                lines.append(f"  - {change.path} = {_brief(change.old)}")
+            else:
+                lines.append(f"  ~ {change.path}: {_brief(change.old)} -> {_brief(change.new)}")
+        return "\n".join(lines)
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be forgotten. Nothing is, by default; a head never is."""
+
+    keep_last: int | None = None  #: newest checkpoints to keep per thread
+    max_age: dt.timedelta | None = None  #: older checkpoints may go
+    ttl: dt.timedelta | None = None  #: a thread that was idle for that long goes as a whole
+    keep_labelled: bool = True
+    keep_tags: tuple[str, ...] = ()
+    undo_window: dt.timedelta = dt.timedelta(days=7)  #: abandoned steps stay for that long
+
+    def __post_init__(self) -> None:
+        if self.keep_last is not None and self.keep_last < 1:
+            raise InvalidInput(f"keep_last={self.keep_last} would remove everything: use 1 or more, or None")
+        for name in ("max_age", "ttl", "undo_window"):
+            value = getattr(self, name)
+            if value is not None and value < dt.timedelta(0):
+                raise InvalidInput(f"{name}={value} is negative")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 72 else text[:69] + "..."

@@ -1,0 +1,57 @@
+"""From a URL and keywords to an open core: what `clew.open` and `clew.aio.open` have in common."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from clew.encode.frame import Frames
+from clew.encode.types import Types
+from clew.engines import STORE_OPTIONS, connect, parse
+from clew.engines.base import Engine
+from clew.errors import InvalidInput
+from clew.history.core import Core
+
+
+def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Core:
+    """The core of the store at `target`: a URL, a path, or an engine that is open already."""
+    if isinstance(target, Engine):
+        address = None
+    elif isinstance(target, str | os.PathLike):
+        text = os.fspath(target)
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise InvalidInput(f"open() takes a path or a URL, not {target!r}")
+        address = parse(text)
+        twice = address.options.keys() & options.keys()
+        if twice:
+            raise InvalidInput(f"option {min(twice)!r} is given twice: in the URL and as a keyword")
+        options = {**address.options, **options}
+    else:
+        raise InvalidInput(f"open() takes a path, a URL or an engine, not {type(target).__qualname__}")
+    ours = {name: value for name, value in options.items() if name in STORE_OPTIONS}
+    theirs = {name: value for name, value in options.items() if name not in STORE_OPTIONS}
+    # Everything that can be refused is looked at before a file is created or a server is called.
+    types = Types(ours.get("types", ()))
+    level = _whole_number(ours.get("compression_level", 3), "compression_level")
+    frames = Frames(_none(ours.get("compression")), level)
+    detect = ours.get("detect", "exact")
+    if detect not in ("exact", "identity"):
+        raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
+    if address is None:
+        if theirs:
+            raise InvalidInput(f"an open engine takes no option {min(theirs)!r}: give it when you make the engine")
+        engine = target
+    else:
+        engine = connect(address, theirs, asynchronous=asynchronous)
+    return Core(engine, types=types, frames=frames, detect=detect, retention=ours.get("retention"))
+
+
+def _none(value: Any) -> Any:
+    return None if value in ("", "none", "None") else value
+
+
+def _whole_number(value: Any, name: str) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name}={value!r} is not a whole number") from None

@@ -1,0 +1,184 @@
+"""The blocking front door: `clew.open(url)` and what it returns. Each method is one line over the core."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from clew import opening
+from clew.autosave import Every
+from clew.doors import blocking, finish
+from clew.errors import InvalidInput
+from clew.history.thread import Thread as CoreThread
+from clew.history.core import Core
+from clew.history.listing import Listing
+from clew.history.lock import POLL
+from clew.history.lock import Lock as CoreLock
+from clew.model import Checkpoint
+
+S = TypeVar("S")
+
+
+def open(target: Any, **options: Any) -> Store:
+    """Open a store, making it if it is not there: a path or `sqlite:///…`, `memory:`, `jsonl:DIR`, `redis://…`,
+    `postgresql://…`. Options may also stand in the URL as `?name=value`.
+
+        store = clew.open("agents.db")
+    """
+    core = opening.open_core(target, options, asynchronous=False)
+    if not core.engine.properties.blocking:
+        raise InvalidInput(f"the {core.engine.properties.name} engine is asynchronous: use clew.aio.open()")
+    return Store(core)
+
+
+class Store:
+    """One engine, one codec, one retention policy. Safe to share between threads; also a context manager.
+
+    store = clew.open("agents.db")
+    thread = store.thread("support-42")
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.core = Listing(core)
+
+    threads = blocking(Listing.threads)
+    count = blocking(Listing.count)
+    stats = blocking(Listing.stats)
+    ping = blocking(Listing.ping)
+    close = blocking(Listing.close)
+
+    def thread(self, id: str, type: type[S] | None = None) -> Thread[S]:
+        """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
+        self._core.check_open()
+        return Thread(CoreThread(self._core, id, type))
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<clew.Store {self._core.engine.properties.name}{' closed' if self._core.closed else ''}>"
+
+
+class Thread(Generic[S]):
+    """One conversation or run, with a head and a history.
+
+    thread.save({"messages": [...], "plan": "…"}, label="start")
+    thread.append("messages", [{"role": "user", "content": "hello"}])
+    state = thread.load()
+    """
+
+    def __init__(self, core: CoreThread[S]) -> None:
+        self.core = core
+
+    @property
+    def id(self) -> str:
+        """The name of the thread."""
+        return self.core.id
+
+    @property
+    def head(self) -> Checkpoint | None:
+        """The checkpoint the thread stands at."""
+        return finish(self.core.head())
+
+    @property
+    def step(self) -> int:
+        """The number of the head's step, 0 when there is none."""
+        return finish(self.core.step())
+
+    save = blocking(CoreThread.save)
+    append = blocking(CoreThread.append)
+    update = blocking(CoreThread.update)
+    tail = blocking(CoreThread.tail)
+    exists = blocking(CoreThread.exists)
+    get = blocking(CoreThread.get)
+    history = blocking(CoreThread.history)
+    find = blocking(CoreThread.find)
+    diff = blocking(CoreThread.diff)
+    rewind = blocking(CoreThread.rewind)
+    undo = blocking(CoreThread.undo)
+    annotate = blocking(CoreThread.annotate)
+    delete = blocking(CoreThread.delete)
+
+    def load(self, at: Any = None, as_: Any = None) -> S:
+        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
+        return cast(S, finish(self.core.load(at, as_)))
+
+    def fork(self, to: str | None = None, at: Any = None) -> Thread[S]:
+        """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
+        name = finish(self.core.fork(to, at))
+        return Thread(type(self.core)(self.core.core, name, self.core.type, self.core.kind))
+
+    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
+        """Hold the thread: `with thread.lock(): …`. Saves of this handle are refused once the lock was lost."""
+        return Lock(CoreLock(self.core, timeout, ttl))
+
+    def autosave(self, every: int = 1) -> Autosave:
+        """Save every n-th state: call the result with each one; `flush()` (or leaving the `with`) saves the last."""
+        return Autosave(self, every)
+
+    def __repr__(self) -> str:
+        return f"<clew.Thread {self.id!r}>"
+
+
+class Lock:
+    """A thread's lock, held inside `with`."""
+
+    def __init__(self, core: CoreLock) -> None:
+        self.core = core
+
+    renew = blocking(CoreLock.renew)
+    release = blocking(CoreLock.release)
+
+    def acquire(self) -> Lock:
+        """Wait for the lock, at most `timeout` seconds."""
+        start = time.monotonic()
+        while (taken := finish(self.core.attempt())) is not None:
+            waited = time.monotonic() - start
+            if waited >= self.core.timeout:
+                raise self.core.refused(waited, taken)
+            time.sleep(min(POLL, self.core.timeout - waited))
+        return self
+
+    def __enter__(self) -> Lock:
+        return self.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+
+class Autosave:
+    """Saves every n-th state that it is called with."""
+
+    def __init__(self, thread: Thread[Any], every: int) -> None:
+        self._thread = thread
+        self._every = Every(every)
+
+    def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
+        """Note a state; the checkpoint, if this was one to save."""
+        if not self._every.due(state):
+            return None
+        saved = self._thread.save(state, **facts)
+        self._every.saved()
+        return saved
+
+    def flush(self) -> Checkpoint | None:
+        """Save the newest state, if it was not saved yet."""
+        if not self._every.waiting:
+            return None
+        saved = self._thread.save(self._every.pending)
+        self._every.saved()
+        return saved
+
+    def __enter__(self) -> Autosave:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.flush()

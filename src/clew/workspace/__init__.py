@@ -1,0 +1,1 @@
+"""A directory seen as file snapshots, shared by the threads that work in it."""

@@ -1,0 +1,209 @@
+"""The hands of a restore: they stage what will be written, then put it in place, step by step.
+
+Everything new is first written into one staging directory inside the root, so that a full disk or a missing blob is
+found while nothing has changed. Then each path is changed by one rename, unlink, mkdir or rmdir, relative to a
+descriptor of its directory that was reached without following a single link: whatever the directory or the snapshot
+holds, nothing outside the root can be touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+
+from clew.errors import FilesError, UnsafePath
+from clew.workspace.index import Signature, signature
+from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op
+from clew.workspace.walk import STAGING
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+Expect = Callable[[bytes], "Signature | None"]
+
+
+class Hands:
+    """Changes one root, with one staging directory named by `token` (32 hex digits)."""
+
+    def __init__(self, root: bytes, token: str) -> None:
+        self._root = os.open(root, _OPEN)
+        self._path = root
+        self._staging_name = b".clew-restore-" + token.encode()
+        self._staging: int | None = None
+        self._staged: dict[bytes, bytes] = {}
+        self._open: list[tuple[bytes, int]] = []  # directories from the root down to the one used last
+        self._loosened: dict[bytes, int] = {}  # directories made writable for a while, and the mode they had
+
+    def close(self) -> None:
+        """Remove the staging directory and let go of every descriptor."""
+        self._forget(0)
+        if self._staging is not None:
+            os.close(self._staging)
+            self._staging = None
+        shutil.rmtree(self._staging_name, ignore_errors=True, dir_fd=self._root)
+        os.close(self._root)
+
+    # -- staging ----------------------------------------------------------------------------------------------------
+
+    def stage(self, op: Op, pieces: list[bytes]) -> None:
+        """Write the new file or link of a step, complete with its mode, where it can be renamed from."""
+        if self._staging is None:
+            os.mkdir(self._staging_name, 0o700, dir_fd=self._root)
+            self._staging = os.open(self._staging_name, _OPEN, dir_fd=self._root)
+        name = b"%d" % len(self._staged)
+        if op.new is not None and op.new.kind == LINK:
+            os.symlink(op.new.ref, name, dir_fd=self._staging)
+        elif op.new is not None:
+            handle = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._staging
+            )
+            try:
+                for piece in pieces:
+                    view = memoryview(piece)
+                    while view:
+                        view = view[os.write(handle, view) :]
+                os.fchmod(handle, op.new.mode & MODES)
+            finally:
+                os.close(handle)
+        self._staged[op.path] = name
+
+    # -- carrying out -----------------------------------------------------------------------------------------------
+
+    def carry_out(self, steps: list[Op], expect: Mapping[bytes, Signature] | None = None) -> None:
+        """Change the directory. With `expect`, a path that is no longer as it was seen stops everything."""
+        for op in reversed(steps):  # children before parents
+            if op.old is not None and (op.new is None or (op.old.kind == DIR) != (op.new.kind == DIR)):
+                self._take_away(op, expect)
+        for op in steps:
+            if op.new is None:
+                continue
+            if op.new.kind == DIR:
+                self._make_directory(op)
+            elif op.path in self._staged:
+                self._put(op, expect)
+            else:
+                self._set_mode(op.path, op.new.mode)
+        self._forget(0)
+        for op in reversed(steps):
+            if op.new is not None and op.new.kind == DIR:
+                self._loosened.pop(op.path, None)
+                self._set_mode(op.path, op.new.mode)
+        for path, mode in self._loosened.items():
+            if self._facts(path) is not None:
+                self._set_mode(path, mode)
+        self._loosened.clear()
+        self._forget(0)
+
+    def _take_away(self, op: Op, expect: Mapping[bytes, Signature] | None) -> None:
+        facts = self._facts(op.path)
+        if facts is None:
+            return
+        directory, name = self._parent(op.path)
+        if stat.S_ISDIR(facts.st_mode):
+            try:
+                os.rmdir(name, dir_fd=directory)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                if op.new is not None:
+                    raise FilesError(self._full(op.path), "something appeared in it during the restore") from error
+        else:
+            self._check(op, facts, expect)
+            os.unlink(name, dir_fd=directory)
+
+    def _make_directory(self, op: Op) -> None:
+        directory, name = self._parent(op.path)
+        try:
+            os.mkdir(name, 0o700, dir_fd=directory)
+        except FileExistsError:
+            os.close(self._enter(directory, name, op.path))  # a directory is fine, anything else is not
+
+    def _put(self, op: Op, expect: Mapping[bytes, Signature] | None) -> None:
+        facts = self._facts(op.path)
+        if facts is not None:
+            if op.old is None:
+                raise FilesError(self._full(op.path), "it appeared during the restore")
+            self._check(op, facts, expect)
+        directory, name = self._parent(op.path)
+        os.rename(self._staged[op.path], name, src_dir_fd=self._staging, dst_dir_fd=directory)
+
+    def _check(self, op: Op, facts: os.stat_result, expect: Mapping[bytes, Signature] | None) -> None:
+        if expect is None:
+            return
+        seen = expect.get(op.path)
+        if seen is not None and signature(facts) != seen:
+            raise FilesError(self._full(op.path), "it was changed by somebody else during the restore")
+
+    def _set_mode(self, path: bytes, mode: int) -> None:
+        facts = self._facts(path)
+        if facts is None or stat.S_ISLNK(facts.st_mode) or stat.S_IMODE(facts.st_mode) == mode & MODES:
+            return
+        directory, name = self._parent(path)
+        if os.chmod in os.supports_follow_symlinks:
+            os.chmod(name, mode & MODES, dir_fd=directory, follow_symlinks=False)
+            return
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", mode & MODES)
+        finally:
+            os.close(handle)
+
+    # -- getting there ----------------------------------------------------------------------------------------------
+
+    def _facts(self, path: bytes) -> os.stat_result | None:
+        try:
+            directory, name = self._parent(path)
+            return os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def _parent(self, path: bytes) -> tuple[int, bytes]:
+        """A descriptor of the directory that holds a path, and the last name of it."""
+        *above, name = path.split(b"/")
+        depth = 0
+        while depth < len(above) and depth < len(self._open) and self._open[depth][0] == above[depth]:
+            depth += 1
+        self._forget(depth)
+        for at in range(depth, len(above)):
+            handle = self._enter(self._open[-1][1] if self._open else self._root, above[at], b"/".join(above[: at + 1]))
+            self._open.append((above[at], handle))
+        return (self._open[-1][1] if self._open else self._root), name
+
+    def _enter(self, directory: int, name: bytes, path: bytes) -> int:
+        try:
+            handle = os.open(name, _OPEN, dir_fd=directory)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise UnsafePath(f"{self._full(path)!r} is not a directory: it could lead out of the root") from error
+            raise
+        facts = os.fstat(handle)
+        if facts.st_mode & 0o700 != 0o700 and facts.st_uid == os.geteuid():
+            self._loosened.setdefault(path, stat.S_IMODE(facts.st_mode) & MODES)
+            os.fchmod(handle, stat.S_IMODE(facts.st_mode) & MODES | 0o700)
+        return handle
+
+    def _forget(self, depth: int) -> None:
+        while len(self._open) > depth:
+            os.close(self._open.pop()[1])
+
+    def _full(self, path: bytes) -> bytes:
+        return self._path + b"/" + path
+
+
+def clear_leftovers(root: bytes) -> None:
+    """Remove the staging directories of restores that died. Only for who has the root's lock."""
+    for name in os.listdir(root):
+        if STAGING.fullmatch(name):
+            shutil.rmtree(root + b"/" + name)
+
+
+def needs_staging(op: Op) -> bool:
+    """Whether a step needs a new file or link, and not just a mode or a directory."""
+    if op.new is None or op.new.kind == DIR:
+        return False
+    return not (op.old is not None and op.old.kind in (FILE, PIECES) and _content(op.old) == _content(op.new))
+
+
+def _content(entry: Entry) -> tuple[int, int, bytes]:
+    return entry.kind, entry.size, entry.ref

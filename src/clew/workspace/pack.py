@@ -1,0 +1,158 @@
+"""Packing: from files in the directory to entries and blobs.
+
+A file is read through one descriptor and looked at before and after: if it changed meanwhile it is read again, and if
+it never stands still what was read last is kept and reported. Small files are one blob. From 1 MB up a file is cut
+where its content says so, so that an insertion in the middle costs one piece and not the file.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable, Container, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import msgspec
+from blake3 import blake3
+
+from clew.errors import FilesError, MissingExtra
+from clew.workspace.index import Signature, signature, trusted
+from clew.workspace.trees import FILE, MODES, PIECES, Entry, encode_pieces
+from clew.workspace.walk import Place, Progress, Walked, unreadable
+
+LARGE = 2**20  # bytes from which pieces pay
+PIECE = 16 * 1024  # what the cutter aims at; the pieces it makes are about a quarter larger
+ATTEMPTS = 3
+CROWD = 48  # files below which a second thread costs more than it brings
+BUNDLE = 32  # files that one thread takes at a time
+
+Wrap = Callable[[bytes, bytes], bytes]  # (id, content) -> what the engine keeps
+Blobs = dict[bytes, bytes]
+
+
+class Packed(msgspec.Struct):
+    """One file as read: None where it was gone or could not be read."""
+
+    entry: Entry | None
+    sig: Signature | None
+    blobs: Blobs
+    problem: str | None = None
+
+
+def pack(
+    place: Place, walked: Walked, have: Container[bytes], wrap: Wrap | None, progress: Progress | None = None
+) -> Iterator[Blobs]:
+    """Read the dirty files, fill their places in the index, and give out the blobs that are not in `have`.
+
+    Without `wrap` only the entries are made, and no blob.
+    """
+    index, total, done, volume = walked.index, len(walked.dirty), 0, 0
+    paths = [index.paths[at] for at in walked.dirty]
+    for bundle in _spread(lambda part: [read(place, path, have, wrap) for path in part], paths):
+        for packed in bundle:
+            at = walked.dirty[done]
+            index.entries[at] = packed.entry
+            index.sigs[at] = None if packed.sig is None else trusted(packed.sig, walked.start)
+            if packed.problem is not None:
+                index.sigs[at] = None
+                walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
+            done += 1
+            volume += packed.entry.size if packed.entry is not None else 0
+            if volume > place.limits.total_bytes:
+                limit = place.limits.total_bytes
+                raise FilesError(place.root, f"its changed files have more than {limit} bytes (limits.total_bytes)")
+            if packed.blobs:
+                yield packed.blobs
+        if progress is not None:
+            progress(done, total)
+
+
+def _spread(work: Callable[[Sequence[bytes]], list[Packed]], paths: list[bytes]) -> Iterator[list[Packed]]:
+    """Do the work bundle by bundle, in order; on all cores where there is much of it, a few bundles ahead."""
+    if len(paths) < CROWD:
+        for path in paths:
+            yield work([path])
+        return
+    cores = min(os.cpu_count() or 1, 8)
+    with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:
+        ahead: list[Future[list[Packed]]] = []
+        try:
+            for first in range(0, len(paths), BUNDLE):
+                ahead.append(pool.submit(work, paths[first : first + BUNDLE]))
+                if len(ahead) > 4 * cores:
+                    yield ahead.pop(0).result()
+            while ahead:
+                yield ahead.pop(0).result()
+        finally:
+            for future in ahead:
+                future.cancel()
+
+
+def read(place: Place, path: bytes, have: Container[bytes] = frozenset(), wrap: Wrap | None = None) -> Packed:
+    """Read one file as it stands."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return Packed(None, None, {})
+    except OSError as error:
+        return _failed(place, path, error)
+    try:
+        before = os.fstat(handle)
+        if not stat.S_ISREG(before.st_mode):
+            return Packed(None, None, {})  # replaced since it was looked at: listed again next time
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                os.lseek(handle, 0, os.SEEK_SET)
+            entry, blobs = _content(handle, before, have, wrap)
+            after = os.fstat(handle)
+            if signature(after) == signature(before) and entry.size == after.st_size:
+                return Packed(entry, signature(after), blobs)
+            before = after
+        return Packed(entry, None, blobs, "it kept changing while it was read")
+    except OSError as error:
+        return _failed(place, path, error)
+    finally:
+        os.close(handle)
+
+
+def _failed(place: Place, path: bytes, error: OSError) -> Packed:
+    if place.unreadable == "raise":
+        raise unreadable(path, error) from error
+    return Packed(None, None, {}, f"unreadable: {error.strerror}")
+
+
+def _content(handle: int, facts: os.stat_result, have: Container[bytes], wrap: Wrap | None) -> tuple[Entry, Blobs]:
+    mode = facts.st_mode & MODES
+    if facts.st_size >= LARGE:
+        return _pieces(handle, mode, have, wrap)
+    data = os.read(handle, facts.st_size + 1)
+    while len(data) < facts.st_size:  # a short read, or the file shrank
+        more = os.read(handle, facts.st_size + 1 - len(data))
+        if not more:
+            break
+        data += more
+    name = blake3(data).digest()
+    return Entry(FILE, mode, len(data), name), {} if wrap is None or name in have else {name: wrap(name, data)}
+
+
+def _pieces(handle: int, mode: int, have: Container[bytes], wrap: Wrap | None) -> tuple[Entry, Blobs]:
+    try:
+        from pyfastcdc import FastCDC
+    except ImportError as error:
+        raise MissingExtra("a snapshot of files over 1 MB", "files") from error
+    sizes: list[int] = []
+    names: list[bytes] = []
+    blobs: Blobs = {}
+    with io.FileIO(handle, closefd=False) as stream:
+        for chunk in FastCDC(PIECE).cut_stream(stream):
+            name = blake3(chunk.data).digest()
+            sizes.append(chunk.length)
+            names.append(name)
+            if wrap is not None and name not in have and name not in blobs:
+                blobs[name] = wrap(name, bytes(chunk.data))
+    listing = encode_pieces(sizes, names)
+    name = blake3(listing).digest()
+    if wrap is not None and name not in have:
+        blobs[name] = wrap(name, listing)
+    return Entry(PIECES, mode, sum(sizes), name), blobs
