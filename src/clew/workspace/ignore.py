@@ -47,10 +47,9 @@ class Rules:
             raise MissingExtra("store.workspace()", "files") from error
         try:
             pattern = next(iter(GitIgnoreSpec.from_lines([line]).patterns), None)
-            if pattern is None or pattern.include is None:
+            if pattern is None or pattern.include is None or pattern.regex is None:
                 return None
-            regex: bytes = pattern.regex.pattern  # type: ignore[attr-defined]  # every gitignore pattern has one
-            return pattern.include, _itself(regex)
+            return pattern.include, _itself(pattern.regex.pattern)
         except (ValueError, re.error):
             self.bad.append(line)
             return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from pathlib import Path
 
@@ -53,7 +53,7 @@ class Index(msgspec.Struct):
     sigs: list[Signature | None]
     entries: list[Entry | None]  #: None: watched, but not in the snapshot
     files: int = 0
-    bytes: int = 0
+    size: int = 0  #: bytes of all files
     version: int = VERSION
 
     @property
@@ -65,7 +65,7 @@ class Index(msgspec.Struct):
         return ((folder.path + name, reason) for folder in self.folders for name, reason in folder.skipped)
 
 
-    def seal(self) -> dict[bytes, bytes]:
+    def seal(self, name_of: Callable[[bytes], bytes]) -> dict[bytes, bytes]:
         """Hash the folders whose hash is unknown, deepest first, and their parents; return the trees made."""
         made: dict[bytes, bytes] = {}
         entries = self.entries
@@ -77,13 +77,13 @@ class Index(msgspec.Struct):
             if folder.tree is None:
                 items = zip(folder.names, entries[folder.first : folder.first + len(folder.names)], strict=True)
                 data = trees.encode({name: entry for name, entry in items if entry is not None})
-                folder.tree = blake3(data).digest()
+                folder.tree = name_of(data)
                 made[folder.tree] = data
             if known is not None and known.ref != folder.tree:
                 entries[folder.at] = known._replace(ref=folder.tree)
                 self.folders[folder.parent].tree = None
         self.files = sum(entry is not None and entry.kind != DIR for entry in entries)
-        self.bytes = sum(entry.size for entry in entries if entry is not None and entry.kind in (FILE, PIECES))
+        self.size = sum(entry.size for entry in entries if entry is not None and entry.kind in (FILE, PIECES))
         return made
 
 

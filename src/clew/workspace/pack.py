@@ -14,8 +14,6 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
-from blake3 import blake3
-
 from clew.errors import FilesError, MissingExtra
 from clew.workspace.index import Signature, signature, trusted
 from clew.workspace.trees import FILE, MODES, PIECES, Entry, encode_pieces
@@ -27,6 +25,7 @@ ATTEMPTS = 3
 CROWD = 48  # files below which a second thread costs more than it brings
 BUNDLE = 32  # files that one thread takes at a time
 
+Name = Callable[[bytes], bytes]  # content -> id
 Wrap = Callable[[bytes, bytes], bytes]  # (id, content) -> what the engine keeps
 Blobs = dict[bytes, bytes]
 
@@ -40,22 +39,37 @@ class Packed(msgspec.Struct):
     problem: str | None = None
 
 
-def pack(
-    place: Place, walked: Walked, have: Container[bytes], wrap: Wrap | None, progress: Progress | None = None
-) -> Iterator[Blobs]:
-    """Read the dirty files, fill their places in the index, and give out the blobs that are not in `have`.
+class Reading(msgspec.Struct, frozen=True):
+    """How files become blobs: how those are named, which are there already, and how the rest is wrapped.
 
-    Without `wrap` only the entries are made, and no blob.
+    Without `wrap` only entries are made, and no blob.
     """
+
+    name: Name
+    have: Container[bytes] = frozenset()
+    wrap: Wrap | None = None
+
+    def keep(self, blobs: Blobs, content: bytes) -> bytes:
+        """Name a content, and wrap it if it is new."""
+        name = self.name(content)
+        if self.wrap is not None and name not in self.have and name not in blobs:
+            blobs[name] = self.wrap(name, content)
+        return name
+
+
+def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | None = None) -> Iterator[Blobs]:
+    """Read the dirty files, fill their places in the index, and give out the new blobs."""
     index, total, done, volume = walked.index, len(walked.dirty), 0, 0
     paths = [index.paths[at] for at in walked.dirty]
-    for bundle in _spread(lambda part: [read(place, path, have, wrap) for path in part], paths):
+    for bundle in _spread(lambda part: [read(place, path, reading) for path in part], paths):
         for packed in bundle:
             at = walked.dirty[done]
             index.entries[at] = packed.entry
-            index.sigs[at] = None if packed.sig is None else trusted(packed.sig, walked.start)
+            index.sigs[at] = None
+            if packed.sig is not None:
+                walked.fresh[at] = packed.sig
+                index.sigs[at] = trusted(packed.sig, walked.start)
             if packed.problem is not None:
-                index.sigs[at] = None
                 walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
             done += 1
             volume += packed.entry.size if packed.entry is not None else 0
@@ -89,7 +103,7 @@ def _spread(work: Callable[[Sequence[bytes]], list[Packed]], paths: list[bytes])
                 future.cancel()
 
 
-def read(place: Place, path: bytes, have: Container[bytes] = frozenset(), wrap: Wrap | None = None) -> Packed:
+def read(place: Place, path: bytes, reading: Reading) -> Packed:
     """Read one file as it stands."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -104,7 +118,7 @@ def read(place: Place, path: bytes, have: Container[bytes] = frozenset(), wrap: 
         for attempt in range(ATTEMPTS):
             if attempt:
                 os.lseek(handle, 0, os.SEEK_SET)
-            entry, blobs = _content(handle, before, have, wrap)
+            entry, blobs = _content(handle, before, reading)
             after = os.fstat(handle)
             if signature(after) == signature(before) and entry.size == after.st_size:
                 return Packed(entry, signature(after), blobs)
@@ -122,21 +136,21 @@ def _failed(place: Place, path: bytes, error: OSError) -> Packed:
     return Packed(None, None, {}, f"unreadable: {error.strerror}")
 
 
-def _content(handle: int, facts: os.stat_result, have: Container[bytes], wrap: Wrap | None) -> tuple[Entry, Blobs]:
+def _content(handle: int, facts: os.stat_result, reading: Reading) -> tuple[Entry, Blobs]:
     mode = facts.st_mode & MODES
     if facts.st_size >= LARGE:
-        return _pieces(handle, mode, have, wrap)
+        return _pieces(handle, mode, reading)
     data = os.read(handle, facts.st_size + 1)
     while len(data) < facts.st_size:  # a short read, or the file shrank
         more = os.read(handle, facts.st_size + 1 - len(data))
         if not more:
             break
         data += more
-    name = blake3(data).digest()
-    return Entry(FILE, mode, len(data), name), {} if wrap is None or name in have else {name: wrap(name, data)}
+    blobs: Blobs = {}
+    return Entry(FILE, mode, len(data), reading.keep(blobs, data)), blobs
 
 
-def _pieces(handle: int, mode: int, have: Container[bytes], wrap: Wrap | None) -> tuple[Entry, Blobs]:
+def _pieces(handle: int, mode: int, reading: Reading) -> tuple[Entry, Blobs]:
     try:
         from pyfastcdc import FastCDC
     except ImportError as error:
@@ -146,13 +160,6 @@ def _pieces(handle: int, mode: int, have: Container[bytes], wrap: Wrap | None) -
     blobs: Blobs = {}
     with io.FileIO(handle, closefd=False) as stream:
         for chunk in FastCDC(PIECE).cut_stream(stream):
-            name = blake3(chunk.data).digest()
             sizes.append(chunk.length)
-            names.append(name)
-            if wrap is not None and name not in have and name not in blobs:
-                blobs[name] = wrap(name, bytes(chunk.data))
-    listing = encode_pieces(sizes, names)
-    name = blake3(listing).digest()
-    if wrap is not None and name not in have:
-        blobs[name] = wrap(name, listing)
-    return Entry(PIECES, mode, sum(sizes), name), blobs
+            names.append(reading.keep(blobs, bytes(chunk.data)))
+    return Entry(PIECES, mode, sum(sizes), reading.keep(blobs, encode_pieces(sizes, names))), blobs

@@ -52,6 +52,7 @@ class Walked(msgspec.Struct):
     dirty: list[int]
     start: int
     flagged: list[tuple[bytes, str]] = []
+    fresh: dict[int, Signature] = {}  #: what dirty files looked like when they were read
 
 
 def walk(place: Place, old: Index | None) -> Walked:
@@ -75,7 +76,7 @@ def stat_all(index: Index) -> list[Signature | None]:
 def look(path: bytes) -> Signature | None:
     """One signature, or None where nothing can be seen."""
     try:
-        return signature(os.lstat(path))  # type: ignore[no-any-return]  # attrgetter is untyped
+        return signature(os.lstat(path))
     except OSError:
         return None
 
