@@ -7,8 +7,8 @@ none of this but an uncontended lock.
 Writers of other processes queue on a lock file around BEGIN … COMMIT: the kernel wakes them one after another, where
 SQLite's own busy handler would sleep and poll.
 
-Checkpoints (moving pages from the WAL into the file) are made after that lock is released, so that other processes go on
-writing meanwhile; only the few pages that they added are moved under the lock, after which the WAL starts anew.
+Checkpoints (moving pages from the WAL into the file) are made after that lock is released, so that other processes
+go on writing meanwhile; only the few pages that they added are moved under the lock, after which the WAL starts anew.
 """
 
 from __future__ import annotations
