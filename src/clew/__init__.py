@@ -1,10 +1,10 @@
 """clew keeps the state of AI agents: every step saved, at the cost of what changed.
 
-    import clew
+import clew
 
-    store = clew.open("agents.db")
-    thread = store.thread("support-42")
-    thread.append("messages", [{"role": "user", "content": "hello"}])
+store = clew.open("agents.db")
+thread = store.thread("support-42")
+thread.append("messages", [{"role": "user", "content": "hello"}])
 """
 
 from clew.encode.types import Unregistered

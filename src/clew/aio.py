@@ -13,11 +13,13 @@ from typing import Any, Generic, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
-from clew.history.thread import Thread as CoreThread
 from clew.history.core import Core
+from clew.history.forks import forks
 from clew.history.listing import Listing
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
+from clew.history.outline import outline
+from clew.history.thread import Thread as CoreThread
 from clew.model import Checkpoint
 
 S = TypeVar("S")
@@ -99,6 +101,8 @@ class AsyncThread(Generic[S]):
     history = awaitable(CoreThread.history)
     find = awaitable(CoreThread.find)
     diff = awaitable(CoreThread.diff)
+    outline = awaitable(outline)
+    forks = awaitable(forks)
     rewind = awaitable(CoreThread.rewind)
     undo = awaitable(CoreThread.undo)
     annotate = awaitable(CoreThread.annotate)

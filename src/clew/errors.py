@@ -81,7 +81,9 @@ class Corrupt(ClewError):
     """Stored bytes are damaged: a checksum, a digest or a pointer does not hold. `where` names the record."""
 
     def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"{where} is damaged ({reason}): run store.verify() to see what else is; the rest stays readable")
+        super().__init__(
+            f"{where} is damaged ({reason}): run store.verify() to see what else is; the rest stays readable"
+        )
         self.where = where
         self.reason = reason
 
@@ -94,7 +96,9 @@ class LockTimeout(ClewError):
     """The lock stayed with another owner for as long as the caller was ready to wait."""
 
     def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
-        super().__init__(f"{name} is held by {owner or 'another owner'}: waited {waited:g} s; try again or raise timeout")
+        super().__init__(
+            f"{name} is held by {owner or 'another owner'}: waited {waited:g} s; try again or raise timeout"
+        )
         self.name = name
         self.owner = owner
 

@@ -9,6 +9,8 @@ import msgspec
 
 from clew.errors import InvalidInput
 
+Shape = Literal["dict", "list", "text", "bytes", "value"]
+
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """An immutable saved state of a thread: everything but the state itself."""
@@ -68,6 +70,39 @@ class Diff(msgspec.Struct, frozen=True):
             else:
                 lines.append(f"  ~ {change.path}: {_brief(change.old)} -> {_brief(change.new)}")
         return "\n".join(lines)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One entry of an `Outline`. `known`: `value` is the value; else it was too large to be read for an outline."""
+
+    name: str | int
+    kind: Shape
+    size: int  #: encoded bytes; 0 where only the whole was measured
+    count: int | None = None  #: entries of a dict or a list
+    value: Any = None
+    known: bool = False
+    type: str | None = None
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """One level of a state: what is at a path, and for a dict or a list some of its entries."""
+
+    kind: Shape
+    size: int
+    count: int | None
+    start: int
+    parts: tuple[Part, ...]
+    value: Any = None  #: for what is neither dict nor list
+    type: str | None = None  #: the name of a record's type
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """Another thread of the same lineage, and the last checkpoint that both have."""
+
+    thread_id: str
+    at: str
+    step: int
+    relation: Literal["child", "parent", "sibling"]
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):

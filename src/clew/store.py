@@ -10,11 +10,13 @@ from clew import opening
 from clew.autosave import Every
 from clew.doors import blocking, finish
 from clew.errors import InvalidInput
-from clew.history.thread import Thread as CoreThread
 from clew.history.core import Core
+from clew.history.forks import forks
 from clew.history.listing import Listing
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
+from clew.history.outline import outline
+from clew.history.thread import Thread as CoreThread
 from clew.model import Checkpoint
 
 S = TypeVar("S")
@@ -60,7 +62,9 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -102,6 +106,8 @@ class Thread(Generic[S]):
     history = blocking(CoreThread.history)
     find = blocking(CoreThread.find)
     diff = blocking(CoreThread.diff)
+    outline = blocking(outline)
+    forks = blocking(forks)
     rewind = blocking(CoreThread.rewind)
     undo = blocking(CoreThread.undo)
     annotate = blocking(CoreThread.annotate)
@@ -150,7 +156,9 @@ class Lock:
     def __enter__(self) -> Lock:
         return self.acquire()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.release()
 
 
@@ -180,5 +188,7 @@ class Autosave:
     def __enter__(self) -> Autosave:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.flush()

@@ -63,7 +63,7 @@ def blobs_of(nodes: Iterable[Node]) -> Iterator[bytes]:
 
 
 class Rows:
-    """Unwrapped payloads by branch and step."""
+    """Payloads, in bare frames, by branch and step."""
 
     def __init__(self) -> None:
         self._payloads: dict[bytes, dict[int, bytes]] = {}
@@ -148,41 +148,51 @@ class Assembler:
     def piece(self, piece: Piece, bounds: Bounds | None = None) -> list[Any]:
         """The items of one piece."""
         rows = self._rows.between(piece.branch, piece.first, piece.last)
-        start, parts, counts = self._sections(piece, piece.first, rows, bounds)
-        stop = start + sum(counts)
-        if start > piece.start or stop < piece.stop:
-            raise Corrupt(place(piece.branch, piece.first), "its items are not the ones a state points at")
         items: list[Any] = []
         where = place(piece.branch, piece.first)
-        for i in range(0, len(parts), _TOGETHER):
-            items += self._values.decode_items(parts[i : i + _TOGETHER], sum(counts[i : i + _TOGETHER]), where)
-        if start == piece.start and stop == piece.stop:
-            return items
-        return items[piece.start - start : piece.stop - start]
+        start, stop = -1, 0
+        for first, count, parts in self._batches(piece, piece.first, rows, bounds):
+            if start < 0:
+                start = stop = first
+            if first != stop:
+                raise Corrupt(where, "its items are not the ones a state points at")
+            items += self._values.decode_items(parts, count, where)
+            stop += count
+        if start < 0 or start > piece.start or stop < piece.stop:
+            raise Corrupt(where, "its items are not the ones a state points at")
+        return items if (start, stop) == (piece.start, piece.stop) else items[piece.start - start : piece.stop - start]
 
     def held(self, piece: Piece, first: int, last: int) -> tuple[int, int] | None:
         """Which items of the piece's stream the rows first..last hold: from, up to; None if they hold none."""
-        start, _, counts = self._sections(piece, first, self._rows.between(piece.branch, first, last), None)
-        return (start, start + sum(counts)) if counts else None
+        rows = self._rows.between(piece.branch, first, last)
+        found = [(start, start + count) for start, count, _ in self._batches(piece, first, rows, None)]
+        return (found[0][0], found[-1][1]) if found else None
+
+    def _batches(
+        self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
+    ) -> Iterator[tuple[int, int, list[bytes]]]:
+        """The piece's stream in the rows from `first` on: first item, how many, and their bytes, some rows at once."""
+        lone = payload.lone(rows, piece.stream)
+        if lone is None:
+            yield from self._sections(piece, first, rows, bounds)
+            return
+        for i in range(0, len(rows), _TOGETHER):
+            upto = min(i + _TOGETHER, len(rows))
+            start = lone.start(i)
+            yield start, lone.start(upto) - start, lone.data(i, upto)
+        if bounds is not None:
+            for i in range(len(rows)):
+                bounds.note(piece.branch, piece.stream, lone.start(i), lone.offset(i), first + i)
 
     def _sections(
         self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
-    ) -> tuple[int, list[bytes], list[int]]:
-        """The piece's stream in these rows: its first item, the data of each section, and how many items each has."""
-        start = -1
-        parts: list[bytes] = []
-        counts: list[int] = []
+    ) -> Iterator[tuple[int, int, list[bytes]]]:
         for step, row in enumerate(rows, first):
-            only = payload.only_section(row, piece.stream)
-            for section in (only,) if only is not None else payload.unpack(row, place(piece.branch, step))[0]:
+            for section in payload.unpack(row, place(piece.branch, step))[0]:
                 if section.stream == piece.stream:
-                    if start < 0:
-                        start = section.start
-                    parts.append(section.data)
-                    counts.append(section.count)
                     if bounds is not None:
                         bounds.note(piece.branch, piece.stream, section.start, section.offset, step)
-        return start, parts, counts
+                    yield section.start, section.count, [section.data]
 
     def _slot(self, branch: bytes, step: int, index: int) -> bytes:
         _, slots = payload.unpack(self._rows.get(branch, step), place(branch, step))

@@ -14,15 +14,16 @@ reaches what was saved.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 _PLAIN = frozenset({str, type(None), bytes, dict, list, tuple})  # `==` tells these from all others of their kind
 _NUMBERS = frozenset({int, float, bool})
 _COPYABLE = _PLAIN | _NUMBERS
+_CONTAINERS = frozenset({dict, list, tuple})
 _DEEP = 128
 _ENCODER = msgspec.msgpack.Encoder()
 Encode = Callable[[Any], bytes]
@@ -30,24 +31,30 @@ Encode = Callable[[Any], bytes]
 
 def census(items: Sequence[Any]) -> frozenset[type]:
     """The types of all values in `items`, at any depth of exact dicts, lists and tuples; keys not counted."""
-    seen: set[type] = set()
+    seen = set(map(type, items))
     level: Sequence[Any] = items
     for _ in range(_DEEP):
-        kinds = set(map(type, level))
-        seen |= kinds
-        if kinds == {dict}:
-            level = list(chain.from_iterable(map(dict.values, cast(Any, level))))
-        elif kinds == {list}:
-            level = list(chain.from_iterable(level))
-        elif kinds & {dict, list, tuple}:
-            dicts = [item.values() for item in level if type(item) is dict]
-            lists = [item for item in level if type(item) is list or type(item) is tuple]
-            level = list(chain.from_iterable(cast(Any, dicts + lists)))
+        if seen == {dict}:  # the shape of nearly every list of messages: no need to gather what is looked at once
+            kinds = {type(value) for item in level for value in item.values()}
         else:
-            return frozenset(seen)
-        if not level:
+            kinds = set()
+        if not kinds or kinds & _CONTAINERS:
+            level = list(chain.from_iterable(_inside(level)))
+            kinds = set(map(type, level))
+        seen |= kinds
+        if not kinds & _CONTAINERS:
             return frozenset(seen)
     return frozenset({object})  # deeper than anything that can be saved: let the encoder refuse it
+
+
+def _inside(level: Sequence[Any]) -> Iterator[Iterable[Any]]:
+    """The insides of all containers of a level."""
+    for item in level:
+        kind = type(item)
+        if kind is dict:
+            yield item.values()
+        elif kind is list or kind is tuple:
+            yield item
 
 
 def has_odd_keys(value: Any) -> bool:

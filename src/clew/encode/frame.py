@@ -7,10 +7,13 @@ zstd makes smaller is stored compressed; the flag says so, so that stores with a
 
 from __future__ import annotations
 
+import copy
+import operator
 import struct
 import threading
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import zstandard
 from blake3 import blake3
@@ -21,7 +24,9 @@ RAW, ZSTD = 0, 1
 _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
 _WORTH = 128  # bytes below which compression cannot win back its own header
 _MAX_PLAIN = 1 << 31  # no frame that we write unpacks to more: a damaged size must not exhaust memory
+_FLAG = operator.itemgetter(0)
 _crc = struct.Struct("<I")
+BEFORE, BEHIND = b"\x00", bytes(4)  # what stands around the content of a bare frame
 
 
 class Frames:
@@ -39,7 +44,13 @@ class Frames:
         self._level = level
         self._local = threading.local()  # zstd contexts must not be shared by threads
 
-    def wrap(self, content: bytes, place: str) -> bytes:
+    def compressing(self, level: int) -> Self:
+        """The same frames, but with zstd at this level, whatever the store itself uses: for the files of a workspace."""
+        other = copy.copy(self)
+        other.compression, other._level, other._local = "zstd", level, threading.local()
+        return other
+
+    def wrap(self, content: bytes, place: str) -> bytes:  # noqa: ARG002  # a sealing subclass binds it
         """The frame of `content`."""
         if self.compression and len(content) >= _WORTH:
             packed = self._compressor().compress(content)
@@ -53,13 +64,12 @@ class Frames:
             raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
         return frame[1:-4] if frame[0] == RAW else self._unpack(frame, place)
 
-    def unwrap_all(self, frames: Sequence[bytes], places: Iterable[str]) -> list[bytes]:
-        """Like `unwrap` for many; `places` is looked at only when something is wrong."""
-        if set(map(zlib.crc32, frames)) - {_SOUND}:
-            return [self.unwrap(frame, place) for frame, place in zip(frames, places, strict=True)]
-        if not any(frame[0] for frame in frames):
-            return [frame[1:-4] for frame in frames]
-        return [self.unwrap(frame, place) for frame, place in zip(frames, places, strict=True)]
+    def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
+        """Checked frames as one flag byte, the plain content, and four bytes: what is stored raw is not even copied.
+        `places` is looked at only when something has to be unpacked or is wrong."""
+        if not set(map(zlib.crc32, frames)) - {_SOUND} and not any(map(_FLAG, frames)):
+            return frames
+        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
 
     def blob_id(self, content: bytes) -> bytes:
         """The name of a blob: the hash of its content."""

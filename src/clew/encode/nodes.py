@@ -209,7 +209,16 @@ def _pack(node: Node, here: bytes, table: list[bytes]) -> list[Any]:
     if isinstance(node, Listing):
         tail = node.tail
         pieces = [
-            [_index(p.branch, here, table), p.stream, p.start, p.stop - p.start, p.first, p.last - p.first, p.begin, p.span]
+            [
+                _index(p.branch, here, table),
+                p.stream,
+                p.start,
+                p.stop - p.start,
+                p.first,
+                p.last - p.first,
+                p.begin,
+                p.span,
+            ]
             for p in node.pieces
         ]
         at = [_index(tail.branch, here, table), tail.stream, tail.items, tail.offset]

@@ -59,6 +59,7 @@ class Planned(msgspec.Struct, frozen=True):
     root: Root
     payload: bytes
     blobs: dict[bytes, bytes]
+    framed: dict[bytes, bytes] = {}  #: blobs that a view has wrapped itself
 
 
 class Planner:
@@ -178,7 +179,9 @@ class Planner:
         except UnicodeEncodeError as error:
             raise EncodeError(_words(path), "holds half of a surrogate pair, which has no UTF-8 form") from error
         if len(data) > MAX_VALUE:
-            raise EncodeError(_words(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file")
+            raise EncodeError(
+                _words(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file"
+            )
         if len(data) < LARGE:
             return self._value(self._values.encode(value, _words(path), depth), old)
         node = Blob(self._name(data), len(data), isinstance(value, str))

@@ -161,7 +161,9 @@ def _field_builder(cls: type, defaults: Mapping[str, _Default]) -> Callable[[Fie
             elif default is not None:
                 object.__setattr__(record, name, default())
             else:
-                raise InvalidInput(f"the saved {cls.__qualname__} has no field {name!r}, and the class no default for it")
+                raise InvalidInput(
+                    f"the saved {cls.__qualname__} has no field {name!r}, and the class no default for it"
+                )
         return record
 
     return build

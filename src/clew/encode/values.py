@@ -23,7 +23,9 @@ from clew.errors import ClewError, Corrupt, EncodeError
 MAX_DEPTH = 128
 MAX_VALUE = 128 * 1024 * 1024  # bytes of one encoded value: a larger one belongs into a file
 
-_TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _DELTA, _UUID, _DECIMAL, _MAP, _RECORD, _BYTEARRAY = range(1, 14)
+_TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _DELTA, _UUID, _DECIMAL, _MAP, _RECORD, _BYTEARRAY = range(
+    1, 14
+)
 _ENCODER = msgspec.msgpack.Encoder()
 _LOW, _HIGH = -(2**63), 2**64
 _Ext = msgspec.msgpack.Ext
@@ -121,7 +123,7 @@ class Values:
         packed = []
         try:
             for item in items:
-                packed.append(self._pack(item, depth + 1))
+                packed.append(self._pack(item, depth + 1))  # noqa: PERF401  # the path needs to know how far it got
         except _Refused as refused:
             refused.parts.append(f"[{len(packed)}]")
             raise
@@ -154,7 +156,9 @@ class Values:
             return _Ext(_RECORD, _ENCODER.encode([value.type, self._pack(value.value, depth + 1)]))
         known = self.types.by_class.get(kind)
         if known is None:
-            raise _Refused(f"is a {kind.__qualname__}, which is not registered: add it with types=[{kind.__qualname__}]")
+            raise _Refused(
+                f"is a {kind.__qualname__}, which is not registered: add it with types=[{kind.__qualname__}]"
+            )
         fields = known.fields(value)
         packed = {}
         name = ""
@@ -238,4 +242,17 @@ _BUILDERS: dict[int, Callable[[bytes], Any]] = {
     _DECIMAL: lambda data: decimal.Decimal(data.decode()),
     _BYTEARRAY: bytearray,
 }
-_KEYS = {int, float, bool, type(None), bytes, tuple, frozenset, uuid.UUID, decimal.Decimal, dt.datetime, dt.date, dt.time}
+_KEYS = {
+    int,
+    float,
+    bool,
+    type(None),
+    bytes,
+    tuple,
+    frozenset,
+    uuid.UUID,
+    decimal.Decimal,
+    dt.datetime,
+    dt.date,
+    dt.time,
+}

@@ -68,7 +68,7 @@ def parse(url: str) -> Address:
         if rest.startswith("//"):
             rest = rest[2:]
             # sqlite:///relative and sqlite:////absolute, as everybody writes it
-            rest = rest[1:] if rest.startswith("/") else rest
+            rest = rest.removeprefix("/")
     return Address(scheme, rest, options)
 
 
@@ -102,7 +102,7 @@ def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
             others = {point.name for point in entry_points(group=GROUP)}
             known = ", ".join(sorted(f"{name}:" for name in {*SCHEMES, *others}))
             raise InvalidInput(f"{address.scheme}: is no store that clew knows; use a path, or one of {known}")
-        return tuple(found)[0].load(), True
+        return next(iter(found)).load(), True
     try:
         made: Callable[..., Any] = getattr(importlib.import_module(scheme.module), scheme.name)
     except ImportError as error:

@@ -101,5 +101,3 @@ def _values(values: Values, old: Any, new: Any, path: str) -> list[Change]:
     if type(old) is list and type(new) is list:
         return _items(values, old, new, 0, path)
     return [Change(path, "changed", old=old, new=new)]
-
-

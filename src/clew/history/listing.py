@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from clew.errors import InvalidInput
 from clew.history.core import Core
 from clew.history.names import check_limit
 from clew.history.records import thread_info
-from clew.errors import InvalidInput
 from clew.model import ThreadInfo
 
 

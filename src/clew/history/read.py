@@ -104,7 +104,7 @@ class Reader:
                 steps = [step for step, _ in found]
                 frames = [payload for _, payload in found]
                 places = (f"{place(branch, step)}: payload" for step in steps)
-                self._rows.add(branch, steps, self._core.frames.unwrap_all(frames, places))
+                self._rows.add(branch, steps, self._core.frames.bare(frames, places))
 
     async def fetch_blobs(self, ids: Iterable[bytes]) -> None:
         """Make sure that these blobs are here, each checked against its name."""

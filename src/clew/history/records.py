@@ -121,7 +121,7 @@ def chain(previous: bytes, id: bytes, meta: bytes) -> bytes:
     return blake3(previous + id + meta).digest(16)
 
 
-# -- heads --------------------------------------------------------------------------------------------------------------
+# -- heads -------------------------------------------------------------------------------------------------------------
 
 
 def seal_note(head: Head, note: Note) -> bytes:
@@ -147,7 +147,7 @@ def _head_sum(head: Head, content: bytes) -> int:
     return zlib.crc32(b"".join((text, head.owner, head.branch, words, content)))
 
 
-# -- for users ----------------------------------------------------------------------------------------------------------
+# -- for users ---------------------------------------------------------------------------------------------------------
 
 
 def moment(micros: int) -> dt.datetime:

@@ -83,9 +83,7 @@ class Thread(Generic[S]):
         added = list(items)
         rebase = expect is UNSET
         await self._unfold(name)
-        return await self.writer.save(
-            lambda planner: planner.append(name, added), facts, expect=expect, rebase=rebase
-        )
+        return await self.writer.save(lambda planner: planner.append(name, added), facts, expect=expect, rebase=rebase)
 
     async def update(
         self,
@@ -328,7 +326,7 @@ class Thread(Generic[S]):
             return True
         raise Conflict(self.id, None, None, f"thread {self.id!r} kept moving: fork it when its writers rest")
 
-    async def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+    async def rewind(self, at: Any, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
         with `prune`, what came after `at` on the way to the old head is deleted instead."""
         for _ in range(_ATTEMPTS):

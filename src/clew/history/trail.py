@@ -76,12 +76,14 @@ class Trail:
                 return segment.branch, step
         return None
 
-    async def back(self, upto: int = 0) -> AsyncIterator[Seen]:
-        """Every step on the trail that has not been swept away, deleted ones too, newest first, down to `upto`."""
+    async def back(self, upto: int = 0, chunk: int = _CHUNK) -> AsyncIterator[Seen]:
+        """Every step on the trail that has not been swept away, deleted ones too, newest first, down to `upto`.
+        Reads `chunk` steps at first, then more at once."""
         for segment in self.segments:
             last = segment.last
             while last >= max(segment.first, upto):
-                first = max(segment.first, last - _CHUNK + 1, upto)
+                first = max(segment.first, last - chunk + 1, upto)
+                chunk = min(_CHUNK, chunk * 8)
                 steps = await self._core.engine.steps(self._head.lineage, segment.branch.id, first, last)
                 for step in reversed(steps):
                     meta, remark = read_step(self._core.frames, segment.branch.id, step)
@@ -90,7 +92,7 @@ class Trail:
 
     async def living(self) -> Seen | None:
         """The newest checkpoint on the trail that was not deleted."""
-        async for seen in self.back():
+        async for seen in self.back(chunk=2):
             if seen.alive:
                 return seen
         return None

@@ -128,12 +128,12 @@ class Writer:
                 continue
         raise self._conflict(base, await read_tip(self._core, self._thread, self._values))
 
-    def _base(self, expect: Any, rebase: bool) -> bytes | None | _Unset:
+    def _base(self, expect: Any, rebase: bool) -> bytes | _Unset | None:
         if not isinstance(expect, _Unset):
             return None if expect is None else check_id(expect.id if isinstance(expect, Checkpoint) else expect)
         return UNSET if rebase or self.seen is None else self.seen
 
-    def _conflict(self, base: bytes | None | _Unset, tip: Tip | None) -> Conflict:
+    def _conflict(self, base: bytes | _Unset | None, tip: Tip | None) -> Conflict:
         expected = uuid_text(base) if isinstance(base, bytes) else None
         return Conflict(self._thread, expected, uuid_text(tip.note.checkpoint) if tip is not None else None)
 
@@ -251,6 +251,7 @@ def seal_row(
     root = wrap(pack_root(planned.root, branch), f"{where}: root")
     payload = wrap(planned.payload, f"{where}: payload")
     blobs = {name: wrap(data, f"blob {name.hex()}") for name, data in planned.blobs.items()}
+    blobs |= planned.framed
     written = len(root) + len(payload) + sum(map(len, blobs.values()))
     body = body_digest(root, payload)
     size = planned.root.tree.size
