@@ -1,0 +1,224 @@
+"""Group commit: who leads, who follows, and that nobody is taken along by another's failure."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.engines.base import Commit, Drop, Head, Swap
+from clew.engines.sqlite import SQLiteEngine, changes
+from clew.engines.sqlite.turns import Ticket, Turns
+from clew.errors import Conflict, InvalidInput, Unavailable
+from clew.testing import records
+from clew.testing.drive import step
+
+
+def work(cursor: object, argument: object) -> None:
+    raise AssertionError("no test runs it")
+
+
+def queue_up(turns: Turns, *tickets: Ticket) -> list[threading.Thread]:
+    """One waiting thread for each ticket, queued in this order."""
+    threads = []
+    for number, ticket in enumerate(tickets, 1):
+        thread = threading.Thread(target=turns.wait, args=(ticket,))
+        thread.start()
+        threads.append(thread)
+        while len(turns._queue) < number:
+            pass
+    return threads
+
+
+def test_the_turn_goes_to_the_first_in_the_queue_who_leads_all_that_wait() -> None:
+    turns = Turns()
+    assert turns.take()
+    assert not turns.take()
+    first, second, third = (Ticket(work, n) for n in range(3))
+    threads = queue_up(turns, first, second, third)
+    turns.give()
+    threads[0].join()
+    assert (first.leads, second.leads, third.leads) == (True, False, False)
+    assert not turns.take(), "the turn was handed over, not put up for grabs"
+    assert turns.batch() == [first, second, third]
+    for follower in (second, third):
+        follower.gate.release()
+    for thread in threads[1:]:
+        thread.join()
+    turns.give()
+    assert turns.take()
+
+
+def test_who_wants_to_be_alone_is_not_taken_along() -> None:
+    turns = Turns()
+    turns.take()
+    one, alone, two = Ticket(work, 1), Ticket(work, 2, alone=True), Ticket(work, 3)
+    threads = queue_up(turns, one, alone, two)
+    for ticket, thread in zip((one, alone, two), threads, strict=True):
+        turns.give()
+        thread.join()
+        assert turns.batch() == [ticket]
+
+
+def test_who_waited_too_long_leaves_the_queue() -> None:
+    turns = Turns()
+    turns.take()
+    assert not turns.wait(Ticket(work, 1), timeout=0.001)
+    turns.give()
+    assert turns.take()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Any:
+    made = SQLiteEngine(tmp_path / "s.db", durability="normal")
+    yield made
+    step(made.close())
+
+
+def together(engine: SQLiteEngine, commits: list[Commit]) -> list[Exception | None]:
+    """Commit all of them from threads that are made to wait, so that they share one transaction."""
+    outcomes: list[Exception | None] = [None] * len(commits)
+
+    def one(number: int) -> None:
+        try:
+            step(engine.commit(commits[number]))
+        except (Conflict, InvalidInput, Unavailable) as error:
+            outcomes[number] = error
+
+    assert engine._writer.pause()
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(len(commits))]
+    for number, thread in enumerate(threads, 1):
+        thread.start()
+        while len(engine._writer._turns._queue) < number:
+            pass
+    engine._writer.resume()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def commits_seen(engine: SQLiteEngine, during: Callable[[], object]) -> int:
+    """How many transactions were committed meanwhile."""
+    statements: list[str] = []
+    connection = engine._writer._open().connection if engine._writer._line is None else engine._writer._line.connection
+    connection.set_trace_callback(statements.append)
+    during()
+    connection.set_trace_callback(None)
+    return statements.count("COMMIT")
+
+
+def test_writers_that_wait_share_one_transaction(engine: SQLiteEngine) -> None:
+    commits = [records.first(records.branch(f"t{n}")) for n in range(8)]
+    assert commits_seen(engine, lambda: together(engine, commits)) == 1
+    assert [head.thread for head in step(engine.threads())] == [f"t{n}" for n in range(8)]
+
+
+def test_a_lone_writer_needs_no_savepoint(engine: SQLiteEngine) -> None:
+    statements: list[str] = []
+    step(engine.commit(records.first(records.branch("a"))))
+    assert engine._writer._line is not None
+    engine._writer._line.connection.set_trace_callback(statements.append)
+    branch = records.branch("a")
+    step(engine.commit(records.following(records.head(branch), branch)))
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
+
+
+def test_one_refused_commit_does_not_fail_those_beside_it(engine: SQLiteEngine) -> None:
+    taken = records.first(records.branch("a"))
+    too_far = Commit("b", branches=[records.branch("b")], rows=[records.row(records.branch("b"), 1 << 40)])
+    outcomes = together(engine, [taken, taken, too_far, records.first(records.branch("c"))])
+    assert [type(outcome) for outcome in outcomes] == [type(None), Conflict, InvalidInput, type(None)]
+    assert [head.thread for head in step(engine.threads())] == ["a", "c"]
+    assert step(engine.branches("b")) == []
+
+
+def test_when_the_shared_transaction_fails_each_is_tried_alone(
+    engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ticket that rolls everything back (a full disk does) must not take the others with it."""
+    poison = records.first(records.branch("poison"))
+    write = changes.write
+
+    def fails(cursor: sqlite3.Cursor, writing: changes.Writing) -> None:
+        if writing.commit is poison:
+            cursor.execute("ROLLBACK")
+            raise sqlite3.OperationalError("database or disk is full")
+        write(cursor, writing)
+
+    monkeypatch.setattr(changes, "write", fails)
+    outcomes = together(engine, [records.first(records.branch("a")), poison, records.first(records.branch("c"))])
+    assert [type(outcome) for outcome in outcomes] == [type(None), Unavailable, type(None)]
+    assert [head.thread for head in step(engine.threads())] == ["a", "c"]
+
+
+def test_everybody_is_told_when_the_store_was_closed_while_they_waited(engine: SQLiteEngine) -> None:
+    engine._writer._closed = True
+    engine._writer._line = None
+    outcomes = together(engine, [records.first(records.branch(name)) for name in "abc"])
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+
+
+def test_readers_go_on_while_a_writer_is_at_work(engine: SQLiteEngine) -> None:
+    branch = records.branch()
+    step(engine.commit(records.first(branch, 3)))
+    assert engine._writer.pause()
+    try:
+        assert step(engine.head("t")) == records.head(branch, 3)
+        assert len(step(engine.payloads("t", branch.id, 1, 3))) == 3
+    finally:
+        engine._writer.resume()
+
+
+# -- branch numbers that another engine made out of date -------------------------------------------------------------
+
+
+def test_a_branch_that_another_process_dropped_takes_no_more_rows(engine: SQLiteEngine, tmp_path: Path) -> None:
+    branch = records.branch()
+    step(engine.commit(records.first(branch)))
+    other = SQLiteEngine(tmp_path / "s.db")
+    head = records.head(branch)
+    step(other.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
+    step(other.drop(Drop("t", expect=[], branches=[branch.id])))
+    with pytest.raises(Conflict, match="a sweep removed it"):
+        step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+    assert step(engine.steps("t", branch.id, 0, 100)) == []
+    # Another branch must not inherit the number that is still remembered.
+    strange = records.branch("strange")
+    step(other.commit(records.first(strange)))
+    assert step(engine.steps("t", branch.id, 0, 100)) == []
+    # The same branch again (a replica catches up): found under its new number, by readers and by writers.
+    step(other.commit(records.first(branch)))
+    assert [row.step for row in step(engine.rows("t", branch.id, 0, 100))] == [1]
+    engine._numbers["t", branch.id] = 1
+    step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+    assert [row.step for row in step(other.rows("t", branch.id, 0, 100))] == [1, 2]
+    step(other.close())
+
+
+def test_what_is_remembered_of_branches_is_bounded(engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.engines.sqlite.engine.REMEMBERED", 10)
+    for n in range(35):
+        step(engine.commit(records.first(records.branch(f"t{n}"))))
+        assert len(engine._numbers) <= 10
+    assert all(step(engine.row(f"t{n}", records.branch(f"t{n}").id, 1)) for n in range(35))
+
+
+def test_numbers_beyond_64_bits_are_refused_and_change_nothing(engine: SQLiteEngine) -> None:
+    branch = records.branch()
+    huge = Head("t", "t", branch.owner, branch.id, 1, 1, "thread", 1, 1, 1, size=1 << 70)
+    with pytest.raises(InvalidInput, match="64 bit"):
+        step(engine.commit(Commit("t", swaps=[Swap("t", None, huge)], branches=[branch])))
+    assert step(engine.branches("t")) == []
+
+
+def test_leases_that_ended_long_ago_are_forgotten_but_their_tokens_are_not_used_again(engine: SQLiteEngine) -> None:
+    first = step(engine.lease("job", "me", 100.0))
+    assert step(engine.release("job", "me"))
+    step(engine.compact())
+    assert engine._writer.read("SELECT count(*) FROM leases", ()) == [(0,)]
+    again = step(engine.lease("job", "me", 100.0))
+    assert again.token > first.token  # type: ignore[union-attr]

@@ -1,0 +1,65 @@
+"""Child processes for tests: forked, so that hundreds of them start within a second."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable
+
+
+class Child:
+    """A forked process that runs `work`, and what it sends back through a pipe."""
+
+    def __init__(self, work: Callable[[Callable[[bytes], None]], None], *, user: int | None = None) -> None:
+        self._out, into = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(into)
+            return
+        status = 1
+        try:
+            os.close(self._out)
+            if user is not None and os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+            work(lambda data: _send(into, data))
+            status = 0
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
+            raise
+        finally:
+            os._exit(status)
+
+    def read(self, size: int) -> bytes:
+        """The next bytes that the child sends; fewer at its end."""
+        found = b""
+        while len(found) < size and (more := os.read(self._out, size - len(found))):
+            found += more
+        return found
+
+    def kill(self) -> bytes:
+        """SIGKILL, then everything it had still sent."""
+        os.kill(self.pid, signal.SIGKILL)
+        return self.end()[1]
+
+    def end(self) -> tuple[int, bytes]:
+        """Wait; the exit status and everything it had still sent."""
+        sent = b""
+        while more := os.read(self._out, 1 << 16):
+            sent += more
+        os.close(self._out)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]), sent
+
+
+def _send(into: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(into, data) :]
+
+
+def run(work: Callable[[Callable[[bytes], None]], None], *, user: int | None = None) -> bytes:
+    """Run `work` in a child to its end, which must be a good one; what it sent."""
+    status, sent = Child(work, user=user).end()
+    assert status == 0, f"the child ended with {status}: see its traceback above"
+    return sent
