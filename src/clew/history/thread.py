@@ -18,8 +18,8 @@ from clew.history import diff as differ
 from clew.history.core import Core
 from clew.history.names import check_custom, check_label, check_limit, check_name, check_tags
 from clew.history.read import Reader
-from clew.history.records import Move, Note, Remark, checkpoint, open_note, pack_remark, read_step, seal_note, uuid_text
-from clew.history.trail import Seen, Trail, describe, find, pair_up, parent_of, visible
+from clew.history.records import Move, Note, Remark, checkpoint, open_note, pack_remark, seal_note, uuid_text
+from clew.history.trail import Seen, Trail, describe, find, look, pair_up, parent_of, visible
 from clew.history.write import UNSET, Facts, Writer, read_tip, touch
 from clew.model import Checkpoint, Diff
 
@@ -254,12 +254,8 @@ class Thread(Generic[S]):
 
     async def _written(self, head: Head, branch: Branch) -> list[Seen]:
         """The living checkpoints of a branch, oldest first."""
-        seen = []
-        for step in await self.core.engine.steps(head.lineage, branch.id, 1, LAST_STEP):
-            meta, remark = read_step(self.core.frames, branch.id, step)
-            if remark is None or not remark.deleted:
-                seen.append(Seen(branch, step, meta, remark))
-        return seen
+        steps = await self.core.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
+        return [seen for seen in (look(self.core, head, branch, step) for step in steps) if seen.alive]
 
     async def find(
         self, tag: str | None = None, label: str | None = None, custom: dict[str, Any] | None = None

@@ -31,16 +31,13 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A step with its metadata read."""
+    """A step with its metadata read, as one thread sees it: where its own head stands, nothing is ever deleted."""
 
     branch: Branch
     step: Step
     meta: Meta
     remark: Remark | None
-
-    @property
-    def alive(self) -> bool:
-        return self.remark is None or not self.remark.deleted
+    alive: bool
 
 
 class Trail:
@@ -86,8 +83,7 @@ class Trail:
                 chunk = min(_CHUNK, chunk * 8)
                 steps = await self._core.engine.steps(self._head.lineage, segment.branch.id, first, last)
                 for step in reversed(steps):
-                    meta, remark = read_step(self._core.frames, segment.branch.id, step)
-                    yield Seen(segment.branch, step, meta, remark)
+                    yield look(self._core, self._head, segment.branch, step)
                 last = first - 1
 
     async def living(self) -> Seen | None:
@@ -96,6 +92,13 @@ class Trail:
             if seen.alive:
                 return seen
         return None
+
+
+def look(core: Core, head: Head, branch: Branch, step: Step) -> Seen:
+    """A step as the thread of `head` sees it."""
+    meta, remark = read_step(core.frames, branch.id, step)
+    standing = head.branch == branch.id and head.step == step.step
+    return Seen(branch, step, meta, remark, standing or remark is None or not remark.deleted)
 
 
 def pair_up(core: Core, seen: list[Seen]) -> Iterator[Checkpoint]:
@@ -109,10 +112,7 @@ def pair_up(core: Core, seen: list[Seen]) -> Iterator[Checkpoint]:
 async def seen_at(core: Core, head: Head, branch: Branch, step: int) -> Seen | None:
     """One step, if it is there."""
     found = await core.engine.steps(head.lineage, branch.id, step, step)
-    if not found:
-        return None
-    meta, remark = read_step(core.frames, branch.id, found[0])
-    return Seen(branch, found[0], meta, remark)
+    return look(core, head, branch, found[0]) if found else None
 
 
 async def describe(core: Core, head: Head, seen: Seen) -> Checkpoint:
