@@ -75,7 +75,7 @@ def make_plan(
             blocked.add(op.path)
             continue
         elif op.old is None and above not in absent:
-            there = _look(root, op.path)
+            there = look(root, op.path)
             if there is not None:
                 if op.new.kind == DIR and stat.S_ISDIR(there):
                     continue
@@ -116,7 +116,7 @@ def _without_occupied(steps: list[Op], kept: dict[bytes, str], skipped: Mapping[
     return Plan(result, sorted(kept.items()))
 
 
-def _look(root: bytes, path: bytes) -> int | None:
+def look(root: bytes, path: bytes) -> int | None:
     """The mode of what stands at a path, without following any link on the way; None if nothing does."""
     for above in parents(path):
         try:

@@ -55,9 +55,9 @@ class Walked(msgspec.Struct):
     fresh: dict[int, Signature] = {}  #: what dirty files looked like when they were read
 
 
-def walk(place: Place, old: Index | None) -> Walked:
+def walk(place: Place, old: Index | None, key: bytes = b"") -> Walked:
     """Look at the directory. `old` is left as it is; where nothing changed it is the answer."""
-    return _Walk(place, old).run()
+    return _Walk(place, old, key).run()
 
 
 def stat_all(index: Index) -> list[Signature | None]:
@@ -82,12 +82,12 @@ def look(path: bytes) -> Signature | None:
 
 
 class _Walk:
-    def __init__(self, place: Place, old: Index | None) -> None:
+    def __init__(self, place: Place, old: Index | None, key: bytes) -> None:
         self.place = place
         self.old = old
         self.start = time.time_ns()
         self.deadline = time.monotonic() + place.limits.seconds
-        self.new = Index(place.key, [], [place.root], [None], [None])
+        self.new = Index(key, [], [place.root], [None], [None])
         self.dirty: list[int] = []
         self.flagged: list[tuple[bytes, str]] = []
         self.now: list[Signature | None] = []

@@ -1,0 +1,256 @@
+"""A workspace: a directory seen as file snapshots, shared by the threads that work in it.
+
+Everything a user can do with one, written once for both colours. Each call takes the directory's lock, finishes a
+restore that died, and then looks at the directory itself: never at what somebody says has changed in it.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from clew.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
+from clew.history.core import Core
+from clew.workspace import diff as differ
+from clew.workspace.lock import take
+from clew.workspace.log import Log, Record
+from clew.workspace.look import Eyes, Seen, Work, entries_of, in_place
+from clew.workspace.plan import describe, show
+from clew.workspace.restore import Restorer, alike, flags
+from clew.workspace.together import HeadMove
+from clew.workspace.trees import Entry, Op, Tree, compare
+from clew.workspace.values import Changes, FileDiff, Limits, Skipped, Snapshot, Status
+from clew.workspace.walk import Place, Progress
+
+ATTEMPTS = 16
+
+
+class Workspace:
+    """One directory and its log in the store."""
+
+    def __init__(
+        self,
+        core: Core,
+        root: Any,
+        name: str | None = None,
+        *,
+        own: Iterable[str] = (),
+        cache: str | os.PathLike[str] | bool | None = None,
+        limits: Limits | None = None,
+        unreadable: str = "raise",
+        timeout: float = 30.0,
+        work: Work = in_place,
+    ) -> None:
+        """`own`: paths of the store itself; `cache`: a directory for the index, True for the user's cache directory,
+        False for none. `unreadable="flag"` goes on without files that cannot be read, and says so."""
+        if unreadable not in ("raise", "flag"):
+            raise InvalidInput(f"unreadable={unreadable!r} is unknown: use 'raise' or 'flag'")
+        real = check_root(root)
+        self._core = core
+        self.root = os.fsdecode(real)
+        self.name = thread_name(real, name)
+        self._place = Place(real, tuple(sorted(os.path.realpath(os.fsencode(p)) for p in own)), limits or Limits(), unreadable)
+        self._log = Log(core, self.name)
+        self._work = work
+        self._timeout = timeout
+        self._eyes = Eyes(self._place, self._log, cache_file(cache, real, self.name), work)
+        self._restorer = Restorer(self._place, self._log, self._eyes, work, lambda intent: HeadMove(core, intent))
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Hold the directory's lock, with no restore left half done."""
+        self._core.check_open()
+        handle = await self._work(lambda: take(self._place.root, self._timeout))
+        try:
+            await self._restorer.recover()
+            yield
+        finally:
+            os.close(handle)
+
+    async def recover(self) -> None:
+        """Finish, or take back, a restore whose process died. Every other call does this first as well."""
+        async with self._alone():
+            return
+
+    # -- snapshots ----------------------------------------------------------------------------------------------------
+
+    async def snapshot(self, label: str | None = None, progress: Progress | None = None) -> Snapshot:
+        """Save the directory as it is. `progress(done, total)` is told how many changed files have been read."""
+        async with self._alone():
+            for _ in range(ATTEMPTS):
+                tip = await self._log.tip()
+                seen = await self._eyes.look(tip, keep=True, progress=progress)
+                facts = {"files": seen.index.files, "bytes": seen.index.size, "root": self._shown_root, **flags(seen)}
+                try:
+                    record = await self._log.append(
+                        "snapshot",
+                        seen.tree,
+                        after=tip,
+                        label=label,
+                        facts=facts,
+                        withheld=seen.withheld(),
+                        blobs=seen.blobs,
+                    )
+                except Conflict:
+                    continue  # another machine shares this workspace: build on what it wrote
+                await self._eyes.remember(seen)
+                return record.snapshot
+        raise Conflict(self.name, None, None, f"workspace {self.name!r} kept moving: try again when its writers rest")
+
+    async def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first, those that restores took for safety included."""
+        self._core.check_open()
+        return [record.snapshot for record in await self._log.records() if record.kind != "restored"]
+
+    async def reference(self, label: str | None = None) -> str:
+        """Take a snapshot, and name it as a checkpoint's `files` does."""
+        return f"{(await self.snapshot(label)).id}@{self.name}"
+
+    async def status(self) -> Status:
+        """The directory now, beside the newest record, with all that a snapshot leaves out and why."""
+        async with self._alone():
+            tip = await self._log.tip()
+            seen = await self._eyes.look(tip, keep=False)
+            ops = await compare(None if tip is None else tip.tree, seen.tree, self._reader(seen))
+            skipped = show(sorted(seen.index.skipped()))
+            return Status(seen.index.files, seen.index.size, describe(ops), skipped, seen.flagged)
+
+    async def diff(self, a: Any, b: Any = None, text: bool = True) -> FileDiff:
+        """What changed from snapshot `a` to snapshot `b`, or to the directory now."""
+        if b is not None:
+            self._core.check_open()
+            one, other = await self._log.find(a), await self._log.find(b)
+            ops = await compare(one.tree, other.tree, self._log.trees)
+            return await self._differences(ops, text, None)
+        async with self._alone():
+            one = await self._log.find(a)
+            seen = await self._eyes.look(await self._log.tip(), keep=False)
+            return await self._differences(await compare(one.tree, seen.tree, self._reader(seen)), text, seen)
+
+    async def _differences(self, ops: list[Op], text: bool, seen: Seen | None) -> FileDiff:
+        shown = {change.path for change in describe(ops)}
+        listed = [op for op in ops if os.fsdecode(op.path) in shown]
+        if not text:
+            return FileDiff(describe(ops))
+        contents: dict[bytes, bytes] = {}
+        stored: list[Entry] = []
+        for op in listed:
+            for side in differ.comparable(op):
+                if side is op.new and seen is not None:
+                    contents |= await self._work(lambda op=op, side=side: self._now(op.path, side))  # type: ignore[misc]
+                else:
+                    stored.append(side)
+        contents |= {ref: b"".join(pieces) for ref, pieces in (await self._log.contents(stored)).items()}
+        return FileDiff(tuple(differ.change(op, contents) for op in listed))
+
+    def _now(self, path: bytes, entry: Entry) -> dict[bytes, bytes]:
+        try:
+            data = Path(os.fsdecode(self._place.root + b"/" + path)).read_bytes()
+        except OSError:
+            return {}  # gone since it was looked at: shown without text
+        return {entry.ref: data} if self._log.name_of(data) == entry.ref else {}
+
+    # -- restoring ----------------------------------------------------------------------------------------------------
+
+    async def restore(self, snapshot: Any, dry_run: bool = False) -> Changes:
+        """Bring the directory back to a snapshot. What it held before is kept in a safety snapshot: see `undo`."""
+        async with self._alone():
+            return await self._restorer.restore(await self._log.find(snapshot), dry_run=dry_run)
+
+    async def rewind(self, thread: str, at: Any, snapshot: Any) -> Changes:
+        """Restore a snapshot and rewind a thread, both or neither."""
+        async with self._alone():
+            record = await self._log.find(snapshot)
+            move = await HeadMove.plan(self._core, thread, at)
+            return await self._restorer.restore(record, move=move)
+
+    async def undo(self, dry_run: bool = False) -> Changes:
+        """Take back the newest restore that has not been taken back yet."""
+        async with self._alone():
+            records = await self._log.records()
+            undone = {record.undoes for record in records if record.kind == "restored"}
+            for record in reversed(records):
+                if record.kind == "restored" and record.safety and not record.undoes and record.id not in undone:
+                    safety = await self._log.find(record.safety)
+                    return await self._restorer.restore(safety, dry_run=dry_run, undoes=record.id)
+            raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
+
+    async def revert(self, a: Any, b: Any, dry_run: bool = False) -> Changes:
+        """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
+
+        What was changed after `b` by anybody else stays as it is, and is listed as kept.
+        """
+        async with self._alone():
+            one, other = await self._log.find(a), await self._log.find(b)
+            kept: list[tuple[bytes, str]] = []
+
+            async def wanted(seen: Seen) -> list[Op]:
+                ops = await compare(one.tree, other.tree, self._log.trees)
+                now = entries_of(seen.index, (op.path for op in ops), self._place.root)
+                result = []
+                for op in ops:
+                    here = now.get(op.path)
+                    if alike(here, op.new):
+                        result.append(Op(op.path, here, op.old))
+                    elif not alike(here, op.old):
+                        kept.append((op.path, "changed since by somebody else"))
+                return result
+
+            changes = await self._restorer.restore(one, wanted, dry_run=dry_run)
+            merged = sorted({*changes.kept, *show(kept)})
+            return Changes(changes.changes, tuple(merged), changes.safety, dry_run)
+
+    def _reader(self, seen: Seen) -> Any:
+        async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
+            wanted = set(names)
+            here = wanted & seen.made.keys()
+            return {name: seen.made[name] for name in here} | await self._log.trees(wanted - here)
+
+        return read
+
+    @property
+    def _shown_root(self) -> str:
+        return self._place.root.decode("utf-8", "backslashreplace")
+
+
+def check_root(root: Any) -> bytes:
+    """The real path of a directory that may be a workspace."""
+    if not isinstance(root, str | bytes | os.PathLike) or not os.fspath(root):
+        raise InvalidInput(f"workspace() takes a directory, not {root!r}")
+    real = os.path.realpath(os.fsencode(root))
+    if not os.path.isdir(real):
+        raise FilesError(real, "it is not a directory: make it first")
+    homes = {os.path.expanduser(b"~"), os.fsencode(pwd.getpwuid(os.geteuid()).pw_dir)}
+    for home in {os.path.realpath(home) for home in homes} | {b"/"}:
+        if home == real or home.startswith(real.rstrip(b"/") + b"/"):
+            what = "the file system's root" if home == b"/" else "a home directory, or above one"
+            raise InvalidInput(f"{os.fsdecode(real)!r} is {what}: a workspace must be a directory of its own")
+    return real
+
+
+def thread_name(real: bytes, name: str | None) -> str:
+    """The workspace's thread: named by the caller, or by the directory's real path."""
+    if name is not None:
+        return f"workspace:{name}"
+    text = real.decode("utf-8", "backslashreplace")
+    return f"workspace:{text}" if len(text) <= 400 else f"workspace:{text[:300]}…{blake3(real).hexdigest(16)}"
+
+
+def cache_file(cache: str | os.PathLike[str] | bool | None, real: bytes, name: str) -> Path | None:
+    """Where the index is kept: never inside the directory itself."""
+    if cache is False:
+        return None
+    if cache is None or cache is True:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        cache = os.path.join(base, "clew")
+    folder = Path(cache)
+    inside = os.path.realpath(os.fsencode(folder)) + b"/"
+    if inside.startswith(real + b"/"):
+        return None
+    return folder / f"{blake3(real + bytes(1) + name.encode()).hexdigest(20)}.index"

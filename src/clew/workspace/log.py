@@ -1,0 +1,250 @@
+"""The log of a workspace: a thread of kind "workspace", one checkpoint for each thing that happened to the directory.
+
+Three kinds of record: a *snapshot*; *restoring*, which is the safety snapshot before a restore and the restore's
+journal in one; and *restored*, which closes it. What lists need stands in the checkpoint's metadata, what only a restore
+needs in its state. Trees and file contents are blobs of the same lineage, so one sweep serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from clew.encode.plan import Planned, Planner
+from clew.engines.base import Commit
+from clew.errors import CheckpointNotFound, Corrupt, NoCheckpoint
+from clew.history.core import Core
+from clew.history.thread import Thread
+from clew.history.write import Facts
+from clew.model import Checkpoint
+from clew.workspace import trees
+from clew.workspace.trees import DIR, PIECES, Entry, Op, Tree
+from clew.workspace.values import Skipped, Snapshot
+
+LEVEL = 1  # of zstd: a higher one costs more than it saves
+MAX_SHOWN = 100  # problems that the metadata itself lists
+KIND = "workspace"
+
+RecordKind = Literal["snapshot", "restoring", "restored"]
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """A restore in progress: enough to finish it, or to take it back."""
+
+    steps: list[tuple[bytes, tuple[int, int, int, bytes] | None, tuple[int, int, int, bytes] | None]]
+    target: bytes  #: the tree that is wanted
+    snapshot: str  #: the snapshot that is wanted
+    undoes: str | None  #: the restore that this one takes back
+    move: dict[str, Any] | None  #: the conversation's head, and where it shall go
+
+    @property
+    def ops(self) -> list[Op]:
+        return [
+            Op(path, None if old is None else Entry(*old), None if new is None else Entry(*new))
+            for path, old, new in self.steps
+        ]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One entry of the log."""
+
+    id: str
+    kind: RecordKind
+    tree: bytes
+    created_at: datetime
+    label: str | None
+    files: int
+    size: int
+    root: str
+    of: str | None = None  #: restoring, restored: which snapshot
+    safety: str | None = None  #: restored: the record that holds the state before
+    undoes: str | None = None  #: restored: the restore that was taken back
+    flagged: tuple[Skipped, ...] = ()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        reason = "snapshot" if self.kind == "snapshot" else "safety"
+        return Snapshot(
+            self.id, self.created_at, self.label, self.tree.hex(), self.files, self.size, reason, self.flagged
+        )
+
+
+class Log:
+    """Reads and writes one workspace's records and blobs."""
+
+    def __init__(self, core: Core, thread: str) -> None:
+        self._core = core
+        self._thread: Thread[Any] = Thread(core, thread, kind=KIND)
+        self._frames = core.frames.compressing(LEVEL)
+        self._trees: dict[bytes, Tree] = {}
+        self.name = thread
+
+    # -- records ----------------------------------------------------------------------------------------------------
+
+    async def tip(self) -> Record | None:
+        """The newest record."""
+        checkpoint = await self._thread.head()
+        return None if checkpoint is None else _record(checkpoint)
+
+    async def records(self) -> list[Record]:
+        """All records, oldest first."""
+        return [_record(checkpoint) for checkpoint in await self._thread.history(all=True)]
+
+    async def find(self, at: Any) -> Record:
+        """The snapshot that `at` names: a Snapshot, its id, a unique prefix of it, or what a checkpoint's `files` says."""
+        if isinstance(at, Snapshot):
+            at = at.id
+        elif isinstance(at, Checkpoint):
+            at = at.files
+        if isinstance(at, str):
+            at = at.partition("@")[0]
+        elif at is None:
+            raise NoCheckpoint(f"that checkpoint has no file snapshot of {self.name!r}: save it with files=workspace")
+        record = _record(await self._thread.get(at))
+        if record.kind == "restored":
+            raise CheckpointNotFound(self.name, at, "it is a restore, not a snapshot; list them with snapshots()")
+        return record
+
+    async def state(self, record: Record) -> dict[str, Any]:
+        """What only a restore needs: "withheld" paths, and the "journal"."""
+        state = await self._thread.load(record.id)
+        return dict(state)
+
+    async def journal(self, record: Record) -> Journal:
+        """The journal of a restore in progress."""
+        try:
+            return msgspec.msgpack.decode((await self.state(record))["journal"], type=Journal)
+        except (msgspec.DecodeError, KeyError) as error:
+            raise Corrupt(f"the journal of restore {record.id}", str(error)) from error
+
+    async def append(
+        self,
+        kind: RecordKind,
+        tree: bytes,
+        *,
+        after: Record | None,
+        label: str | None = None,
+        tags: tuple[str, ...] = (),
+        facts: Mapping[str, Any],
+        withheld: Iterable[bytes] = (),
+        journal: Journal | None = None,
+        blobs: Mapping[bytes, bytes],
+    ) -> Record:
+        """Add a record and its (framed) blobs in one commit; `Conflict` if `after` is not the newest any more."""
+        state: dict[str, Any] = {"tree": tree, "withheld": sorted(withheld)}
+        if journal is not None:
+            state["journal"] = msgspec.msgpack.encode(journal)
+        custom = {"kind": kind, "tree": tree.hex(), **facts}
+
+        def plan(planner: Planner) -> Planned:
+            planned = planner.whole(state)
+            return msgspec.structs.replace(planned, framed=dict(blobs))
+
+        said = Facts.check(self._core.values, label, tags, custom, None, None)
+        expect = None if after is None else after.id
+        return _record(await self._thread.writer.save(plan, said, expect=expect, whole=True))
+
+    # -- blobs ------------------------------------------------------------------------------------------------------
+
+    def name_of(self, content: bytes) -> bytes:
+        """The name of a blob."""
+        return self._core.frames.blob_id(content)
+
+    def wrap(self, name: bytes, content: bytes) -> bytes:
+        """A blob as the engine keeps it. May be called from any thread."""
+        return self._frames.wrap(content, f"blob {name.hex()}")
+
+    async def put(self, blobs: Mapping[bytes, bytes]) -> None:
+        """Write framed blobs ahead of the record that will point at them."""
+        await self._core.engine.commit(Commit(self.name, blobs=dict(blobs)))
+
+    async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Contents by name, each checked against it; `Corrupt` if one is missing."""
+        wanted = list(dict.fromkeys(names))
+        found = await self._core.engine.blobs(self.name, wanted)
+        result: dict[bytes, bytes] = {}
+        for name in wanted:
+            where = f"blob {name.hex()}"
+            if name not in found:
+                raise Corrupt(where, "it is missing, but a snapshot points at it")
+            content = self._frames.unwrap(found[name], where)
+            if self.name_of(content) != name:
+                raise Corrupt(where, "its content does not match its name")
+            result[name] = content
+        return result
+
+    async def trees(self, names: Iterable[bytes]) -> dict[bytes, Tree]:
+        """Trees by name, every entry of them checked."""
+        wanted = set(names)
+        lacking = [name for name in wanted if name not in self._trees]
+        if lacking:
+            if len(self._trees) > 20_000:
+                self._trees.clear()
+                lacking = list(wanted)
+            for name, data in (await self.blobs(lacking)).items():
+                self._trees[name] = trees.decode(data, f"tree {name.hex()}")
+        return {name: self._trees[name] for name in wanted}
+
+    async def contents(self, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:
+        """The bytes of files, in pieces, by what their entries point at."""
+        files = {entry.ref: entry for entry in entries}
+        first = await self.blobs(files)
+        pieces = {
+            ref: trees.decode_pieces(first[ref], entry.size, f"blob {ref.hex()}")
+            for ref, entry in files.items()
+            if entry.kind == PIECES
+        }
+        more = await self.blobs(name for names in pieces.values() for name in names)
+        return {ref: [more[name] for name in pieces[ref]] if ref in pieces else [first[ref]] for ref in files}
+
+    async def pieces(self, entries: Iterable[Entry]) -> set[bytes]:
+        """The pieces of large files."""
+        large = {entry.ref: entry for entry in entries if entry.kind == PIECES}
+        lists = await self.blobs(large)
+        return {
+            name for ref, data in lists.items() for name in trees.decode_pieces(data, large[ref].size, f"blob {ref.hex()}")
+        }
+
+
+async def reachable(log: Log, roots: Iterable[bytes]) -> set[bytes]:
+    """Every blob that the trees `roots` need: what a sweep of the lineage must keep."""
+    keep: set[bytes] = set()
+    level = set(roots)
+    large: dict[bytes, Entry] = {}
+    while level:
+        keep |= level
+        below: set[bytes] = set()
+        for tree in (await log.trees(level)).values():
+            for entry in tree.values():
+                if entry.kind == DIR and entry.ref not in keep:
+                    below.add(entry.ref)
+                elif entry.kind == PIECES:
+                    large[entry.ref] = entry
+                if entry.kind in (trees.FILE, PIECES):
+                    keep.add(entry.ref)
+        level = below
+    return keep | await log.pieces(large.values())
+
+
+def _record(checkpoint: Checkpoint) -> Record:
+    custom = checkpoint.custom
+    try:
+        return Record(
+            id=checkpoint.id,
+            kind=custom["kind"],
+            tree=bytes.fromhex(custom["tree"]),
+            created_at=checkpoint.created_at,
+            label=checkpoint.label,
+            files=custom["files"],
+            size=custom["bytes"],
+            root=custom["root"],
+            of=custom.get("of"),
+            safety=custom.get("safety"),
+            undoes=custom.get("undoes"),
+            flagged=tuple(Skipped(path, reason) for path, reason in custom.get("flagged", ())),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise Corrupt(f"snapshot {checkpoint.id}", f"its metadata is not a workspace's: {error}") from error

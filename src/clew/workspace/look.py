@@ -1,0 +1,208 @@
+"""Looking at the directory: from the walk to an exact tree of what is there, with the blobs that the store lacks.
+
+The index says what was read before; the newest record says what the store has. An entry is taken over unread only if
+its signature is unchanged *and* the newest record's tree holds its blob: that record is the head, the head is swapped in
+the same commit, and a sweep never takes what a head needs. Anything else is read again. So a lost cache, a cache of
+another store, or a sweep in between cost time, never content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from clew.workspace import index as indexes
+from clew.workspace import trees
+from clew.workspace.index import Index, Signature
+from clew.workspace.log import Log, Record
+from clew.workspace.pack import LARGE, Blobs, Reading, pack
+from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
+from clew.workspace.values import Skipped
+from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
+
+BATCH = 32 * 2**20  # framed bytes that are written ahead in one commit
+
+T = TypeVar("T")
+
+
+class Work(Protocol):
+    """How blocking file work is done: in place, or in a thread where the caller has an event loop to keep alive."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+async def in_place(function: Callable[[], T], /) -> T:
+    """Do the work here and now."""
+    return function()
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The directory as it is, exactly."""
+
+    index: Index
+    tree: bytes
+    made: dict[bytes, Tree]  #: trees that the store may lack
+    blobs: Blobs  #: framed, not written yet
+    flagged: tuple[Skipped, ...]
+    fresh: Mapping[int, Signature]
+
+    def signatures(self, root: bytes) -> dict[bytes, Signature]:
+        """What each path looked like."""
+        start = len(root) + 1
+        return {
+            path[start:]: sig
+            for at, (path, kept) in enumerate(zip(self.index.paths, self.index.sigs, strict=True))
+            if (sig := self.fresh.get(at, kept)) is not None
+        }
+
+    def withheld(self) -> list[bytes]:
+        """What is in the directory, and neither ignored nor in the tree: a restore to it must not take that away."""
+        large = [path for path, reason in self.index.skipped() if reason.startswith(TOO_LARGE)]
+        return large + [os.fsencode(item.path) for item in self.flagged]
+
+
+class Eyes:
+    """Looks at one directory, and remembers what it saw."""
+
+    def __init__(self, place: Place, log: Log, cache: Path | None, work: Work) -> None:
+        self._place = place
+        self._log = log
+        self._cache = cache
+        self._work = work
+        self._key = msgspec.msgpack.encode((place.key, log.name_of(b"")))  # a key of its own names blobs differently
+        self._index: Index | None = None
+        self._loaded = False
+
+    async def look(self, tip: Record | None, *, keep: bool, progress: Progress | None = None) -> Seen:
+        """Look at the directory. With `keep`, blobs are made, and large amounts of them written ahead."""
+        if not self._loaded:
+            self._index = await self._work(lambda: indexes.load(self._cache, self._key))
+            self._loaded = True
+        old = self._index
+        walked = await self._work(lambda: walk(self._place, old, self._key))
+        have: set[bytes] = set()
+        if old is None or tip is None or old.tree != tip.tree:
+            have = await self._distrust(walked, old, None if tip is None else tip.tree)
+        have |= await self._log.pieces(self._large_before(walked, old, have, tip))
+        reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
+        blobs = await self._pack(walked, reading, progress)
+        made = await self._work(lambda: walked.index.seal(self._log.name_of))
+        if keep:
+            blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
+        tree = walked.index.tree
+        assert tree is not None  # noqa: S101  # seal() hashes every folder
+        return Seen(
+            walked.index,
+            tree,
+            {name: trees.decode(data, f"tree {name.hex()}") for name, data in made.items()},
+            blobs,
+            tuple(Skipped(os.fsdecode(path), reason) for path, reason in walked.flagged),
+            walked.fresh,
+        )
+
+    async def remember(self, seen: Seen) -> None:
+        """The store has all of this now."""
+        if seen.index is not self._index:
+            self._index = seen.index
+            await self._work(lambda: indexes.store(self._cache, seen.index))
+
+    async def _pack(self, walked: Walked, reading: Reading, progress: Progress | None) -> Blobs:
+        stream = pack(self._place, walked, reading, progress)
+        while True:
+            blobs, done = await self._work(lambda: _collect(stream))
+            if done:
+                return blobs
+            await self._log.put(blobs)
+
+    def _large_before(
+        self, walked: Walked, old: Index | None, have: set[bytes], tip: Record | None
+    ) -> Iterator[Entry]:
+        """What large dirty files were before, as far as the store is sure to have it."""
+        large = [walked.index.paths[at] for at in walked.dirty if _size(walked.index.paths[at]) >= LARGE]
+        if not large or old is None or tip is None:
+            return
+        before = dict(zip(old.paths, old.entries, strict=True))
+        for path in large:
+            entry = before.get(path)
+            if entry is not None and entry.kind == PIECES and (old.tree == tip.tree or entry.ref in have):
+                yield entry
+
+    async def _distrust(self, walked: Walked, old: Index | None, head: bytes | None) -> set[bytes]:
+        """Mark as dirty what the tree `head` does not hold; return what it does, as far as it was looked at."""
+        if walked.index is old:
+            walked.index = _copy(walked.index)
+        index = walked.index
+        folders = {folder.path: folder for folder in index.folders}
+        have: set[bytes] = set()
+        same: set[bytes] = set()
+        level = [] if head is None else [(b"", head)]
+        while level:
+            differing = []
+            for path, name in level:
+                folder = folders.get(path)
+                if folder is not None and folder.tree == name:
+                    same.add(path)
+                else:
+                    differing.append((path, name))
+            loaded = await self._log.trees(name for _, name in differing)
+            level = []
+            for path, name in differing:
+                have |= {entry.ref for entry in loaded[name].values() if entry.kind in (FILE, PIECES)}
+                level += [(path + key + b"/", e.ref) for key, e in loaded[name].items() if e.kind == DIR]
+        dirty = set(walked.dirty)
+        covered: list[bool] = []
+        for folder in index.folders:
+            covered.append(folder.path in same or (folder.parent >= 0 and covered[folder.parent]))
+            if covered[-1]:
+                continue
+            folder.tree = None
+            for at in folder.places:
+                entry = index.entries[at]
+                if entry is not None and entry.kind in (FILE, PIECES) and entry.ref not in have:
+                    dirty.add(at)
+        walked.dirty = sorted(dirty)
+        return have
+
+
+def _collect(stream: Iterator[Blobs]) -> tuple[Blobs, bool]:
+    """The next batch of blobs, and whether that was all."""
+    batch: Blobs = {}
+    size = 0
+    for blobs in stream:
+        batch |= blobs
+        size += sum(map(len, blobs.values()))
+        if size >= BATCH:
+            return batch, False
+    return batch, True
+
+
+def _size(path: bytes) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0  # gone: the packer will see that too
+
+
+def _copy(index: Index) -> Index:
+    return msgspec.structs.replace(
+        index,
+        folders=[msgspec.structs.replace(folder) for folder in index.folders],
+        sigs=list(index.sigs),
+        entries=list(index.entries),
+    )
+
+
+def entries_of(index: Index, paths: Iterable[bytes], root: bytes) -> dict[bytes, Entry]:
+    """What the index has at these paths."""
+    places = {path: at for at, path in enumerate(index.paths)}
+    found: dict[bytes, Entry] = {}
+    for path in paths:
+        at = places.get(root + b"/" + path)
+        entry = None if at is None else index.entries[at]
+        if entry is not None:
+            found[path] = entry
+    return found

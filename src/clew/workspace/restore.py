@@ -1,0 +1,330 @@
+"""Restoring: plan, journal, stage, carry out, close; and what happens when the process dies in between.
+
+The order is what makes it safe. One commit writes the safety snapshot and the journal together; only then is a file
+touched. The conversation's head, if it is to move along, moves after the files and before the journal is closed. So
+whoever opens the workspace next finds either no open journal, or one that says how to finish (or, if the conversation
+can no longer move, how to take everything back).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from clew.errors import ClewError, Conflict, FilesError
+from clew.workspace import trees
+from clew.workspace.hands import Hands, clear_leftovers, needs_staging
+from clew.workspace.ignore import IGNORE_FILES, Rules
+from clew.workspace.index import Signature
+from clew.workspace.log import Journal, Log, Record
+from clew.workspace.look import Eyes, Seen, Work
+from clew.workspace.pack import Reading, read
+from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
+from clew.workspace.trees import DIR, FILE, LINK, MODES, Entry, Op, Tree, compare
+from clew.workspace.values import Changes
+from clew.workspace.walk import Place
+
+BATCH = 32 * 2**20  # bytes of file contents in memory at once
+
+
+class Move(Protocol):
+    """The move of a conversation's head that belongs to a restore."""
+
+    @property
+    def intent(self) -> dict[str, Any]:
+        """Plain data from which the move can be made again."""
+
+    async def state(self) -> Literal["ready", "done", "lost"]:
+        """Whether the head is still where the move starts, has been moved by it, or went elsewhere."""
+
+    async def make(self) -> bool:
+        """Move the head; False if it is no longer where it was."""
+
+
+Wanted = Callable[[Seen], Awaitable[list[Op]]]
+
+
+class Restorer:
+    """Carries out restores in one directory. Its callers hold the directory's lock."""
+
+    def __init__(self, place: Place, log: Log, eyes: Eyes, work: Work, remake: Callable[[dict[str, Any]], Move]) -> None:
+        self._place = place
+        self._log = log
+        self._eyes = eyes
+        self._work = work
+        self._remake = remake
+        self._reading = Reading(log.name_of)
+
+    # -- a restore ----------------------------------------------------------------------------------------------------
+
+    async def restore(
+        self,
+        target: Record,
+        wanted: Wanted | None = None,
+        *,
+        dry_run: bool = False,
+        undoes: str | None = None,
+        move: Move | None = None,
+    ) -> Changes:
+        """Bring the directory to `target`, or do only what `wanted` asks for."""
+        tip = await self._log.tip()
+        seen = await self._eyes.look(tip, keep=not dry_run)
+        ops = await (self.towards(target.tree)(seen) if wanted is None else wanted(seen))
+        plan = await self._plan(target, seen, ops)
+        saved = await self._saved(tip, seen, plan)
+        changes = Changes(describe(plan.steps, saved), show(plan.kept), None, dry_run)
+        if dry_run:
+            return changes
+        if move is not None and await move.state() != "ready":
+            raise _moved(move)
+        journal = Journal(
+            [(op.path, op.old, op.new) for op in plan.steps],
+            target.tree,
+            target.id,
+            undoes,
+            None if move is None else move.intent,
+        )
+        begun = await self._begin(tip, seen, journal, seen.blobs)
+        await self._eyes.remember(seen)
+        try:
+            await self._carry_out(plan.steps, seen.signatures(self._place.root))
+            moved = move is None or await move.make()
+        except (ClewError, OSError) as error:
+            await self._take_back(begun, journal)
+            if isinstance(error, OSError):
+                where = error.filename if isinstance(error.filename, str | bytes) else self._place.root
+                raise FilesError(where, f"{error.strerror}; the restore was taken back") from error
+            raise
+        if not moved and move is not None:
+            await self._take_back(begun, journal)
+            raise _moved(move)
+        await self._close(begun, journal)
+        return msgspec.structs.replace(changes, safety=begun.id)
+
+    def towards(self, tree: bytes) -> Wanted:
+        """Everything in which the directory differs from `tree`."""
+
+        async def ops(seen: Seen) -> list[Op]:
+            return await compare(seen.tree, tree, self._reader(seen))
+
+        return ops
+
+    def _reader(self, seen: Seen | None) -> trees.Read:
+        async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
+            made = {} if seen is None else seen.made
+            wanted = set(names)
+            return {name: made[name] for name in wanted & made.keys()} | await self._log.trees(wanted - made.keys())
+
+        return read
+
+    async def _saved(self, tip: Record | None, seen: Seen, plan: Plan) -> Collection[bytes]:
+        """Of the steps' paths, those at which the directory differs from the newest record."""
+        if tip is None or not plan.steps:
+            return {op.path for op in plan.steps if op.old is not None}
+        return {op.path for op in await compare(tip.tree, seen.tree, self._reader(seen)) if op.new is not None}
+
+    async def _plan(self, target: Record, seen: Seen, ops: list[Op]) -> Plan:
+        gone = removals(ops)
+        known = await self._known(gone)
+        rules = await self._rules(target.tree, gone)
+        withheld = (await self._log.state(target))["withheld"]
+        skipped = dict(seen.index.skipped()) | {os.fsencode(item.path): item.reason for item in seen.flagged}
+        root = self._place.root
+
+        def same(path: bytes, entry: Entry) -> bool:
+            return alike(self._entry(path), entry)
+
+        return await self._work(
+            lambda: make_plan(
+                root, ops, known=known, skipped=skipped, withheld=set(withheld), rules=rules, same=same
+            )
+        )
+
+    async def _known(self, paths: set[bytes]) -> set[bytes]:
+        """Which of the paths any snapshot held that was taken on purpose; newest first, each folder looked at once."""
+        lacking, visited = set(paths), set()
+        for record in reversed(await self._log.records()) if paths else ():
+            if record.kind != "snapshot" or not lacking:
+                continue
+            level = [(b"", record.tree)]
+            while level:
+                level = [item for item in level if item not in visited]
+                visited |= set(level)
+                loaded = await self._log.trees(name for _, name in level)
+                needed = {above + b"/" for path in lacking for above in parents(path)}
+                below = []
+                for prefix, name in level:
+                    for key, entry in loaded[name].items():
+                        lacking.discard(prefix + key)
+                        if entry.kind == DIR and prefix + key + b"/" in needed:
+                            below.append((prefix + key + b"/", entry.ref))
+                level = below
+        return paths - lacking
+
+    async def _rules(self, tree: bytes, paths: set[bytes]) -> Callable[[bytes], Rules]:
+        """The ignore rules that a snapshot itself contains, in every directory above the paths."""
+        needed = {b""} | {above + b"/" for path in paths for above in parents(path)}
+        rules: dict[bytes, Rules] = {}
+        level = [(b"", tree)] if paths else []
+        while level:
+            loaded = await self._log.trees(name for _, name in level)
+            below = []
+            for prefix, name in level:
+                files = [loaded[name][key] for key in IGNORE_FILES if key in loaded[name]]
+                texts = await self._log.contents(entry for entry in files if entry.kind == FILE)
+                above = rules[prefix[: prefix[:-1].rfind(b"/") + 1]] if prefix else Rules()
+                rules[prefix] = above.below(prefix, (b"".join(texts[e.ref]) for e in files if e.kind == FILE))
+                below += [
+                    (prefix + key + b"/", entry.ref)
+                    for key, entry in loaded[name].items()
+                    if entry.kind == DIR and prefix + key + b"/" in needed
+                ]
+            level = below
+
+        def inside(directory: bytes) -> Rules:
+            while directory not in rules and directory:
+                directory = directory[: directory[:-1].rfind(b"/") + 1]
+            return rules.get(directory) or Rules()
+
+        return inside
+
+    # -- the journal --------------------------------------------------------------------------------------------------
+
+    async def _begin(self, tip: Record | None, seen: Seen, journal: Journal, blobs: dict[bytes, bytes]) -> Record:
+        facts = {"files": seen.index.files, "bytes": seen.index.size, "root": _text(self._place.root)}
+        return await self._log.append(
+            "restoring",
+            seen.tree,
+            after=tip,
+            tags=("safety",),
+            facts={**facts, "of": journal.snapshot, **flags(seen)},
+            withheld=seen.withheld(),
+            journal=journal,
+            blobs=blobs,
+        )
+
+    async def _close(self, begun: Record, journal: Journal, *, taken_back: bool = False) -> None:
+        facts: dict[str, Any] = {"files": begun.files, "bytes": begun.size, "root": begun.root, "of": journal.snapshot}
+        if not taken_back:
+            facts |= {"safety": begun.id, "undoes": journal.undoes}
+        tree = begun.tree if taken_back else journal.target
+        await self._log.append("restored", tree, after=begun, facts=facts, blobs={})
+
+    async def recover(self) -> bool:
+        """Finish or take back a restore whose process died. Whether there was one."""
+        tip = await self._log.tip()
+        await self._work(lambda: clear_leftovers(self._place.root))
+        if tip is None or tip.kind != "restoring" or tip.root != _text(self._place.root):
+            return False
+        journal = await self._log.journal(tip)
+        begun = await self._save_strangers(tip, journal)
+        move = None if journal.move is None else self._remake(journal.move)
+        state = "ready" if move is None else await move.state()
+        if state == "lost":
+            await self._take_back(begun, journal)
+            return True
+        await self._settle(journal.ops)
+        if move is not None and state == "ready" and not await move.make():
+            await self._take_back(begun, journal)
+            return True
+        await self._close(begun, journal)
+        return True
+
+    async def _save_strangers(self, tip: Record, journal: Journal) -> Record:
+        """If somebody worked in the directory since, keep that too, under the same journal."""
+
+        def strange() -> bool:
+            found = ((self._entry(op.path), op) for op in journal.ops)
+            return any(e is not None and not (alike(e, op.old) or alike(e, op.new)) for e, op in found)
+
+        if not await self._work(strange):
+            return tip
+        seen = await self._eyes.look(tip, keep=True)
+        again = await self._begin(tip, seen, journal, seen.blobs)
+        await self._eyes.remember(seen)
+        return again
+
+    async def _take_back(self, begun: Record, journal: Journal) -> None:
+        await self._settle([Op(op.path, op.new, op.old) for op in journal.ops])
+        await self._close(begun, journal, taken_back=True)
+
+    async def _settle(self, ops: list[Op]) -> None:
+        """Make every path what `new` says, whatever is there now."""
+
+        def remaining() -> list[Op]:
+            found = [Op(op.path, self._entry(op.path), op.new) for op in ops]
+            return [op for op in found if not alike(op.old, op.new)]
+
+        await self._carry_out(await self._work(remaining), None)
+
+    # -- the files ----------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, steps: list[Op], expect: dict[bytes, Signature] | None) -> None:
+        if not steps:
+            return
+        hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
+        try:
+            for batch in _batches(op for op in steps if needs_staging(op)):
+                contents = await self._log.contents(op.new for op in batch if op.new is not None and op.new.kind != LINK)
+
+                def stage(batch: list[Op] = batch, contents: dict[bytes, list[bytes]] = contents) -> None:
+                    for op in batch:
+                        hands.stage(op, contents.get(op.new.ref, []) if op.new is not None else [])
+
+                await self._work(stage)
+            await self._work(lambda: hands.carry_out(steps, expect))
+        finally:
+            await self._work(hands.close)
+
+    def _entry(self, path: bytes) -> Entry | None:
+        """What stands at a path now."""
+        mode = look(self._place.root, path)
+        full = self._place.root + b"/" + path
+        if mode is None:
+            return None
+        if stat.S_ISDIR(mode):
+            return Entry(DIR, mode & MODES, 0, b"")
+        if stat.S_ISLNK(mode):
+            return Entry(LINK, 0, 0, os.readlink(full))
+        return read(self._place, full, self._reading).entry or Entry(-1, 0, 0, b"")
+
+
+def alike(one: Entry | None, other: Entry | None) -> bool:
+    """Whether two entries are the same to a directory; what is inside a directory is another question."""
+    if one is None or other is None or one.kind != DIR:
+        return one == other
+    return other.kind == DIR and one.mode == other.mode
+
+
+def flags(seen: Seen) -> dict[str, Any]:
+    """Problems, as the metadata shows them."""
+    shown = [[_text(os.fsencode(item.path)), item.reason] for item in seen.flagged[:100]]
+    return {"flagged": shown} if shown else {}
+
+
+def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:
+    batch: list[Op] = []
+    size = 0
+    for op in ops:
+        batch.append(op)
+        size += op.new.size if op.new is not None else 0
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _moved(move: Move) -> Conflict:
+    thread = str(move.intent["thread"])
+    return Conflict(thread, None, None, f"thread {thread!r} moved meanwhile; neither it nor the files were rewound")
+
+
+def _text(path: bytes) -> str:
+    """A path as text that every engine can keep."""
+    return path.decode("utf-8", "backslashreplace")
