@@ -19,7 +19,7 @@ from clew.engines.sqlite.forks import Hands
 from clew.engines.sqlite.place import Place
 from clew.engines.sqlite.readers import Readers
 from clew.engines.sqlite.writer import Writer
-from clew.errors import Unavailable
+from clew.errors import ClewError, Unavailable
 
 REMEMBERED = 10_000  #: branch numbers kept in memory, about 2 MB
 SHORT = 256  #: steps that are read on the writer's connection
@@ -49,7 +49,11 @@ class SQLiteEngine(Engine):
         self._readers = Readers(self._place)
         self._hands = Hands(self._writer, self._readers)
         self._numbers: Numbers = {}
-        self._fetch(sql.ANYTHING, ())  # a file that SQLite cannot read is found now, not at the first save
+        try:
+            self._readers.fetch(sql.ANYTHING, ())  # what SQLite cannot read is found now, not at the first save
+        except ClewError:
+            self._readers.close()
+            raise
 
     def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
         """Read a little: on the writer's connection if it is idle."""
@@ -143,7 +147,7 @@ class SQLiteEngine(Engine):
     async def branches(self, lineage: str) -> list[Branch]:
         return [
             Branch(id, where, thread, owner, None if origin is None else (origin, step))
-            for id, where, thread, owner, origin, step in self._fetch(sql.BRANCHES, (lineage,))  # noqa: A001
+            for id, where, thread, owner, origin, step in self._fetch(sql.BRANCHES, (lineage,))
         ]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
