@@ -26,14 +26,14 @@ def branch(
 
 
 def row(of: Branch, step: int, *, payload: bytes | None = None, root: bytes | None = None) -> NewRow:
-    """Row `step` of a branch, each part different from every other."""
+    """Row `step` of a branch, each part different from every other. Another payload makes it another checkpoint."""
     tag = f"{of.id.hex()[:8]}:{step}".encode()
     return NewRow(
         branch=of.id,
         step=step,
-        id=name16("id", of.id, step),
+        id=name16("id", of.id, step, payload),
         meta=b"meta\x00" + tag,
-        digest=name16("digest", of.id, step),
+        digest=name16("digest", of.id, step, payload),
         root=b"root\xff" + tag if root is None else root,
         payload=b"payload\n" + tag if payload is None else payload,
     )

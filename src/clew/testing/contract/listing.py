@@ -64,7 +64,7 @@ class ListingCases(Binding):
 
     @case
     async def test_newest_first_goes_by_the_last_change_and_then_by_name(self, engine: Engine) -> None:
-        times = {"a": 5, "b": 9, "c": 5, "d": 1, "e": 9, "f": 2**53 + 1, "g": 2**53, "é": 5}
+        times = {"a": 5, "b": 9, "c": 5, "d": 1, "e": 9, "f": 2**53 - 1, "g": 2**53 - 2, "é": 5}
         for name, updated in times.items():
             await begin(engine, name, updated)
         newest = sorted(times, key=lambda name: (times[name], name), reverse=True)

@@ -52,7 +52,7 @@ class SweepingCases(Binding):
         await engine.commit(records.first(at, 2))
         await engine.drop(Drop("t", [("t", records.head(at, 2).key)], bodies=[(at.id, 1)]))
         with pytest.raises(Conflict):
-            await engine.commit(Commit("t", rows=[records.row(at, 1)]))
+            await engine.commit(Commit("t", rows=[records.row(at, 1, payload=b"other")]))
 
     @case
     async def test_branches_go_with_all_their_rows_and_marks(self, engine: Engine) -> None:

@@ -122,7 +122,7 @@ class WritingCases(Binding):
                 version=2**53 + 1 + n,
                 kind="séance",
                 created=2**53 + 3,
-                updated=2**60 + 1 + n,
+                updated=2**53 - 9 + n,
                 count=2**40 + n,
                 size=2**53 + 5,
                 note=EVERY_BYTE,

@@ -1,14 +1,23 @@
 -- Heads of one shard, by name or by age, from the sorted sets of one kind or of all.
 -- KEYS[1]  the shard
--- ARGV     kind ("": all), prefix, how many of each kind,
+-- ARGV     kind ("": all), prefix, how many of each kind, shard,
 --          "name", lower bound for ZRANGEBYLEX, upper bound
 --       or "age", updated and id that all must come after ("", "": from the newest on)
 -- Returns {thread, head, …}. What expired with its lineage is taken out of the sets on the way.
 
-local base, prefix, limit = KEYS[1], ARGV[2], tonumber(ARGV[3])
+local base, prefix, limit, shard = KEYS[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local chunk = 500
 local found = {}
 local kinds = ARGV[1] ~= '' and {ARGV[1]} or redis.call('SMEMBERS', base .. 'kinds')
+
+-- by bytes: the server's own comparison of strings follows its locale
+local function less(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
 
 local function alive(thread)
   local known = redis.call('HGET', base .. 'whereabouts', thread)
@@ -24,16 +33,16 @@ for _, kind in ipairs(kinds) do
   while more and count < limit do
     local threads = {}
     local seen
-    if ARGV[4] == 'name' then
-      threads = redis.call('ZRANGEBYLEX', base .. 'names:' .. kind, ARGV[5], ARGV[6], 'LIMIT', offset, chunk)
+    if ARGV[5] == 'name' then
+      threads = redis.call('ZRANGEBYLEX', base .. 'names:' .. kind, ARGV[6], ARGV[7], 'LIMIT', offset, chunk)
       seen = #threads
     else
-      local newest = ARGV[5] == '' and '+inf' or ARGV[5]
+      local newest = ARGV[6] == '' and '+inf' or ARGV[6]
       local page =
         redis.call('ZREVRANGEBYSCORE', base .. 'ages:' .. kind, newest, '-inf', 'WITHSCORES', 'LIMIT', offset, chunk)
       seen = #page / 2
       for i = 1, #page, 2 do
-        local later = ARGV[5] ~= '' and tonumber(page[i + 1]) == tonumber(ARGV[5]) and page[i] >= ARGV[6]
+        local later = ARGV[6] ~= '' and tonumber(page[i + 1]) == tonumber(ARGV[6]) and not less(page[i], ARGV[7])
         if not later and string.sub(page[i], 1, #prefix) == prefix then threads[#threads + 1] = page[i] end
       end
     end
@@ -54,7 +63,8 @@ for _, kind in ipairs(kinds) do
   for _, thread in ipairs(gone) do
     redis.call('ZREM', base .. 'names:' .. kind, thread)
     redis.call('ZREM', base .. 'ages:' .. kind, thread)
-    redis.call('HDEL', base .. 'whereabouts', thread)
+    local known = redis.call('HGET', base .. 'whereabouts', thread)
+    if known and string.match(known, '^%d+') == shard then redis.call('HDEL', base .. 'whereabouts', thread) end
   end
 end
 return found

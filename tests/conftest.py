@@ -1,0 +1,5 @@
+"""Fixtures by theme live in tests/fix_*.py."""
+
+from __future__ import annotations
+
+pytest_plugins = ["fix_servers", "fix_stores"]

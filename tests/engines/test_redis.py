@@ -1,0 +1,64 @@
+"""The Redis engine keeps the contract: on a server and on a cluster, blocking and awaiting."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from fix_servers import RedisCluster, RedisServer
+
+from clew.engines.base import Branch, Commit, Engine
+from clew.engines.redis import RedisEngine
+from clew.errors import Conflict
+from clew.testing import drive, records
+from clew.testing.contract import DurableEngineContract, case
+
+
+def private(place: Path) -> str:
+    """A prefix for the store of one test."""
+    return "test:" + hashlib.blake2b(str(place).encode(), digest_size=9).hexdigest()
+
+
+class OnRedis(DurableEngineContract):
+    url: str
+
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_server: RedisServer) -> None:
+        self.url = redis_server.url
+
+    def make_engine(self, place: Path) -> RedisEngine:
+        return RedisEngine(self.url, prefix=private(place), asynchronous=self.colours == ("awaited",))
+
+
+class TestRedis(OnRedis):
+    pass
+
+
+class TestAsyncRedis(OnRedis):
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
+
+
+class OnCluster(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, redis_cluster: RedisCluster) -> None:
+        self.url = redis_cluster.url
+
+    @case
+    async def test_a_taken_branch_id_is_refused_wherever_it_was_taken(self, engine: Engine) -> None:
+        """A cluster compares ids within a shard only: sixteen random bytes do not meet by chance."""
+        at = records.branch("t")
+        await engine.commit(records.first(at))
+        with pytest.raises(Conflict):
+            await engine.commit(Commit("t", branches=[records.branch("t", 2), Branch(at.id, "t", "u", at.owner)]))
+        assert await engine.branches("t") == [at]
+
+
+class TestRedisCluster(OnCluster):
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped",)
+
+
+class TestAsyncRedisCluster(OnCluster):
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
