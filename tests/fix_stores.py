@@ -1,0 +1,106 @@
+"""Stores for tests, on each engine and in each colour.
+
+Tests are written once, against the blocking names. In the async colour a store is wrapped so that each call runs on an
+event loop to its end; what the wrapped objects return that can be awaited is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+
+ENGINES = ["memory", "sqlite"]
+COLOURS = ["blocking", "async"]
+Opener = Callable[..., Any]
+
+
+class Stepped:
+    """An async object seen as a blocking one."""
+
+    def __init__(self, inner: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.__dict__.update(inner=inner, loop=loop)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._finish(getattr(self.inner, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.inner, name, value)
+
+    def _finish(self, value: Any) -> Any:
+        if inspect.isawaitable(value):
+            return self._finish(self.loop.run_until_complete(_await(value)))
+        if type(value).__module__.startswith("clew") and type(value).__name__.startswith("Async"):
+            return Stepped(value, self.loop)
+        if inspect.ismethod(value) or inspect.isfunction(value):
+            return lambda *args, **kwargs: self._finish(value(*(_inner(a) for a in args), **kwargs))
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._finish(self.inner(*args, **kwargs))
+
+    def __len__(self) -> int:
+        return int(self.loop.run_until_complete(self.inner.count()))
+
+    def __enter__(self) -> Any:
+        return self._finish(self.inner.__aenter__())
+
+    def __exit__(self, *raised: Any) -> Any:
+        return self._finish(self.inner.__aexit__(*raised))
+
+
+async def _await(value: Any) -> Any:
+    return await value
+
+
+def _inner(value: Any) -> Any:
+    return value.inner if isinstance(value, Stepped) else value
+
+
+@pytest.fixture(params=[f"{engine}-{colour}" for engine in ENGINES for colour in COLOURS])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """A function that opens the same store again and again: `opener(**options)`."""
+    engine, _, colour = request.param.partition("-")
+    yield from open_stores(engine, colour, tmp_path)
+
+
+def open_stores(engine: str, colour: str, tmp_path: Path) -> Iterator[Opener]:
+    loop = asyncio.new_event_loop()
+    opened: list[Any] = []
+    shared: list[Any] = []
+
+    def open_one(**options: Any) -> Any:
+        target: Any = tmp_path / "store.db"
+        if engine == "memory":
+            if not shared:
+                from clew.engines.memory import MemoryEngine
+
+                shared.append(MemoryEngine())
+            target = shared[0]
+        else:
+            options.setdefault("durability", "normal")
+        if colour == "blocking":
+            store: Any = clew.open(target, **options)
+        else:
+            store = Stepped(loop.run_until_complete(clew.aio.open(target, **options)), loop)
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        store.close()
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+@pytest.fixture
+def store(opener: Opener) -> Any:
+    """An empty store, on each engine and in each colour."""
+    return opener()
