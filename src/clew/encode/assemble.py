@@ -184,6 +184,11 @@ class Assembler:
             for i in range(len(rows)):
                 bounds.note(piece.branch, piece.stream, lone.start(i), lone.offset(i), first + i)
 
+    def sections(self, piece: Piece, step: int) -> list[payload.Section]:
+        """What one row has of the piece's stream."""
+        row = self._rows.get(piece.branch, step)
+        return [s for s in payload.unpack(row, place(piece.branch, step))[0] if s.stream == piece.stream]
+
     def _sections(
         self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
     ) -> Iterator[tuple[int, int, list[bytes]]]:

@@ -108,16 +108,44 @@ class Planner:
 
     def append(self, key: str, items: list[Any]) -> Planned:
         """Items are added to the list at a top-level key. The items before them are not looked at."""
+        return self.change({}, append=(key, items))
+
+    # -- for views: what they know of a state, and a change of several kinds in one row -----------------------------
+
+    def peek(self, key: str, default: Any = None) -> Any:
+        """The small value at a top-level key of the state before."""
+        node = _children(self._old.tree).get(key) if self._old is not None else None
+        return self._values.decode(node.raw) if isinstance(node, Inline) else default
+
+    def count(self, key: str) -> int:
+        """How many items the list at a top-level key has."""
+        node = _children(self._old.tree).get(key) if self._old is not None else None
+        if isinstance(node, Listing):
+            return node.count
+        value = self.peek(key, [])
+        return len(value) if type(value) is list else 0
+
+    def change(
+        self,
+        changes: dict[str, Any],
+        *,
+        append: tuple[str, list[Any]] | None = None,
+        place: dict[str, Listing] | None = None,
+        drop: tuple[str, ...] = (),
+    ) -> Planned:
+        """Some keys are set, one list grows, some lists become ranges of what they were, some keys go."""
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
         children = dict(_children(tree))
-        old = children.get(key)
-        if isinstance(old, Listing):
-            children[key] = self._grow(old, items, (key,), 2)
-        else:
-            known = self._values.decode(old.raw) if isinstance(old, Inline) else [] if old is None else None
-            if type(known) is not list:
-                raise InvalidInput(f"state[{key!r}] is not a list: append() extends lists, update() sets values")
-            children[key] = self._node(known + items, old, (key,), 1)
+        for key in drop:
+            children.pop(key, None)
+        if append is not None:
+            children[append[0]] = self._longer(append[0], children.get(append[0]), append[1])
+        for key, listing in (place or {}).items():
+            children[key] = listing
+            if self._memories is not None:
+                self._memories.pop((key,), None)
+        for key, value in changes.items():
+            children[key] = self._node(value, children.get(key), (key,), 1)
         return self._finish(self._shelve(tree.type, children, tree))
 
     # -- the walk -----------------------------------------------------------------------------------------------------
@@ -217,6 +245,14 @@ class Planner:
                 known.memory = Memory(value, self._values.encode, True)
             return grown
         return self._edit(value, old, known, path, depth)
+
+    def _longer(self, key: str, old: Node | None, items: list[Any]) -> Node:
+        if isinstance(old, Listing):
+            return self._grow(old, items, (key,), 2)
+        known = self._values.decode(old.raw) if isinstance(old, Inline) else [] if old is None else None
+        if type(known) is not list:
+            raise InvalidInput(f"state[{key!r}] is not a list: append() extends lists, update() sets values")
+        return self._node(known + items, old, (key,), 1)
 
     def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
         words = _words(path)

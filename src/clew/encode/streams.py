@@ -90,6 +90,11 @@ def reach(pieces: Sequence[Piece]) -> int:
     return total
 
 
+def wasteful(pieces: Sequence[Piece], live: int) -> bool:
+    """Whether a load of these pieces reads much more than the `live` bytes it is after."""
+    return reach(pieces) > 2 * live + _SLACK
+
+
 Run = tuple[int, int, int]  # (first new item, how many, first old item or -1 for items to be written)
 
 
@@ -100,7 +105,7 @@ def reuse(
     runs = _fold(_lean(_match(value, data, memory), data), data)
     table = _pieces(runs, old, bounds)
     kept = [piece for pieces in table.values() for piece in pieces]
-    if len(kept) + len(runs) > 2 * MAX_PIECES or reach(kept) > 2 * sum(map(len, data)) + _SLACK:
+    if len(kept) + len(runs) > 2 * MAX_PIECES or wasteful(kept, sum(map(len, data))):
         return [data] if data else []
     result: list[Piece | list[bytes]] = []
     for first, count, at in runs:

@@ -8,8 +8,9 @@ from typing import Any
 from clew.encode.assemble import Assembler, Ranges, Rows, blobs_of, merge, pages_of, place, wanted
 from clew.encode.detect import Memory
 from clew.encode.nodes import Inline, Listing, Node, Piece, Root, Tree, unpack_root
+from clew.encode.payload import Section
 from clew.encode.plan import ListMemory, Memories
-from clew.encode.streams import Bounds
+from clew.encode.streams import Bounds, settle, wasteful
 from clew.encode.values import Values
 from clew.errors import Corrupt, InvalidInput
 from clew.history.core import Core
@@ -71,8 +72,71 @@ class Reader:
             base += count
         return result
 
+    async def keep(self, node: Node | None, start: int, stop: int) -> Listing | list[Any]:
+        """Items start..stop-1 of a list as a list of their own that shares every row with it. Reads only the rows at
+        the cuts; where sharing would keep much more alive than it is worth, the items themselves."""
+        if node is None or start >= stop:
+            return []
+        if not isinstance(node, Listing):
+            return await self.items(node, start, stop)
+        pieces: list[Piece] = []
+        base = live = 0
+        for piece in node.pieces:
+            count = piece.stop - piece.start
+            low, high = max(start - base, 0), min(stop - base, count)
+            if low < high:
+                part, size = await self._narrow(piece, piece.start + low, piece.start + high)
+                pieces.append(part)
+                live += size
+            base += count
+        if wasteful(pieces, live):
+            return await self.items(node, start, stop)
+        return Listing(settle(pieces), stop - start, live, node.tail)
+
+    async def _narrow(self, piece: Piece, start: int, stop: int) -> tuple[Piece, int]:
+        """Items start..stop-1 of the piece's stream as a piece of exactly the rows they need, and how many bytes they
+        have."""
+        first, begin, before = piece.first, piece.begin, 0
+        last, end, after = piece.last, piece.begin + piece.span, 0
+        if start > piece.start:
+            first, sections = await self._row_of(piece, start)
+            begin = sections[0].offset
+            before = self._weight(sections, sections[0].start, start)
+        if stop < piece.stop:
+            last, sections = await self._row_of(piece, stop - 1)
+            end = sections[-1].offset + len(sections[-1].data)
+            after = self._weight(sections, stop, sections[-1].start + sections[-1].count)
+        span = end - begin
+        return Piece(piece.branch, piece.stream, start, stop, first, last, begin, span), span - before - after
+
+    async def _row_of(self, piece: Piece, item: int) -> tuple[int, list[Section]]:
+        """The row that holds an item of the piece's stream, and what it has of the stream."""
+        first, last = await self._window(piece, item, item + 1)
+        for step in range(first, last + 1):
+            sections = self.assembler.sections(piece, step)
+            if sections and sections[0].start <= item < sections[-1].start + sections[-1].count:
+                return step, sections
+        raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
+
+    def _weight(self, sections: list[Section], start: int, stop: int) -> int:
+        """Encoded bytes of items start..stop-1 of these sections."""
+        total = 0
+        for section in sections:
+            low, high = max(start - section.start, 0), min(stop - section.start, section.count)
+            if low < high:
+                items = self._values.decode_items([section.data], section.count, "a row at a cut")
+                total += sum(len(self._values.encode(item)) for item in items[low:high])
+        return total
+
     async def _range(self, piece: Piece, start: int, stop: int) -> list[Any]:
-        """Guesses which rows hold the items from how many rows the piece has, and looks further where it was wrong."""
+        first, last = await self._window(piece, start, stop)
+        return self.assembler.piece(
+            Piece(piece.branch, piece.stream, start, stop, first, last, piece.begin, piece.span)
+        )
+
+    async def _window(self, piece: Piece, start: int, stop: int) -> tuple[int, int]:
+        """Fetch rows that hold the items. Guesses which do from how many rows the piece has, and looks further where
+        it was wrong."""
         rows = piece.last - piece.first + 1
         per_row = (piece.stop - piece.start) / rows
         first = piece.first + max(0, int((start - piece.start) / per_row))
@@ -82,9 +146,7 @@ class Reader:
             await self.fetch([(piece.branch, first, last)])
             held = self.assembler.held(piece, first, last)
             if held is not None and held[0] <= start and held[1] >= stop:
-                return self.assembler.piece(
-                    Piece(piece.branch, piece.stream, start, stop, first, last, piece.begin, piece.span)
-                )
+                return first, last
             if first == piece.first and last == piece.last:
                 raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
             width = last - first + 1

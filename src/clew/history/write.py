@@ -90,6 +90,7 @@ class Writer:
         self._values = values
         self.seen: bytes | None = None
         self.fence: Fence | None = None
+        self.caption: Callable[[Root, int], bytes] | None = None  # what a view wants its listing to tell, at a step
 
     async def save(
         self,
@@ -181,9 +182,12 @@ class Writer:
         id = facts.id or new_id(now)
         row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts)
         size = planned.root.tree.size
-        note = Note(id, False, tip.note.moves if tip else (), tip.note.custom if tip else b"")
+        custom = tip.note.custom if tip else b""
+        if self.caption is not None:
+            custom = self.caption(planned.root, step)
+        note = Note(id, False, tip.note.moves if tip else (), custom)
         bare = Head(self._thread, lineage, owner, here, step, version, kind, created, now, count, size)
-        moved = msgspec.structs.replace(bare, note=seal_note(bare, note))
+        moved = msgspec.structs.replace(bare, note=seal_note(core.frames, bare, note))
         swap = Swap(self._thread, expect, moved)
         await core.engine.commit(Commit(lineage, (swap,), (row,), branches, (), blobs, self.fence))
         for new in branches:
@@ -215,7 +219,7 @@ class Writer:
             now = max(core.now(), seen.meta.created + 1)
             id = facts.id or new_id(now)
             new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)
-            stay = touch(head, now, count=head.count + 1)
+            stay = touch(core.frames, head, now, count=head.count + 1)
             swap = Swap(self._thread, head.key, stay)
             try:
                 await core.engine.commit(Commit(head.lineage, (swap,), (new,), (branch,), (), blobs, self.fence))
@@ -228,10 +232,10 @@ class Writer:
 
 def touch(head: Head, now: int, **changes: Any) -> Head:
     """The same head, one version on."""
-    note = open_note(head)
+    note = open_note(core.frames, head)
     fields = {"version": head.version + 1, "updated": max(now, head.updated + 1), "note": b"", **changes}
     bare = msgspec.structs.replace(head, **fields)
-    return msgspec.structs.replace(bare, note=seal_note(bare, note))
+    return msgspec.structs.replace(bare, note=seal_note(core.frames, bare, note))
 
 
 def seal_row(
@@ -266,7 +270,7 @@ async def read_tip(core: Core, thread: str, values: Values) -> Tip | None:
     if found is None:
         return None
     head, row = found
-    note = open_note(head)
+    note = open_note(core.frames, head)
     if row is None:
         raise Corrupt(place(head.branch, head.step), f"the row is missing, but thread {thread!r} stands on it")
     root: Root = await Reader(core, head.lineage, values).root(head.branch, head.step, row.root)
