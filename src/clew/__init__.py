@@ -25,7 +25,7 @@ from clew.errors import (
     UnsafePath,
     UnsupportedFormat,
 )
-from clew.model import Change, Checkpoint, Diff, Retention, ThreadInfo
+from clew.model import Change, Checkpoint, Diff, Fork, Outline, Part, Retention, ThreadInfo
 from clew.store import Store, Thread, open
 
 __all__ = [
@@ -38,11 +38,14 @@ __all__ = [
     "Corrupt",
     "Diff",
     "EncodeError",
+    "Fork",
     "InvalidInput",
     "LockTimeout",
     "MissingExtra",
     "NoCheckpoint",
     "NotFound",
+    "Outline",
+    "Part",
     "Retention",
     "Store",
     "Thread",

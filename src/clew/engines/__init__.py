@@ -10,7 +10,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -97,6 +96,8 @@ STORE_OPTIONS = frozenset({"types", "retention", "compression", "compression_lev
 def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
     scheme = SCHEMES.get(address.scheme)
     if scheme is None:
+        from importlib.metadata import entry_points  # slow to import, and most stores do not need it
+
         found = entry_points(group=GROUP, name=address.scheme)
         if not found:
             others = {point.name for point in entry_points(group=GROUP)}

@@ -1,0 +1,142 @@
+"""Makes the store that the pictures in the docs are taken of: a coding agent at work, with a rewind and a fork.
+
+    python scripts/demo_store.py demo.db
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import clew
+
+LIMITER = '''from time import monotonic
+
+
+class Bucket:
+    """A token bucket: `rate` per second, at most `burst` at once."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self.rate, self.burst = rate, burst
+        self.tokens, self.at = float(burst), monotonic()
+'''
+
+
+def say(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def call(id: str, name: str, **arguments: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": "", "tool_calls": [{"id": id, "type": "function", "function": function}]}
+
+
+def answer(id: str, name: str, content: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "name": name, "content": content}
+
+
+def rate_limiter(store: clew.Store) -> None:
+    """A thread with a wrong turn, a rewind, and a fork."""
+    thread: clew.Thread[dict[str, Any]] = store.thread("api/rate-limiter")
+    thread.save(
+        {
+            "messages": [say("system", "You are a careful engineer. Run the tests before you say that you are done.")],
+            "plan": ["read the gateway", "write a limiter", "wire it in", "test under load"],
+            "model": "claude-opus",
+            "usage": {"input": 0, "output": 0},
+        },
+        label="start",
+    )
+    thread.append("messages", [say("user", "Our public API has no rate limit. Add one: 20 requests a second per key.")])
+    thread.append(
+        "messages",
+        [
+            call("c1", "read_file", path="gateway/app.py"),
+            answer("c1", "read_file", "from fastapi import FastAPI\n\napp = FastAPI()\n\n\n@app.get('/items')\n…"),
+        ],
+    )
+    thread.update({"usage": {"input": 2_140, "output": 318}})
+    thread.append(
+        "messages",
+        [say("assistant", "The gateway is one FastAPI app. I will count requests per key in a dict, reset each second.")],
+        tags=["design"],
+    )
+    turn = thread.head
+    assert turn is not None
+    thread.append(
+        "messages",
+        [
+            call("c2", "write_file", path="gateway/limit.py", text="counts = {}\n…"),
+            answer("c2", "write_file", "wrote 38 lines"),
+        ],
+    )
+    thread.append(
+        "messages",
+        [
+            call("c3", "run", command="pytest -q tests/test_limit.py"),
+            answer("c3", "run", "F.F\nFAILED test_burst_at_the_edge: 40 requests passed within 100 ms\n2 failed, 1 passed"),
+        ],
+        tags=["failed"],
+    )
+    thread.annotate(thread.step, label="fixed-window")
+    thread.rewind(turn)
+    thread.append("messages", [say("user", "A fixed window lets double the rate through at its edge. Use a token bucket.")])
+    thread.append(
+        "messages",
+        [
+            call("c4", "write_file", path="gateway/limit.py", text=LIMITER),
+            answer("c4", "write_file", "wrote 31 lines"),
+        ],
+    )
+    thread.update({"plan": ["read the gateway", "token bucket", "wire it in", "test under load"]})
+    thread.append(
+        "messages",
+        [
+            call("c5", "run", command="pytest -q"),
+            answer("c5", "run", "........................................  [100%]\n40 passed in 1.92s"),
+        ],
+        label="tests-pass",
+        tags=["green"],
+    )
+    fork = thread.fork("api/rate-limiter-redis")
+    fork.append("messages", [say("user", "Now the same, shared between all gateways through Redis.")])
+    fork.append("messages", [say("assistant", "One Lua script per request keeps the bucket in Redis, atomically.")])
+    thread.append(
+        "messages",
+        [
+            say(
+                "assistant",
+                "Done. Each key has a token bucket: 20 requests a second, bursts of up to 40.\n\n"
+                "- `gateway/limit.py` holds the bucket, 31 lines\n- refused requests get a 429 with Retry-After\n"
+                "- 40 tests pass, three of them new",
+            )
+        ],
+    )
+    thread.update({"usage": {"input": 9_871, "output": 2_204}})
+    thread.append("messages", [say("user", "Great. Ship it behind a flag.")], tags=["user"])
+
+
+def others(store: clew.Store) -> None:
+    """Some neighbours, so that a list of threads looks like one."""
+    for name, first in (
+        ("support/4711", "My invoice for October shows the wrong address."),
+        ("support/4712", "How do I export my data?"),
+        ("research/solid-state-batteries", "Compare the three newest papers on sulfide electrolytes."),
+        ("nightly/report", "Write the nightly report."),
+    ):
+        thread: clew.Thread[dict[str, Any]] = store.thread(name)
+        thread.append("messages", [say("user", first)])
+        for turn in range(3):
+            thread.append("messages", [say("assistant", f"Step {turn + 1}: I looked into it and noted what I found.")])
+
+
+def build(target: str) -> None:
+    """Fill the store at `target`."""
+    with clew.open(target) as store:
+        others(store)
+        rate_limiter(store)
+
+
+if __name__ == "__main__":
+    build(sys.argv[1])

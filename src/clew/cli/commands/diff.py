@@ -1,0 +1,95 @@
+"""`clew diff`: what changed between two checkpoints, in the state and in the files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame, place, thread_argument
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from clew import Change, Thread
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  clew diff support-42            the last step\n  clew diff support-42 12 @       since step 12",
+)
+@thread_argument
+@click.argument("a", default="@~1")
+@click.argument("b", default="@")
+@click.option("--full", is_flag=True, help="Values whole.")
+@click.option("--exit-code", is_flag=True, help="Leave with 1 if anything changed.")
+@pass_frame
+def command(frame: Frame, thread: str, a: str, b: str, full: bool, exit_code: bool) -> None:
+    """Show what changed in THREAD from A (default: the checkpoint before the head) to B (default: the head)."""
+    with frame.store() as store:
+        handle: Thread[Any] = store.thread(thread)
+        found = handle.diff(place(handle, a), place(handle, b))
+    if frame.json:
+        from clew.present.records import diff_json
+
+        frame.answer(diff_json(found))
+    else:
+        from rich.text import Text
+
+        from clew.cli.screen import paged
+
+        with paged() as out:
+            out.print(Text(f"step {found.a.step} → step {found.b.step}", "bold").append(_count(len(found.changes)), "dim"))
+            for change in found.changes:
+                out.print(_change(change, full))
+    if exit_code and found:
+        raise click.exceptions.Exit(1)
+
+
+def _count(count: int) -> str:
+    return "  nothing changed" if not count else f"  {count} change{'s' if count > 1 else ''}"
+
+
+def _change(change: Change, full: bool) -> Text:
+    from rich.text import Text
+
+    from clew.cli.screen import line
+
+    sign = {"added": "+", "removed": "−", "changed": "~"}[change.kind]
+    text = Text(f"{sign} {line(change.path)}", change.kind)
+    both = isinstance(change.old, str) and isinstance(change.new, str)
+    if change.kind == "changed" and both and "\n" in change.old + change.new:
+        return text.append(_lines(change.old, change.new))
+    if change.kind != "added":
+        text.append("\n  − ", "removed").append(_value(change.old, full), "removed")
+    if change.kind != "removed":
+        text.append("\n  + ", "added").append(_value(change.new, full), "added")
+    return text
+
+
+def _lines(old: str, new: str) -> Text:
+    import difflib
+
+    from rich.text import Text
+
+    from clew.cli.screen import safe
+
+    text = Text()
+    for entry in list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2))[2:]:
+        style = {"+": "added", "-": "removed", "@": "dim"}.get(entry[:1], "")
+        text.append(f"\n  {safe(entry)}", style)
+    return text
+
+
+def _value(value: Any, full: bool) -> str:
+    from clew.cli.screen import line, safe
+    from clew.present.conversation import read
+    from clew.present.added import preview_of
+    from clew.present.plain import brief
+
+    if full:
+        return safe(value) if isinstance(value, str) else line(brief(value, 1_000_000))
+    if isinstance(value, dict) and "role" in value:
+        message = read(value)
+        return line(f"{message.role}: {preview_of(message)}")
+    return line(brief(value, 160))

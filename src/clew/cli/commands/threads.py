@@ -1,0 +1,31 @@
+"""`clew threads`: the threads of the store, newest first."""
+
+from __future__ import annotations
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  clew threads\n  clew threads support- --limit 20\n  clew threads --kind session --json",
+)
+@click.argument("prefix", default="")
+@click.option("-l", "--limit", type=click.IntRange(1), default=200, show_default=True, help="At most so many.")
+@click.option("--kind", help="Only this kind: thread, session, run, workspace.")
+@click.option("--by-name", is_flag=True, help="By name instead of newest first.")
+@pass_frame
+def command(frame: Frame, prefix: str, limit: int, kind: str | None, by_name: bool) -> None:
+    """List threads whose name starts with PREFIX, newest first."""
+    with frame.store() as store:
+        found = store.threads(prefix, limit=limit + 1, kind=kind, newest_first=not by_name)
+    more, found = len(found) > limit, found[:limit]
+    if frame.json:
+        from clew.present.records import thread_json
+
+        frame.answer({"threads": [thread_json(info) for info in found], "more": more})
+        return
+    from clew.cli import listing
+
+    listing.show(found, more=more, nothing="no threads yet" if not prefix else f"no thread starts with {prefix!r}")

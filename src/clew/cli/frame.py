@@ -1,0 +1,181 @@
+"""What all commands share: which store, in which form to answer, and how an error ends a command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from clew import Checkpoint, Store, Thread
+
+DEFAULT_STORE = "clew.db"
+OK, FAILED, USAGE, MISSING, CONFLICT, DAMAGED, AWAY, STOPPED = 0, 1, 2, 3, 4, 5, 6, 130
+
+
+class Frame:
+    """The common options of one call."""
+
+    def __init__(self) -> None:
+        self.url: str | None = None
+        self.json = False
+        self.debug = False
+
+    @property
+    def target(self) -> str:
+        """The store that is meant."""
+        return self.url or os.environ.get("CLEW_STORE") or DEFAULT_STORE
+
+    @contextlib.contextmanager
+    def store(self, *, create: bool = False) -> Iterator[Store]:
+        """The store, open. One that is not there yet is an error unless `create`: a typo must not make a file."""
+        import clew
+
+        target = self.target
+        options = {} if create or not is_file(target) else {"create": False}
+        with clew.open(target, **options) as store:
+            yield store
+
+    def answer(self, data: Any) -> None:
+        """The answer as JSON, in the one envelope that all commands use."""
+        from clew.cli.screen import print_json
+
+        command = click.get_current_context().command_path.partition(" ")[2]
+        print_json({"clew": 1, "command": command, "data": data})
+
+
+def is_file(target: str) -> bool:
+    """Whether the store is a SQLite file, which opening would create."""
+    scheme, colon, _ = target.partition(":")
+    return not colon or len(scheme) < 2 or scheme == "sqlite" or not scheme.replace("+", "").isalnum()
+
+
+class Command(click.Command):
+    """A command with the options that every command has."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += [
+            click.Option(
+                ["-s", "--store"], metavar="URL", expose_value=False, callback=_note("url"), help="The store to use."
+            ),
+            click.Option(["--json"], is_flag=True, expose_value=False, callback=_note("json"), help="Answer in JSON."),
+            click.Option(
+                ["--debug"], is_flag=True, expose_value=False, callback=_note("debug"), help="Show tracebacks."
+            ),
+        ]
+
+
+def _note(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        frame = ctx.ensure_object(Frame)
+        if value:
+            setattr(frame, name, value)
+
+    return callback
+
+
+pass_frame = click.make_pass_decorator(Frame, ensure=True)
+
+
+def _complete_thread(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    frame = ctx.ensure_object(Frame)
+    frame.url = frame.url or ctx.params.get("store") or (ctx.parent and ctx.parent.params.get("store"))
+    from clew import ClewError
+
+    try:
+        with frame.store() as store:
+            return [info.id for info in store.threads(prefix=incomplete, limit=50)]
+    except ClewError:
+        return []  # completion has nowhere to complain
+
+
+thread_argument = click.argument("thread", shell_complete=_complete_thread)
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`AT`: a checkpoint by any of its names."""
+    return click.argument("at", required=required, default=None if required else "@")
+
+
+def place(thread: Thread[Any], text: str) -> Checkpoint:
+    """The checkpoint of that name."""
+    from clew.present.places import resolve
+
+    return resolve(thread, text)
+
+
+def confirm(frame: Frame, what: str, *, yes: bool) -> None:
+    """Say what will be done and ask; a pipe or `--json` cannot be asked and must say `--yes`."""
+    if yes:
+        return
+    if frame.json or not sys.stdin.isatty():
+        raise click.UsageError(f"{what}: say --yes to do it, or --dry-run to see what it would do.")
+    click.confirm(f"{what}. Go on?", abort=True, err=True)
+
+
+def run(command: click.Command) -> NoReturn:
+    """Run the command and leave with its exit code; an error is one line with a hint."""
+    frame = Frame()
+    with contextlib.suppress(AttributeError, ValueError):  # no such signal on Windows
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `clew log | head` just ends
+    try:
+        code = command.main(obj=frame, standalone_mode=False, prog_name="clew")
+    except click.exceptions.Exit as leave:
+        code = leave.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped; nothing is half done", err=True)
+        code = STOPPED
+    except click.UsageError as error:
+        code = _fail(frame, "UsageError", error.format_message(), USAGE, error.ctx)
+    except click.ClickException as error:
+        code = _fail(frame, type(error).__name__, error.format_message(), FAILED)
+    except Exception as error:  # noqa: BLE001  # the last frame: whatever it is, the user gets one line
+        if frame.debug:
+            raise
+        code = _report(frame, error)
+    sys.exit(code if isinstance(code, int) else OK)
+
+
+def _report(frame: Frame, error: Exception) -> int:
+    import clew
+
+    codes: list[tuple[type[Exception], int]] = [
+        (clew.NotFound, MISSING),
+        (clew.Conflict, CONFLICT),
+        (clew.LockTimeout, CONFLICT),
+        (clew.Corrupt, DAMAGED),
+        (clew.UnsupportedFormat, DAMAGED),
+        (clew.Unavailable, AWAY),
+        (clew.MissingExtra, AWAY),
+        (clew.InvalidInput, USAGE),
+        (clew.ClewError, FAILED),
+    ]
+    for kind, code in codes:
+        if isinstance(error, kind):
+            return _fail(frame, type(error).__name__, str(error), code)
+    return _fail(frame, type(error).__name__, f"{type(error).__name__}: {error}; --debug shows where", FAILED)
+
+
+def _fail(frame: Frame, kind: str, message: str, code: int, ctx: click.Context | None = None) -> int:
+    if frame.json:
+        from clew.cli.screen import print_json
+
+        print_json({"clew": 1, "error": {"type": kind, "message": message, "exit_code": code}})
+        return code
+    click.echo(click.style("error: ", fg="red", bold=True) + _one_line(message), err=True)
+    if ctx is not None:
+        click.echo(f"see {ctx.command_path} --help", err=True)
+    return code
+
+
+def _one_line(message: str) -> str:
+    """Names in a message come from the store: none of their control characters may reach the terminal."""
+    return "".join(c if c.isprintable() else " " for c in " ".join(message.split()))

@@ -1,0 +1,108 @@
+"""The table of commands, and the way into them. A command's module is imported when it is called, not before."""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+import click
+
+from clew.cli.frame import Frame, run
+
+
+class Entry(NamedTuple):
+    """A line of `clew --help`."""
+
+    group: str
+    summary: str
+
+
+LOOK, CHANGE, MOVE, KEEP = "Look", "Change", "Import and export", "Look after the store"
+COMMANDS: dict[str, Entry] = {
+    "threads": Entry(LOOK, "List threads, newest first."),
+    "log": Entry(LOOK, "Draw a thread's history as a graph."),
+    "show": Entry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
+    "diff": Entry(LOOK, "Show what changed between two checkpoints."),
+    "find": Entry(LOOK, "Find checkpoints by label, tag, custom field or text."),
+    "ui": Entry(LOOK, "Open the web inspector."),
+    "fork": Entry(CHANGE, "Start a new thread from a checkpoint."),
+    "rewind": Entry(CHANGE, "Move a thread's head to another checkpoint."),
+    "undo": Entry(CHANGE, "Take back the last move of a thread's head."),
+    "label": Entry(CHANGE, "Give a checkpoint a name."),
+    "tag": Entry(CHANGE, "Add tags to a checkpoint, or take them away."),
+    "rm": Entry(CHANGE, "Delete threads, or one checkpoint."),
+    "export": Entry(MOVE, "Write a thread's state or history to a file."),
+    "stats": Entry(KEEP, "Say what the store holds and occupies."),
+    "doctor": Entry(KEEP, "Check the environment and the store, and say what to do."),
+    "bench": Entry(KEEP, "Measure this store: saves, loads and listings per second."),
+}
+
+
+class Table(click.Group):
+    """The commands by name, loaded lazily."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"clew.cli.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `clew {near[0]}`?" if near else "`clew --help` lists the commands."
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+            with formatter.section(group):
+                formatter.write_dl([(n, e.summary) for n, e in COMMANDS.items() if e.group == group], col_max=12)
+
+
+EPILOG = """\b
+Examples:
+  clew log support-42            the history of a thread, as a graph
+  clew show support-42 @~2       the state two checkpoints before the head
+  clew diff support-42 12 @      what changed since step 12
+  clew ui                        the same, in the browser
+
+\b
+The store is -s/--store, else $CLEW_STORE, else clew.db in this directory.
+A checkpoint is @ (the head), @~2 (two before), a step, a label, or the start of an id."""
+
+
+@click.command(
+    cls=Table,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    no_args_is_help=False,
+)
+@click.option("-s", "--store", metavar="URL", help="A path or URL: agents.db, jsonl:DIR, redis://…, postgresql://…")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="clew", message="clew %(version)s")
+@click.pass_context
+def clew(ctx: click.Context, store: str | None, debug: bool) -> None:
+    """Look at what agents did, and go back.
+
+    clew keeps the state of AI agents: every step is a checkpoint that can be resumed, rewound to, forked or compared.
+    """
+    frame = ctx.ensure_object(Frame)
+    frame.url = store or frame.url
+    frame.debug = debug or frame.debug
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """The entry point of the command."""
+    run(clew)
