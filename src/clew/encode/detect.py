@@ -34,10 +34,8 @@ def census(items: Sequence[Any]) -> frozenset[type]:
     seen = set(map(type, items))
     level: Sequence[Any] = items
     for _ in range(_DEEP):
-        if seen == {dict}:  # the shape of nearly every list of messages: no need to gather what is looked at once
-            kinds = {type(value) for item in level for value in item.values()}
-        else:
-            kinds = set()
+        # A flat list of messages is the usual shape: what is looked at only once need not be gathered first.
+        kinds = {type(value) for item in level for value in item.values()} if seen == {dict} else set()
         if not kinds or kinds & _CONTAINERS:
             level = list(chain.from_iterable(_inside(level)))
             kinds = set(map(type, level))
@@ -154,6 +152,10 @@ class Memory:
             return self.packed is None or _packed(front) == self.packed
         except OverflowError:
             return False
+
+    def values(self, decode: Callable[[bytes], Any]) -> list[Any]:
+        """The remembered items."""
+        return list(self.items) if self.encoded is None else list(map(decode, self.encoded))
 
     def key(self, index: int) -> Any:
         """Something that is equal for same items only, and hashable: for matching items of an edited list."""

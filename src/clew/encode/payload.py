@@ -1,8 +1,9 @@
 """The payload of a row: the new items of each stream, and the values and pages that got a slot.
 
 Fixed-width little-endian headers, then the data: a load of 1,600 rows must find its items in each of them with one
-slice. Reading works on bare frames (see `frame`), so that the items are copied once. A section says which items of its stream it holds and how many bytes came before them, so that a range of items
-can be found without reading what lies in front of it.
+slice. Reading works on bare frames (see `frame`), so that the items are copied once. A section says which items of its
+stream it holds and how many bytes came before them, so that a range of items can be found without reading what lies in
+front of it.
 """
 
 from __future__ import annotations

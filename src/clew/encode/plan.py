@@ -62,6 +62,10 @@ class Planned(msgspec.Struct, frozen=True):
     framed: dict[bytes, bytes] = {}  #: blobs that a view has wrapped itself
 
 
+class NeedsItems(Exception):
+    """The plan has to look at the items of a list, so it must be made again with memories."""
+
+
 class Planner:
     """Plans one row. `memories` belongs to the caller and is brought up to date as the plan goes: it must be thrown
     away if the row is not committed."""
@@ -248,7 +252,7 @@ class Planner:
 
     def _longer(self, key: str, old: Node | None, items: list[Any]) -> Node:
         if isinstance(old, Listing):
-            return self._grow(old, items, (key,), 2)
+            return self._grow(old, items, (key,), 2) if not crowded(old) else self._fold(old, items, (key,))
         known = self._values.decode(old.raw) if isinstance(old, Inline) else [] if old is None else None
         if type(known) is not list:
             raise InvalidInput(f"state[{key!r}] is not a list: append() extends lists, update() sets values")
@@ -301,6 +305,13 @@ class Planner:
             known.bounds.add(tail, self._step)
         piece, tail = self._write(data, tail)
         return Listing(settle([*old.pieces, piece]), old.count + len(items), old.size + piece.span, tail)
+
+    def _fold(self, old: Listing, items: list[Any], path: Path) -> Node:
+        """The list got longer, and its table is full: it is planned like an edit, which makes the table short again."""
+        known = self._memories.get(path) if self._memories is not None else None
+        if known is None:
+            raise NeedsItems
+        return self._edit(known.memory.values(self._values.decode) + items, old, known, path, 1)
 
     def _edit(self, value: list[Any], old: Listing, known: ListMemory, path: Path, depth: int) -> Node:
         """Anything else: unchanged runs become pieces of the old streams, the rest is written."""

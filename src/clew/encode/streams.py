@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from clew.encode.detect import Memory
@@ -102,18 +103,13 @@ def reuse(
     value: list[Any], data: list[bytes], old: Listing, memory: Memory, bounds: Bounds
 ) -> list[Piece | list[bytes]]:
     """The new list as pieces of old streams and lists of encoded items to be written between them."""
-    runs = _fold(_lean(_match(value, data, memory), data), data)
-    table = _pieces(runs, old, bounds)
-    kept = [piece for pieces in table.values() for piece in pieces]
-    if len(kept) + len(runs) > 2 * MAX_PIECES or wasteful(kept, sum(map(len, data))):
-        return [data] if data else []
+    ends = list(accumulate(piece.stop - piece.start for piece in old.pieces))
+    runs = _fold(_lean(_split(_match(value, data, memory), ends), data), data)
     result: list[Piece | list[bytes]] = []
     for first, count, at in runs:
-        if at < 0:
-            result.append(data[first : first + count])
-        else:
-            result.extend(table[first])
-    return result
+        result.append(data[first : first + count] if at < 0 else _part(old, ends, at, count, bounds))
+    kept = [part for part in result if isinstance(part, Piece)]
+    return [data] if wasteful(kept, sum(map(len, data))) else result
 
 
 def _match(value: list[Any], data: list[bytes], memory: Memory) -> list[Run]:
@@ -173,25 +169,22 @@ def _fold(runs: list[Run], data: list[bytes]) -> list[Run]:
     return _joined([*runs[:cheapest], folded, *runs[cheapest + width :]])
 
 
-def _pieces(runs: list[Run], old: Listing, bounds: Bounds) -> dict[int, list[Piece]]:
-    """The pieces of each reused run, by its first new item."""
-    ends: list[int] = []
-    total = 0
-    for piece in old.pieces:
-        total += piece.stop - piece.start
-        ends.append(total)
-    table: dict[int, list[Piece]] = {}
+def _split(runs: list[Run], ends: list[int]) -> list[Run]:
+    """Runs cut where the old list goes from one piece to the next: each is then a part of one piece."""
+    result: list[Run] = []
     for first, count, at in runs:
-        if at < 0:
-            continue
-        found = []
-        stop = at + count
-        while at < stop:
-            number = bisect_right(ends, at)
-            piece = old.pieces[number]
-            base = ends[number] - (piece.stop - piece.start)  # the list's index of the piece's first item
-            upto = min(stop, ends[number])
-            found.append(bounds.narrow(piece, piece.start + at - base, piece.start + upto - base))
-            at = upto
-        table[first] = found
-    return table
+        while at >= 0 and count:
+            fits = min(count, ends[bisect_right(ends, at)] - at)
+            result.append((first, fits, at))
+            first, count, at = first + fits, count - fits, at + fits
+        if count:
+            result.append((first, count, at))
+    return result
+
+
+def _part(old: Listing, ends: list[int], at: int, count: int, bounds: Bounds) -> Piece:
+    """The items at..at+count-1 of the old list, which lie in one piece."""
+    number = bisect_right(ends, at)
+    piece = old.pieces[number]
+    start = piece.stop - (ends[number] - at)
+    return bounds.narrow(piece, start, start + count)

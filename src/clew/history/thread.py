@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
 from clew.encode.nodes import Inline, Listing, Root
-from clew.encode.plan import Planned, Planner
-from clew.encode.streams import crowded
 from clew.encode.types import conform
 from clew.encode.values import Values
 from clew.engines.base import Branch, Commit, Drop, Head, Mark, Swap
@@ -20,12 +18,11 @@ from clew.history.names import check_custom, check_label, check_limit, check_nam
 from clew.history.read import Reader
 from clew.history.records import Move, Note, Remark, checkpoint, open_note, pack_remark, seal_note, uuid_text
 from clew.history.trail import Seen, Trail, describe, find, look, pair_up, parent_of, visible
-from clew.history.write import UNSET, Facts, Writer, read_tip, touch
+from clew.history.write import MAX_MOVES, UNSET, Facts, Writer, read_tip, touch
 from clew.model import Checkpoint, Diff
 
 S = TypeVar("S")
 LAST_STEP = 2**32 - 1
-MAX_MOVES = 32  # rewinds that can be undone
 _ATTEMPTS = 64
 OnConflict = Literal["raise", "branch"]
 
@@ -53,15 +50,23 @@ class Thread(Generic[S]):
         expect: Any = UNSET,
         id: Any = None,
         on_conflict: OnConflict = "raise",
+        parent: Any = UNSET,
     ) -> Checkpoint:
         """Save the whole state; only what changed since the head is written.
 
         `expect` is the checkpoint (or id) that must be the head, None for a thread that must not exist yet; without
         it, the last one this handle loaded or saved. Saving an `id` again that is the head already changes nothing.
+        `parent` is the checkpoint to build on wherever the head is: if that is another, a branch begins at `parent`
+        and the head goes along.
         """
         facts = Facts.check(self.values, label, tags, custom, files, id)
         return await self.writer.save(
-            lambda planner: planner.whole(state), facts, expect=expect, whole=True, on_conflict=on_conflict
+            lambda planner: planner.whole(state),
+            facts,
+            expect=expect,
+            whole=True,
+            on_conflict=on_conflict,
+            parent=parent,
         )
 
     async def append(
@@ -82,7 +87,6 @@ class Thread(Generic[S]):
         name = check_name(key, "key")
         added = list(items)
         rebase = expect is UNSET
-        await self._unfold(name)
         return await self.writer.save(lambda planner: planner.append(name, added), facts, expect=expect, rebase=rebase)
 
     async def update(
@@ -95,35 +99,27 @@ class Thread(Generic[S]):
         expect: Any = UNSET,
         id: Any = None,
         on_conflict: OnConflict = "raise",
+        parent: Any = UNSET,
+        remove: Any = (),
     ) -> Checkpoint:
-        """Set some top-level keys; all others stay what they are, unread."""
+        """Set some top-level keys and take those in `remove` away; all others stay what they are, unread."""
         facts = Facts.check(self.values, label, tags, custom, files, id)
         if type(changes) is not dict:
             raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
         compares = any(type(value) in (list, dict) for value in changes.values())
+        gone = check_tags(remove)  # names, each once
         return await self.writer.save(
-            lambda planner: planner.update(changes), facts, expect=expect, whole=compares, on_conflict=on_conflict
+            lambda planner: planner.change(changes, drop=gone),
+            facts,
+            expect=expect,
+            whole=compares,
+            on_conflict=on_conflict,
+            parent=parent,
         )
 
     async def edit(self, plan: Any, facts: Facts, *, whole: bool = False) -> Checkpoint:
         """For views: any plan, made for whatever the head is when it is committed."""
         return await self.writer.save(plan, facts, whole=whole, rebase=True)
-
-    async def _unfold(self, key: str) -> None:
-        """A list in too many pieces is written anew before anything is added; a fork of a fork of a fork gets there."""
-        tip = self.core.tips.take(self.id)
-        if tip is None:
-            return
-        node = (tip.root.tree.children or {}).get(key)
-        if isinstance(node, Listing) and crowded(node):
-            value = await Reader(self.core, tip.head.lineage, self.values).value(node)
-
-            def fold(planner: Planner) -> Planned:
-                return planner.update({key: value})
-
-            await self.writer.save(fold, Facts.check(self.values, None, (), None, None, None), rebase=True, whole=True)
-            return
-        self.core.tips.put(tip)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -173,7 +169,7 @@ class Thread(Generic[S]):
             if found is None:
                 raise ThreadNotFound(self.id)
             head, row = found
-            id, branch, step = open_note(head).checkpoint, head.branch, head.step
+            id, branch, step = open_note(self.core.frames, head).checkpoint, head.branch, head.step
         else:
             head = await self._head()
             seen = await find(self.core, head, at)
@@ -312,9 +308,11 @@ class Thread(Generic[S]):
             now = self.core.now()
             owner, size = os.urandom(16), seen.meta.size
             bare = Head(name, head.lineage, owner, seen.branch.id, seen.step.step, 1, head.kind, now, now, 0, size)
-            forked = msgspec.structs.replace(bare, note=seal_note(bare, Note(seen.step.id, True)))
+            known = open_note(self.core.frames, head)
+            note = Note(seen.step.id, True, retention=known.retention, dictionary=known.dictionary)
+            forked = msgspec.structs.replace(bare, note=seal_note(self.core.frames, bare, note))
             # The parent's head is swapped for itself: a prune that ran since the look above must not go unnoticed.
-            stay = Swap(self.id, head.key, touch(head, head.updated))
+            stay = Swap(self.id, head.key, touch(self.core.frames, head, head.updated))
             try:
                 await self.core.engine.commit(Commit(head.lineage, (Swap(name, None, forked), stay)))
             except Conflict:
@@ -328,7 +326,7 @@ class Thread(Generic[S]):
         for _ in range(_ATTEMPTS):
             head = await self._head()
             seen = await find(self.core, head, at)
-            note = open_note(head)
+            note = open_note(self.core.frames, head)
             target, here = (seen.branch.id, seen.step.step), (head.branch, head.step)
             if target == here:
                 self.writer.seen = seen.step.id
@@ -339,11 +337,23 @@ class Thread(Generic[S]):
                 return await describe(self.core, head, seen)
         raise Conflict(self.id, None, None, f"thread {self.id!r} kept moving: rewind it when its writers rest")
 
+    async def standing(self) -> Head:
+        """For views: the head as the engine keeps it."""
+        return cast("Head", await self._head())
+
+    async def rewind_from(self, head: Head, at: Any) -> bool:
+        """For views: rewind, but only from exactly this head; False if another writer was faster."""
+        seen = await find(self.core, head, at)
+        target, here = (seen.branch.id, seen.step.step), (head.branch, head.step)
+        return await self._move(
+            head, seen, (*open_note(self.core.frames, head).moves, Move(target, here))[-MAX_MOVES:], []
+        )
+
     async def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
         for _ in range(_ATTEMPTS):
             head = await self._head()
-            note = open_note(head)
+            note = open_note(self.core.frames, head)
             moves = note.moves
             if moves and moves[-1].to == (head.branch, head.step):
                 branch = await self.core.branch(head.lineage, moves[-1].back[0])
@@ -367,7 +377,8 @@ class Thread(Generic[S]):
 
     async def _move(self, head: Head, seen: Seen, moves: tuple[Move, ...], doomed: list[Seen]) -> bool:
         """Put the head at a place; False if another writer was faster."""
-        note = Note(seen.step.id, True, moves, open_note(head).custom)
+        known = open_note(self.core.frames, head)
+        note = msgspec.structs.replace(known, checkpoint=seen.step.id, pinned=True, moves=moves)
         bare = msgspec.structs.replace(
             head,
             branch=seen.branch.id,
@@ -378,7 +389,7 @@ class Thread(Generic[S]):
             count=head.count - len(doomed),
             note=b"",
         )
-        moved = msgspec.structs.replace(bare, note=seal_note(bare, note))
+        moved = msgspec.structs.replace(bare, note=seal_note(self.core.frames, bare, note))
         marks = [self._mark(one, deleted=True) for one in doomed]
         self.core.tips.take(self.id)
         try:
@@ -415,8 +426,9 @@ class Thread(Generic[S]):
         for _ in range(_ATTEMPTS):
             head = await self._head()
             seen = await find(self.core, head, at)
-            mark = self._mark(seen, deleted=False, label=label, tags=tags, custom=custom)
-            if await self._commit_marks(head, touch(head, self.core.now()), [mark]):
+            gone = seen.remark is not None and seen.remark.deleted  # its writer deleted it; this thread stands on it
+            mark = self._mark(seen, deleted=gone, label=label, tags=tags, custom=custom)
+            if await self._commit_marks(head, touch(self.core.frames, head, self.core.now()), [mark]):
                 return await describe(self.core, head, await find(self.core, head, uuid_text(seen.step.id)))
         raise Conflict(self.id, None, None, f"thread {self.id!r} kept moving: annotate when its writers rest")
 
@@ -433,11 +445,13 @@ class Thread(Generic[S]):
                 before = await parent_of(self.core, head, head.branch, head.step)
                 if before is None:
                     return await self._delete_thread()
-                moves = tuple(m for m in open_note(head).moves if m.to != (head.branch, head.step))
+                moves = tuple(m for m in open_note(self.core.frames, head).moves if m.to != (head.branch, head.step))
                 if await self._move(head, before, moves, [seen]):
                     return None
             elif await self._commit_marks(
-                head, touch(head, self.core.now(), count=head.count - 1), [self._mark(seen, deleted=True)]
+                head,
+                touch(self.core.frames, head, self.core.now(), count=head.count - 1),
+                [self._mark(seen, deleted=True)],
             ):
                 return None
         raise Conflict(self.id, None, None, f"thread {self.id!r} kept moving: delete when its writers rest")

@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from clew.encode.assemble import place
+from clew.encode.frame import Frames
 from clew.encode.nodes import Root, pack_root
-from clew.encode.plan import Planned, Planner
+from clew.encode.plan import Memories, NeedsItems, Planned, Planner
 from clew.encode.values import Values
 from clew.engines.base import Branch, Commit, Fence, Head, NewRow, Swap
 from clew.errors import Conflict, Corrupt, InvalidInput
@@ -25,6 +26,7 @@ from clew.history.read import Reader
 from clew.history.records import (
     NO_DIGEST,
     Meta,
+    Move,
     Note,
     body_digest,
     chain,
@@ -49,6 +51,7 @@ class _Unset:
 UNSET: Final = _Unset()
 Plan = Callable[[Planner], Planned]
 _ATTEMPTS = 64  # a writer that loses this many races in a row tells its caller
+MAX_MOVES = 32  # rewinds and jumps that can be undone
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -90,7 +93,7 @@ class Writer:
         self._values = values
         self.seen: bytes | None = None
         self.fence: Fence | None = None
-        self.caption: Callable[[Root, int], bytes] | None = None  # what a view wants its listing to tell, at a step
+        self.caption: Callable[[Root, bytes], bytes] | None = None  # what a view lets listings tell of a checkpoint
 
     async def save(
         self,
@@ -101,13 +104,18 @@ class Writer:
         whole: bool = False,
         rebase: bool = False,
         on_conflict: Literal["raise", "branch"] = "raise",
+        parent: Any = UNSET,
     ) -> Checkpoint:
         """Plan and commit one checkpoint. `whole`: the plan compares lists, so their items must be known.
-        `rebase`: the change is meant for whatever the head is, so a lost race is tried again."""
+        `rebase`: the change is meant for whatever the head is, so a lost race is tried again.
+        `parent`: the checkpoint to build on; if the head is another, a branch begins there and the head goes along."""
         self._core.check_open()
         if on_conflict not in ("raise", "branch"):
             raise InvalidInput(f"on_conflict={on_conflict!r} is unknown: use 'raise' or 'branch'")
-        base = self._base(expect, rebase)
+        follow = not isinstance(parent, _Unset)
+        if follow and not isinstance(expect, _Unset):
+            raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
+        base = self._base(parent if follow else expect, rebase)
         for attempt in range(_ATTEMPTS):
             tip = self._core.tips.take(self._thread) if attempt == 0 else None
             cached = tip is not None
@@ -116,8 +124,12 @@ class Writer:
             if base is not UNSET and (tip.note.checkpoint if tip is not None else None) != base:
                 if cached:
                     continue  # the cached tip may be the stale one: look again before telling the caller
-                if on_conflict == "branch" and isinstance(base, bytes):
-                    return await self._beside(plan, facts, base, whole)
+                if follow and facts.id is not None and tip is not None:
+                    done = await self._already(tip, facts.id)
+                    if done is not None:
+                        return done
+                if (follow or on_conflict == "branch") and isinstance(base, bytes):
+                    return await self._beside(plan, facts, base, follow)
                 raise self._conflict(base, tip)
             if facts.id is not None and tip is not None:
                 done = await self._already(tip, facts.id)
@@ -175,17 +187,20 @@ class Writer:
             memories = tip.memories
             if whole and memories is None:
                 memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
-        planner = Planner(
-            self._values, here, step, root, memories, name_blob=core.frames.blob_id, identity=core.identity
-        )
-        planned = plan(planner)
+        try:
+            planned = plan(self._planner(here, step, root, memories))
+        except NeedsItems:
+            assert tip is not None
+            memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
+            planned = plan(self._planner(here, step, root, memories))
         id = facts.id or new_id(now)
         row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts)
         size = planned.root.tree.size
         custom = tip.note.custom if tip else b""
         if self.caption is not None:
-            custom = self.caption(planned.root, step)
-        note = Note(id, False, tip.note.moves if tip else (), custom)
+            custom = self.caption(planned.root, id)
+        before = tip.note if tip is not None else Note(id)
+        note = msgspec.structs.replace(before, checkpoint=id, pinned=False, custom=custom)
         bare = Head(self._thread, lineage, owner, here, step, version, kind, created, now, count, size)
         moved = msgspec.structs.replace(bare, note=seal_note(core.frames, bare, note))
         swap = Swap(self._thread, expect, moved)
@@ -196,8 +211,12 @@ class Writer:
         self.seen = id
         return checkpoint(core.values, self._thread, id, step, meta, None, parent)
 
-    async def _beside(self, plan: Plan, facts: Facts, base: bytes, whole: bool) -> Checkpoint:
-        """Save on a branch of its own off `base`; the head stays where another writer put it."""
+    def _planner(self, branch: bytes, step: int, root: Root | None, memories: Memories | None) -> Planner:
+        name_blob, identity = self._core.frames.blob_id, self._core.identity
+        return Planner(self._values, branch, step, root, memories, name_blob=name_blob, identity=identity)
+
+    async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool) -> Checkpoint:
+        """Save on a branch of its own off `base`. The head stays where another writer put it, or follows."""
         core = self._core
         for _ in range(_ATTEMPTS):
             head = await core.engine.head(self._thread)
@@ -209,33 +228,52 @@ class Writer:
                 raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
             reader = Reader(core, head.lineage, self._values)
             root = await reader.root(seen.branch.id, seen.step.step, row.root)
-            memories = await reader.memories(root.tree) if whole else None
+            memories = await reader.memories(root.tree)
             branch = Branch(os.urandom(16), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
             step = seen.step.step + 1
-            planner = Planner(
-                self._values, branch.id, step, root, memories, name_blob=core.frames.blob_id, identity=core.identity
-            )
-            planned = plan(planner)
+            planned = plan(self._planner(branch.id, step, root, memories))
             now = max(core.now(), seen.meta.created + 1)
             id = facts.id or new_id(now)
             new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)
-            stay = touch(core.frames, head, now, count=head.count + 1)
-            swap = Swap(self._thread, head.key, stay)
+            if follow:
+                moved = self._jump(head, branch.id, step, id, now, planned.root.tree.size)
+            else:
+                moved = touch(core.frames, head, now, count=head.count + 1)
+            swap = Swap(self._thread, head.key, moved)
             try:
                 await core.engine.commit(Commit(head.lineage, (swap,), (new,), (branch,), (), blobs, self.fence))
             except Conflict:
                 continue
             core.learn(branch)
+            if follow:
+                self.seen = id
             return checkpoint(core.values, self._thread, id, step, meta, None, base)
         raise Conflict(self._thread, uuid_text(base), None)
 
+    def _jump(self, head: Head, branch: bytes, step: int, id: bytes, now: int, size: int) -> Head:
+        """The head, moved to a row on another branch; `undo` goes back to where it was."""
+        old = open_note(self._core.frames, head)
+        moves = (*old.moves, Move((branch, step), (head.branch, head.step)))[-MAX_MOVES:]
+        note = msgspec.structs.replace(old, checkpoint=id, pinned=False, moves=moves)
+        bare = msgspec.structs.replace(
+            head,
+            branch=branch,
+            step=step,
+            version=head.version + 1,
+            updated=max(now, head.updated + 1),
+            count=head.count + 1,
+            size=size,
+            note=b"",
+        )
+        return msgspec.structs.replace(bare, note=seal_note(self._core.frames, bare, note))
 
-def touch(head: Head, now: int, **changes: Any) -> Head:
+
+def touch(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
     """The same head, one version on."""
-    note = open_note(core.frames, head)
+    note = open_note(frames, head)
     fields = {"version": head.version + 1, "updated": max(now, head.updated + 1), "note": b"", **changes}
     bare = msgspec.structs.replace(head, **fields)
-    return msgspec.structs.replace(bare, note=seal_note(core.frames, bare, note))
+    return msgspec.structs.replace(bare, note=seal_note(frames, bare, note))
 
 
 def seal_row(
