@@ -37,7 +37,7 @@ def message(said: Message, index: int, *, full: bool) -> RenderableType:
         lines.append(Text(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
     lines += [Text(safe(extra) if full else line(brief(extra, 120)), "dim") for extra in said.extra]
     header = Text("\n").append(line(said.role), style).append(f"  {index}", "dim")
-    return Group(header, *(Padding(text, (0, 0, 0, 2)) for text in lines))
+    return Group(header, *(Padding(text, (0, 0, 0, 2), expand=False) for text in lines))
 
 
 def _folded(text: str) -> str:

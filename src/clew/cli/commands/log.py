@@ -59,13 +59,14 @@ def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list
     by_id = {row.checkpoint.id: row for row in rows}
     short = shorten(by_id)
     rail = max((len(text) for _, text in draw(rows, head)), default=0)
+    width = max(map(len, short.values()), default=0)
     with paged() as out:
         for id, text in draw(rows, head):
             line = Text(text.ljust(rail), "rail")
             if id is not None:
                 row = by_id[id]
                 line.append("  ")
-                line.append(_describe(thread, row, short[id], [f for f in forks if f.at == id]))
+                line.append(_describe(thread, row, short[id].ljust(width), [f for f in forks if f.at == id]))
                 if not row.on_trail:
                     line.stylize("dim")
             out.print(line, no_wrap=True, overflow="ellipsis", crop=True)

@@ -1,0 +1,108 @@
+"""`clew doctor`: is everything as it should be, and if not, what is to be done?"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import click
+
+from clew.cli.frame import FAILED, Command, Frame, is_file, pass_frame
+
+Verdict = Literal["ok", "hint", "bad"]
+_EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pathspec"}
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    what: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+@click.command(cls=Command, epilog="\b\nExamples:\n  clew doctor\n  clew doctor -s redis://localhost")
+@pass_frame
+def command(frame: Frame) -> None:
+    """Check the environment and the store, and say what to do. Leaves with 1 if something is wrong."""
+    findings = [*_environment(), *_place(frame.target), *_store(frame)]
+    wrong = [finding for finding in findings if finding.verdict == "bad"]
+    if frame.json:
+        frame.answer({"healthy": not wrong, "findings": [finding._asdict() for finding in findings]})
+    else:
+        from rich.text import Text
+
+        from clew.cli.screen import console, line
+
+        signs = {"ok": ("✓", "added"), "hint": ("•", "changed"), "bad": ("✗", "removed")}
+        out = console()
+        for finding in findings:
+            sign, style = signs[finding.verdict]
+            text = Text(f"{sign} ", style).append(f"{finding.what}: ", "bold").append(line(finding.found))
+            out.print(text.append(f"\n    → {line(finding.advice)}" if finding.advice else "", style))
+    if wrong:
+        raise click.exceptions.Exit(FAILED)
+
+
+def _environment() -> Iterator[Finding]:
+    import sqlite3
+
+    from clew import __version__
+
+    yield Finding("clew", "ok", f"{__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}")
+    missing = [extra for extra, module in _EXTRAS.items() if importlib.util.find_spec(module) is None]
+    advice = f'for these: pip install "clew[{",".join(missing)}]"' if missing else ""
+    here = ", ".join(extra for extra in _EXTRAS if extra not in missing) or "none"
+    yield Finding("extras", "hint" if missing else "ok", f"{here} installed", advice)
+
+
+def _place(target: str) -> Iterator[Finding]:
+    if not is_file(target):
+        return
+    path = Path(target.removeprefix("sqlite:").removeprefix("///").partition("?")[0]).absolute()
+    if not path.exists():
+        yield Finding("store file", "bad", f"{path} is not there", "name the store with -s or CLEW_STORE, or save to it")
+        return
+    info = path.stat()
+    mode = stat.S_IMODE(info.st_mode)
+    if sys.platform != "win32" and mode & 0o077:
+        yield Finding("permissions", "hint", f"{path} is {mode:03o}: others on this machine may read it", f"chmod 600 {path}")
+    else:
+        yield Finding("permissions", "ok", f"{mode:03o}")
+    for wanted, place in ((os.R_OK | os.W_OK, path), (os.W_OK, path.parent)):
+        if not os.access(place, wanted):
+            yield Finding("access", "bad", f"{place} cannot be written", "saves will fail: change its owner or mode")
+    free = shutil.disk_usage(path.parent).free
+    tight = free < max(100 * 2**20, info.st_size)
+    advice = "free some space: compaction needs as much again as the store has" if tight else ""
+    yield Finding("disk", "hint" if tight else "ok", f"{free / 1e9:.1f} GB free, store {info.st_size / 1e6:.1f} MB", advice)
+
+
+def _store(frame: Frame) -> Iterator[Finding]:
+    from clew import ClewError
+
+    try:
+        with frame.store() as store:
+            start = time.perf_counter()
+            store.ping()
+            lag = (time.perf_counter() - start) * 1000
+            slow = lag > 50
+            advice = "move the store nearer, or look at the network" if slow else ""
+            yield Finding("answers", "hint" if slow else "ok", f"in {lag:.1f} ms", advice)
+            held = store.stats()
+            yield Finding("format", "ok", f"readable; {held['threads']:,} threads, {held['rows']:,} steps")
+            newest = store.threads(limit=1, newest_first=True)
+            if newest:
+                store.thread(newest[0].id).load()
+                yield Finding("newest thread", "ok", f"{newest[0].id} loads")
+    except ClewError as error:
+        yield Finding("store", "bad", str(error), "set CLEW_STORE or -s to the right place; `clew doctor --debug` tells more")

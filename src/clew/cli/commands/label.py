@@ -1,0 +1,37 @@
+"""`clew label`: a name for a checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame, place, thread_argument
+
+if TYPE_CHECKING:
+    from clew import Thread
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  clew label support-42 before-deploy\n  clew label support-42 good --at @~2\n"
+    "  clew label support-42 --remove",
+)
+@thread_argument
+@click.argument("name", required=False)
+@click.option("--at", default="@", show_default=True, help="The checkpoint.")
+@click.option("--remove", is_flag=True, help="Take the label away.")
+@pass_frame
+def command(frame: Frame, thread: str, name: str | None, at: str, remove: bool) -> None:
+    """Give a checkpoint of THREAD the label NAME. A label works as the checkpoint's name in every command."""
+    from clew.present.records import checkpoint_json
+
+    if (name is None) != remove:
+        raise click.UsageError("give a NAME, or --remove.")
+    with frame.store() as store:
+        handle: Thread[Any] = store.thread(thread)
+        checkpoint = handle.annotate(place(handle, at), label=name)
+    if frame.json:
+        frame.answer({"checkpoint": checkpoint_json(checkpoint)})
+    else:
+        click.echo(f"step {checkpoint.step} is called {name}" if name else f"step {checkpoint.step} has no label now")

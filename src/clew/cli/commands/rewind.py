@@ -1,0 +1,68 @@
+"""`clew rewind`: move a head, after saying what that leaves behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.frame import (
+    Command,
+    Frame,
+    at_argument,
+    confirm,
+    dry_run_option,
+    pass_frame,
+    place,
+    thread_argument,
+    yes_option,
+)
+
+if TYPE_CHECKING:
+    from clew import Checkpoint, Thread
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  clew rewind support-42 @~2\n  clew rewind support-42 before-deploy --dry-run",
+)
+@thread_argument
+@at_argument(required=True)
+@click.option("--prune", is_flag=True, help="Delete what came after AT, instead of leaving it behind.")
+@dry_run_option
+@yes_option
+@pass_frame
+def command(frame: Frame, thread: str, at: str, prune: bool, dry_run: bool, yes: bool) -> None:
+    """Move the head of THREAD to AT. What is left behind stays in `clew log`, and `clew undo` goes back."""
+    from clew.present.records import checkpoint_json
+
+    with frame.store() as store:
+        handle: Thread[Any] = store.thread(thread)
+        target = place(handle, at)
+        left = _left(handle, target)
+        fate = "delete" if prune else "leave behind"
+        what = f"rewind {thread} to step {target.step}: {fate} {len(left)} checkpoint{'' if len(left) == 1 else 's'}"
+        if not dry_run:
+            confirm(frame, what, yes=yes)
+            handle.rewind(target, prune=prune)
+    if frame.json:
+        frame.answer(
+            {"thread": thread, "head": checkpoint_json(target), "left": [c.id for c in left], "done": not dry_run}
+        )
+    else:
+        click.echo(f"would {what}" if dry_run else f"{thread} stands at step {target.step} now; `clew undo` goes back")
+
+
+def _left(thread: Thread[Any], target: Checkpoint) -> list[Checkpoint]:
+    """What is on the way to the head now and would not be after."""
+    keep = {c.id for c in _trail(thread, target)}
+    return [c for c in thread.history() if c.id not in keep]
+
+
+def _trail(thread: Thread[Any], target: Checkpoint) -> list[Checkpoint]:
+    known = {c.id: c for c in thread.history(all=True)}
+    trail, at = [], known.get(target.id)
+    while at is not None:
+        trail.append(at)
+        at = known.get(at.parent_id or "")
+    return trail

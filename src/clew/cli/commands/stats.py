@@ -1,0 +1,29 @@
+"""`clew stats`: what the store holds and occupies."""
+
+from __future__ import annotations
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame
+
+
+@click.command(cls=Command, epilog="\b\nExamples:\n  clew stats\n  clew stats -s redis://localhost --json")
+@pass_frame
+def command(frame: Frame) -> None:
+    """Say what the store holds and occupies."""
+    with frame.store() as store:
+        found = store.stats()
+    if frame.json:
+        frame.answer(found)
+        return
+    from rich.table import Table
+
+    from clew.cli.screen import console, line, size
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim")
+    table.add_column(justify="right")
+    for name, value in found.items():
+        text = size(value) if "bytes" in name and isinstance(value, int) else line(f"{value:,}" if isinstance(value, int) else str(value))
+        table.add_row(name, text)
+    console().print(table)

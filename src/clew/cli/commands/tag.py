@@ -1,0 +1,36 @@
+"""`clew tag`: words to find checkpoints by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame, place, thread_argument
+
+if TYPE_CHECKING:
+    from clew import Thread
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  clew tag support-42 green reviewed\n  clew tag support-42 --at 12 --remove green",
+)
+@thread_argument
+@click.argument("tags", nargs=-1, required=True)
+@click.option("--at", default="@", show_default=True, help="The checkpoint.")
+@click.option("--remove", is_flag=True, help="Take these tags away.")
+@pass_frame
+def command(frame: Frame, thread: str, tags: tuple[str, ...], at: str, remove: bool) -> None:
+    """Add TAGS to a checkpoint of THREAD."""
+    from clew.present.records import checkpoint_json
+
+    with frame.store() as store:
+        handle: Thread[Any] = store.thread(thread)
+        checkpoint = place(handle, at)
+        kept = [tag for tag in checkpoint.tags if tag not in tags]
+        checkpoint = handle.annotate(checkpoint, tags=kept if remove else [*kept, *tags])
+    if frame.json:
+        frame.answer({"checkpoint": checkpoint_json(checkpoint)})
+    else:
+        click.echo(f"step {checkpoint.step}: {' '.join('#' + tag for tag in checkpoint.tags) or 'no tags'}")
