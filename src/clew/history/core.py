@@ -49,26 +49,26 @@ class Tips:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tips: OrderedDict[str, Tip] = OrderedDict()
-        self._bytes = 0
+        self.bytes = 0
 
     def take(self, thread: str) -> Tip | None:
         with self._lock:
             tip = self._tips.pop(thread, None)
             if tip is not None:
-                self._bytes -= tip.cost
+                self.bytes -= tip.cost
             return tip
 
     def put(self, tip: Tip) -> None:
         with self._lock:
             old = self._tips.pop(tip.head.thread, None)
             if old is not None:
-                self._bytes -= old.cost
+                self.bytes -= old.cost
                 if old.head.version > tip.head.version and old.head.owner == tip.head.owner:
                     tip = old
             self._tips[tip.head.thread] = tip
-            self._bytes += tip.cost
-            while len(self._tips) > MAX_TIPS or (self._bytes > MAX_TIP_BYTES and len(self._tips) > 1):
-                self._bytes -= self._tips.popitem(last=False)[1].cost
+            self.bytes += tip.cost
+            while len(self._tips) > MAX_TIPS or (self.bytes > MAX_TIP_BYTES and len(self._tips) > 1):
+                self.bytes -= self._tips.popitem(last=False)[1].cost
 
     def __len__(self) -> int:
         return len(self._tips)
@@ -89,6 +89,7 @@ class Core:
         self.retention = retention or Retention()
         self.tips = Tips()
         self.closed = False
+        self.failed_writes = 0  # of sessions that log their errors instead of raising them
         self._branches: OrderedDict[bytes, Branch] = OrderedDict()
 
     def check_open(self) -> None:
