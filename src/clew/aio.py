@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
@@ -21,6 +21,7 @@ from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
 from clew.model import Checkpoint
+from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 S = TypeVar("S")
 _Raised = type[BaseException] | None
@@ -52,6 +53,18 @@ class AsyncStore:
         """The thread of this name, which need not exist yet."""
         self._core.check_open()
         return AsyncThread(CoreThread(self._core, id, type), self.hop)
+
+    def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> AsyncSession:
+        """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
+        self._core.check_open()
+        core = SessionCore(self._core, id, errors)
+        return AsyncSession(core, AsyncThread(core.thread, self.hop), self.hop)
+
+    async def sessions(
+        self, prefix: str = "", limit: int | None = None, after: str | None = None
+    ) -> list[SessionInfo]:
+        """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        return await self.hop(list_sessions(self._core, prefix, limit, after))
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
@@ -18,6 +18,7 @@ from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
 from clew.model import Checkpoint
+from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
 S = TypeVar("S")
 
@@ -55,6 +56,16 @@ class Store:
         """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
         self._core.check_open()
         return Thread(CoreThread(self._core, id, type))
+
+    def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> Session:
+        """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
+        self._core.check_open()
+        core = SessionCore(self._core, id, errors)
+        return Session(core, Thread(core.thread))
+
+    def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
+        """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        return finish(list_sessions(self._core, prefix, limit, after))
 
     def __len__(self) -> int:
         return self.count()

@@ -18,6 +18,8 @@ _ID_KEYS = ("id", "uuid", "message_id", "messageId")
 _WRAPPERS = ("data", "kwargs", "message")  # where a shape keeps the message proper one level down
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "user", "response": "assistant"}
 _CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
+_CALLS = ("functionCall", "function_call")  # Gemini, in its two spellings
+_RESPONSES = ("functionResponse", "function_response")
 _CALL_BLOCKS = frozenset({"tool_use", "tool-call", "function_call"})
 _RESULT_BLOCKS = frozenset({"tool_result", "tool-result", "tool-return", "retry-prompt", "function_call_output"})
 
@@ -104,9 +106,7 @@ def calls(message: Message) -> list[str]:
     for block in blocks(message):
         if (block.get("type") or block.get("part_kind")) in _CALL_BLOCKS:
             found.append(_call_id(block))
-        for key in ("functionCall", "function_call"):
-            if type(block.get(key)) is dict:
-                found.append(_call_id(block[key]))
+        found += [_call_id(block[key]) for key in _CALLS if type(block.get(key)) is dict]
     return list(dict.fromkeys(found))
 
 
@@ -124,9 +124,7 @@ def results(message: Message) -> list[str]:
     for block in blocks(message):
         if (block.get("type") or block.get("part_kind")) in _RESULT_BLOCKS and _has_call_id(block):
             found.append(_call_id(block))
-        for key in ("functionResponse", "function_response"):
-            if type(block.get(key)) is dict:
-                found.append(_call_id(block[key]))
+        found += [_call_id(block[key]) for key in _RESPONSES if type(block.get(key)) is dict]
     return list(dict.fromkeys(found))
 
 
@@ -155,9 +153,7 @@ def _says_more(message: Message) -> bool:
 
 
 def _is_result(block: Message) -> bool:
-    return (block.get("type") or block.get("part_kind")) in _RESULT_BLOCKS or bool(
-        {"functionResponse", "function_response"} & block.keys()
-    )
+    return (block.get("type") or block.get("part_kind")) in _RESULT_BLOCKS or bool(block.keys() & set(_RESPONSES))
 
 
 def user_turns(messages: Sequence[Message]) -> int:
@@ -182,9 +178,7 @@ def problems(messages: Sequence[Message], *, alternating: bool = False) -> list[
     before_was_user = False
     for index, message in enumerate(messages):
         answered = results(message)
-        for id in answered:
-            if waiting.pop(id, None) is None:
-                found.append(Problem("orphan result", index, id))
+        found += [Problem("orphan result", index, id) for id in answered if waiting.pop(id, None) is None]
         speaks = is_user_turn(message)
         if alternating and speaks and before_was_user:
             found.append(Problem("two user turns", index))
@@ -195,7 +189,7 @@ def problems(messages: Sequence[Message], *, alternating: bool = False) -> list[
     return sorted(found, key=lambda problem: problem.index)
 
 
-# -- mending ------------------------------------------------------------------------------------------------------------
+# -- mending -----------------------------------------------------------------------------------------------------------
 
 INTERRUPTED = "[clew: this call was interrupted; its result was never recorded]"
 NO_REPLY = "[clew: no reply was recorded]"
@@ -257,13 +251,13 @@ def _closing(message: Message, ids: list[str]) -> list[Message]:
         return [{"kind": "request", "parts": parts} if "kind" in inner else {"role": "user", "parts": parts}]
     answer = {"role": "tool" if parts[0].get("type") == "tool-result" else "user", "content": parts}
     if inner is not message and "uuid" in message:  # a line of a transcript: wrapped, and hung under the call's line
-        kept = {key: message[key] for key in ("sessionId", "cwd") if key in message}
+        kept: Message = {key: message[key] for key in ("sessionId", "cwd") if key in message}
         return [{"type": "user", "parentUuid": message["uuid"], **kept, "message": answer}]
     return [answer]
 
 
 def _block_call_id(block: Message) -> str:
-    for key in ("functionCall", "function_call"):
+    for key in _CALLS:
         if type(block.get(key)) is dict:
             return _call_id(block[key])
     return _call_id(block)
@@ -276,7 +270,7 @@ def _closing_part(block: Message, id: str) -> Message:
     if block.get("type") == "tool-call":
         output = {"type": "error-text", "value": INTERRUPTED}
         return {"type": "tool-result", "toolCallId": id, "toolName": block.get("toolName", ""), "output": output}
-    for key, answer in (("functionCall", "functionResponse"), ("function_call", "function_response")):
+    for key, answer in zip(_CALLS, _RESPONSES, strict=True):
         if type(block.get(key)) is dict:
             call = block[key]
             response = {"name": call.get("name", ""), "response": {"error": INTERRUPTED}}
@@ -309,7 +303,7 @@ def _without(message: Message, ids: set[str]) -> Message | None:
 
 
 def _result_id(block: Message) -> str | None:
-    for key in ("functionResponse", "function_response"):
+    for key in _RESPONSES:
         if type(block.get(key)) is dict:
             return _call_id(block[key])
     return _call_id(block) if _is_result(block) else None

@@ -32,7 +32,7 @@ class Listing:
         heads = await self.core.engine.threads(
             prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
         )
-        return [thread_info(head) for head in heads]
+        return [thread_info(self.core.frames, head) for head in heads]
 
     async def count(self) -> int:
         """How many threads there are."""
@@ -41,7 +41,7 @@ class Listing:
     async def stats(self) -> dict[str, Any]:
         """What the store holds and occupies."""
         self.core.check_open()
-        return dict(await self.core.engine.stats())
+        return {**await self.core.engine.stats(), "failed_writes": self.core.failed_writes}
 
     async def ping(self) -> None:
         """Return if the store answers; raise `Unavailable` if it does not."""

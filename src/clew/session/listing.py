@@ -1,0 +1,75 @@
+"""Sessions in a listing: how many messages each has, told by its head alone.
+
+Each save leaves a caption in the head's note. It names the checkpoint it is true of, so that a head which a rewind or a
+fork put elsewhere is noticed, and only then is a row read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from clew.encode.nodes import Inline, Listing, Node, Root
+from clew.engines.base import Head
+from clew.errors import InvalidInput
+from clew.history.core import Core
+from clew.history.names import check_limit
+from clew.history.records import open_note, thread_info
+from clew.history.thread import Thread
+from clew.model import ThreadInfo
+from clew.session.view import MESSAGES, TURNS
+
+KIND = "session"
+_ENCODER = msgspec.msgpack.Encoder()
+_CAPTION = msgspec.msgpack.Decoder(tuple[bytes, int, int])
+
+
+class SessionInfo(ThreadInfo, frozen=True, kw_only=True):
+    """What a listing tells about a session."""
+
+    messages: int
+    user_turns: int
+
+
+def caption(root: Root, id: bytes) -> bytes:
+    """What a listing tells of a session, so that it need not be read; `id` says of which checkpoint it is true."""
+    return _ENCODER.encode((id[-6:], *_counts(root)))
+
+
+def _counts(root: Root) -> tuple[int, int]:
+    children = root.tree.children or {}
+    return _length(children.get(MESSAGES)), int(_small(children.get(TURNS), 0))
+
+
+def _length(node: Node | None) -> int:
+    return node.count if isinstance(node, Listing) else len(_small(node, []))
+
+
+def _small(node: Node | None, default: Any) -> Any:
+    return msgspec.msgpack.decode(node.raw) if isinstance(node, Inline) else default
+
+
+async def session_info(core: Core, head: Head) -> SessionInfo:
+    """The line of a listing. Only a head that was put elsewhere by a rewind or a fork has its row read."""
+    note = open_note(core.frames, head)
+    told = _CAPTION.decode(note.custom) if note.custom else (b"", 0, 0)
+    counts = told[1:]
+    if told[0] != note.checkpoint[-6:]:
+        counts = _counts((await Thread[Any](core, head.thread).root())[1])
+    line = thread_info(core.frames, head)
+    facts = {name: getattr(line, name) for name in ThreadInfo.__struct_fields__}
+    return SessionInfo(**facts, messages=counts[0], user_turns=counts[1])
+
+
+async def list_sessions(
+    core: Core, prefix: str = "", limit: int | None = None, after: str | None = None
+) -> list[SessionInfo]:
+    """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+    core.check_open()
+    if type(prefix) is not str:
+        raise InvalidInput(f"prefix must be a str, not {type(prefix).__qualname__}")
+    heads = await core.engine.threads(
+        prefix=prefix, limit=check_limit(limit), after=after, kind=KIND, newest_first=True
+    )
+    return [await session_info(core, head) for head in heads]
