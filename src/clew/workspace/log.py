@@ -171,7 +171,7 @@ class Log:
             if name not in found:
                 raise Corrupt(where, "it is missing, but a snapshot points at it")
             content = self._frames.unwrap(found[name], where)
-            if self.name_of(content) != name:
+            if not self._frames.is_named(content, name):
                 raise Corrupt(where, "its content does not match its name")
             result[name] = content
         return result

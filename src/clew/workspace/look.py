@@ -90,7 +90,7 @@ class Eyes:
         have |= await self._log.pieces(self._large_before(walked, old, have, tip))
         reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
         blobs = await self._pack(walked, reading, progress)
-        made = await self._work(lambda: walked.index.seal(self._log.name_of))
+        made = {} if walked.index is old else await self._work(lambda: walked.index.seal(self._log.name_of))
         if keep:
             blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
         tree = walked.index.tree

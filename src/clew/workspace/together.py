@@ -46,7 +46,8 @@ class HeadMove:
         start = (self.intent["branch"], self.intent["step"])
         if head.key == (*start, self.intent["version"]):
             return "ready"
-        if head.version == self.intent["version"] + 1 and uuid_text(open_note(head).checkpoint) == self.intent["to"]:
+        stands = uuid_text(open_note(self._core.frames, head).checkpoint)
+        if head.version == self.intent["version"] + 1 and stands == self.intent["to"]:
             return "done"
         trail = await Trail.to(self._core, head, head.branch, head.step)
         # After a rewind the place it left is off the trail; after a move forward the place it went to is on it.

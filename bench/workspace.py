@@ -1,0 +1,261 @@
+"""Workspaces against git: the same directory, the same edits, taking turns in one run.
+
+    python -m bench.workspace [--rounds 5] [--files 10000] [--walk 100000]
+
+git works in a shadow GIT_DIR of its own, once with its defaults (`add -A` and `commit`) and once tuned (manyFiles,
+untrackedCache, `add -A` and `write-tree`, no commit). Every figure is a median; the ratio is clew's to the better-known
+contender named beside it. Time spent making edits, and clearing up between turns, is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import clew
+from clew.doors import finish
+from clew.workspace.core import Workspace
+
+LARGE_FILES, LARGE_SIZE, DIRECTORIES, EDITS = 20, 5 * 2**20, 300, 10
+
+
+def make_tree(root: Path, files: int, large: int = LARGE_FILES, seed: int = 7) -> list[Path]:
+    """Source-like files of 4 KB mean in nested directories, and some large ones, half of them incompressible."""
+    dice = random.Random(seed)
+    words = ["".join(dice.choices("abcdefghijklmnopqrstuvwxyz_", k=dice.randint(2, 11))) for _ in range(4000)]
+    folders: list[Path] = []
+    for number in range(max(1, DIRECTORIES * files // 10_000)):
+        parent = dice.choice(folders) if folders and dice.random() < 0.7 else root
+        folders.append(parent / f"{dice.choice(words)}{number}")
+        folders[-1].mkdir(parents=True)
+    paths = [dice.choice(folders) / f"{dice.choice(words)}_{number}.py" for number in range(files)]
+    for path in paths:
+        path.write_text(source(dice, words, max(80, int(dice.lognormvariate(7.9, 0.9)))))
+    for number in range(large):
+        half = dice.randbytes(LARGE_SIZE // 2)
+        text = source(dice, words, LARGE_SIZE - len(half)).encode()
+        (dice.choice(folders) / f"data{number}.bin").write_bytes(half + text)
+    return paths
+
+
+def source(dice: random.Random, words: list[str], size: int) -> str:
+    """Text with indentation and repeated words."""
+    lines: list[str] = []
+    length = 0
+    while length < size:
+        lines.append(" " * (4 * dice.randint(0, 4)) + " ".join(dice.choices(words, k=dice.randint(2, 9))))
+        length += len(lines[-1]) + 1
+    return "\n".join(lines)[:size]
+
+
+class Git:
+    """git with a GIT_DIR of its own beside the directory."""
+
+    def __init__(self, root: Path, home: Path, tuned: bool) -> None:
+        self.root, self.home, self.tuned = root, home, tuned
+        self.env = {**os.environ, "GIT_DIR": str(home), "GIT_WORK_TREE": str(root), "GIT_CONFIG_GLOBAL": "/dev/null"}
+        self.run("init", "-q")
+        self.run("config", "user.email", "bench@example.org")
+        self.run("config", "user.name", "bench")
+        if tuned:
+            self.run("config", "feature.manyFiles", "true")
+            self.run("config", "core.untrackedCache", "true")
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(["git", *words], env=self.env, cwd=self.root, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def snapshot(self) -> str:
+        self.run("add", "-A")
+        if self.tuned:
+            return self.run("write-tree")
+        self.run("commit", "-q", "--allow-empty", "-m", "snapshot")
+        return self.run("rev-parse", "HEAD")
+
+    def restore(self, at: str) -> None:
+        self.run("checkout", "-q", "-f", at)
+
+    def size(self) -> int:
+        """What it occupies on the disk, in bytes."""
+        return sum(p.lstat().st_blocks * 512 for p in self.home.rglob("*"))
+
+
+class Clew:
+    """A SQLite store beside the directory."""
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self.home = home
+        home.mkdir()
+        self.store = clew.open(home / "files.db")
+        self.workspace = Workspace(self.store._core, root, cache=home / "cache")
+
+    def snapshot(self) -> str:
+        return finish(self.workspace.snapshot()).id
+
+    def restore(self, at: str) -> None:
+        finish(self.workspace.restore(at))
+
+    def size(self) -> int:
+        return sum(p.lstat().st_blocks * 512 for p in self.home.glob("files.db*"))
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class Clock:
+    """Collects seconds under names."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = defaultdict(list)
+
+    @contextlib.contextmanager
+    def measure(self, name: str):  # type: ignore[no-untyped-def]  # a generator of nothing
+        start = time.perf_counter()
+        yield
+        self.times[name].append(time.perf_counter() - start)
+
+    def median(self, name: str) -> float:
+        return statistics.median(self.times[name]) * 1000
+
+
+def edit(dice: random.Random, paths: list[Path]) -> dict[Path, bytes]:
+    """Change some files; what they held before."""
+    chosen = dice.sample(paths, EDITS)
+    before = {path: path.read_bytes() for path in chosen}
+    for path in chosen:
+        path.write_bytes(before[path] + b"\n# edit %d\n" % dice.randrange(10**9))
+    return before
+
+
+def round_trip(clock: Clock, base: Path, root: Path, paths: list[Path], dice: random.Random, turn: int) -> dict[str, float]:
+    """One round: everything once for each contender, in an order that changes from round to round."""
+    homes = base / f"round{turn}"
+    homes.mkdir()
+    contenders: dict[str, Git | Clew] = {}
+    makers: list[tuple[str, Callable[[], Git | Clew]]] = [
+        ("git", lambda: Git(root, homes / "git", tuned=False)),
+        ("tuned", lambda: Git(root, homes / "tuned", tuned=True)),
+        ("clew", lambda: Clew(root, homes / "clew")),
+    ]
+    order = makers[turn % 3 :] + makers[: turn % 3]
+    for name, make in order:
+        contenders[name] = make()
+        with clock.measure(f"first {name}"):
+            contenders[name].snapshot()
+    time.sleep(2.5)  # so that no timestamp is racy any more, for any of them
+    for _ in range(2):
+        for contender in contenders.values():
+            contender.snapshot()
+    for _ in range(5):
+        for name, _ in order:
+            with clock.measure(f"nothing {name}"):
+                contenders[name].snapshot()
+
+    start = {name: contenders[name].snapshot() for name in contenders}
+    sizes = {name: contenders[name].size() for name in contenders}
+    for _ in range(5):
+        edit(dice, paths)
+        for name, _ in order:
+            with clock.measure(f"ten {name}"):
+                contenders[name].snapshot()
+    growth = {name: (contenders[name].size() - sizes[name]) / 5 for name in contenders}
+
+    rivals = [item for item in order if item[0] != "tuned"]
+    for _ in range(3):
+        here = {name: contenders[name].snapshot() for name, _ in rivals}
+        before = edit(dice, paths)
+        after = {path: path.read_bytes() for path in before}
+        for name, _ in rivals:
+            contenders[name].snapshot()
+        for name, _ in rivals:
+            for path, data in after.items():
+                path.write_bytes(data)
+            with clock.measure(f"restore {name}"):
+                contenders[name].restore(here[name])
+            assert all(path.read_bytes() == data for path, data in before.items())
+    del start
+
+    here = {name: contenders[name].snapshot() for name, _ in rivals}
+    for name, _ in rivals:
+        for item in root.iterdir():
+            shutil.rmtree(item)
+        with clock.measure(f"full {name}"):
+            contenders[name].restore(here[name])
+        assert sum(path.exists() for path in paths) == len(paths)
+    contenders["clew"].close()  # type: ignore[union-attr]  # the one that has to be closed
+    shutil.rmtree(homes)
+    return growth
+
+
+def walk(files: int) -> tuple[float, float]:
+    """First and unchanged snapshot of a larger tree, in milliseconds."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd() if os.access(Path.cwd(), os.W_OK) else None) as folder:
+        root = Path(folder, "tree")
+        root.mkdir()
+        make_tree(root, files, large=0)
+        subject = Clew(root, Path(folder, "clew"))
+        clock = Clock()
+        with clock.measure("first"):
+            subject.snapshot()
+        time.sleep(2.5)
+        subject.snapshot()
+        for _ in range(5):
+            with clock.measure("nothing"):
+                subject.snapshot()
+        subject.close()
+        return clock.median("first"), clock.median("nothing")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--walk", type=int, default=0, help="also walk a tree of this many files")
+    options = parser.parse_args()
+    clock = Clock()
+    growth: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="clew-bench-") as folder:
+        base = Path(folder)
+        root = base / "tree"
+        root.mkdir()
+        paths = make_tree(root, options.files)
+        time.sleep(2.5)
+        for turn in range(options.rounds):
+            for name, value in round_trip(clock, base, root, paths, random.Random(turn), turn).items():
+                growth[name].append(value)
+    print(f"{options.files} files in directories, {LARGE_FILES} of 5 MB; {options.rounds} rounds; medians in ms")
+    print(f"{'':28}{'clew':>9}{'git':>9}{'tuned':>9}{'ratio':>8}{'goal':>7}")
+    for title, key, rival, goal in (
+        ("first snapshot", "first", "git", 0.25),
+        ("nothing changed", "nothing", "tuned", 1.15),
+        ("10 files changed", "ten", "git", 0.8),
+        ("restore of 10 files", "restore", "git", 1.15),
+        ("full restore", "full", "git", 0.6),
+    ):
+        cells = [f"{clock.median(f'{key} {n}'):9.1f}" if clock.times[f"{key} {n}"] else f"{'-':>9}" for n in ORDER]
+        ratio = clock.median(f"{key} clew") / clock.median(f"{key} {rival}")
+        print(f"{title:28}{''.join(cells)}{ratio:8.2f}{goal:7.2f}")
+    kilobytes = [statistics.median(growth[name]) / 1024 for name in ORDER]
+    cells = [f"{value:9.1f}" for value in kilobytes]
+    print(f"{'growth per 10 changed (KB)':28}{''.join(cells)}{kilobytes[0] / kilobytes[1]:8.2f}{1.0:7.2f}")
+    if options.walk:
+        first, nothing = walk(options.walk)
+        small_first, small_nothing = walk(options.walk // 10)
+        print(f"{options.walk} files: first {first:.0f} ms, unchanged {nothing:.0f} ms")
+        print(f"{options.walk // 10} files: first {small_first:.0f} ms, unchanged {small_nothing:.0f} ms")
+
+
+ORDER = ("clew", "git", "tuned")
+
+if __name__ == "__main__":
+    main()
