@@ -1,0 +1,126 @@
+"""The tour of clew: an agent is killed in the middle, resumes, is forked, rewound and compared.
+
+Run it with `make demo`. The agent is scripted, so no key and no network are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import clew
+
+STEPS = 60
+WORDS = (
+    "the agent reads file test fails because parser drops last token so it changes loop adds case runs suite again and "
+    "writes what it learned into plan before next step which keeps context small enough for model"
+).split(" ")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def chapter(number: int, title: str) -> None:
+    say(f"\n\033[1m{number}. {title}\033[0m" if sys.stdout.isatty() else f"\n{number}. {title}")
+
+
+def turn(step: int) -> list[dict[str, Any]]:
+    """What a model and a tool would say at a step."""
+    rng = random.Random(step)  # noqa: S311  # the same prose at each run is what is wanted
+    prose = " ".join(rng.choice(WORDS) for _ in range(160))
+    call = {
+        "id": f"call_{step}",
+        "type": "function",
+        "function": {"name": "run_tests", "arguments": f'{{"step": {step}}}'},
+    }
+    return [
+        {"role": "assistant", "content": f"Step {step}: {prose}", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"call_{step}", "content": " ".join(rng.choice(WORDS) for _ in range(120))},
+    ]
+
+
+def agent(path: str) -> None:
+    """Work until the steps are done, saving after each one. Knows nothing of earlier runs but what the store has."""
+    thread: clew.Thread[dict[str, Any]] = clew.open(path).thread("fix-the-parser")
+    state = thread.load() if thread.exists() else {"messages": [{"role": "user", "content": "Make the tests pass."}]}
+    while len(state["messages"]) < 1 + 2 * STEPS:
+        step = thread.step + 1
+        state["messages"] += turn(step)
+        state["plan"] = f"after step {step}: {STEPS - step} to go"
+        saved = thread.save(state, label="half-way" if step == STEPS // 2 else None)
+        print(saved.step, flush=True)  # only now does the world hear of it
+        time.sleep(0.005)
+
+
+def run_agent(path: Path, kill_after: int | None) -> int:
+    """Run the agent in a process of its own; the last step it told of."""
+    told = 0
+    with subprocess.Popen([sys.executable, __file__, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            told = int(line)
+            if told == kill_after:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+    return told
+
+
+def tour(folder: Path) -> None:
+    path = folder / "agents.db"
+
+    chapter(1, "An agent works, and is killed with SIGKILL in the middle of it")
+    told = run_agent(path, kill_after=37)
+    store = clew.open(path)
+    thread: clew.Thread[dict[str, Any]] = store.thread("fix-the-parser")
+    say(f"   it had told us of step {told}; the store has step {thread.step}: nothing it told of is lost")
+    assert thread.step >= told
+    survived = thread.step
+
+    chapter(2, "It is started again, and goes on where it stopped")
+    run_agent(path, kill_after=None)
+    state = thread.load()
+    say(
+        f"   it went on at step {survived + 1} and finished at step {thread.step}, with {len(state['messages'])} messages"
+    )
+    assert thread.step == STEPS
+
+    chapter(3, "What if it had gone another way? A fork at the label 'half-way' is one small record")
+    half = thread.find(label="half-way")[0]
+    fork = thread.fork("another-way", at=half)
+    idea = fork.append("messages", [{"role": "user", "content": "Try a table-driven parser instead."}])
+    say(f"   {fork.id!r} shares {half.size:,} bytes with its parent, and wrote {idea.written:,} of its own")
+
+    chapter(4, "A wrong turn: rewind, and undo the rewind")
+    say(f"   rewound to step {thread.rewind(50).step}: {thread.load()['plan']}")
+    say(f"   undone, at step {thread.undo().step} again: {thread.load()['plan']}")
+
+    chapter(5, "What changed between two steps?")
+    for line in str(thread.diff(58, 60)).splitlines():
+        say(f"   {line}")
+
+    chapter(6, "What it cost")
+    history = thread.history()
+    whole = sum(checkpoint.size for checkpoint in history)
+    written = sum(checkpoint.written for checkpoint in history)
+    say(f"   {'step':>6} {'state':>12} {'clew wrote':>12}")
+    for checkpoint in history[9::10]:
+        say(f"   {checkpoint.step:>6} {checkpoint.size:>12,} {checkpoint.written:>12,}")
+    say(f"   {len(history)} steps: a store that writes the whole state each time writes {whole:,} bytes;")
+    say(f"   clew wrote {written:,}, {whole / written:.0f} times less, and loads any of them.")
+    store.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        agent(sys.argv[1])
+    else:
+        with tempfile.TemporaryDirectory() as name:
+            tour(Path(name))
