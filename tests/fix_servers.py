@@ -141,7 +141,14 @@ class RedisCluster:
         self.nodes = []
         for n in range(3):
             port = free_port(also=10_000)
-            options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "3000")
+            options = (
+                "--cluster-enabled",
+                "yes",
+                "--cluster-config-file",
+                "nodes.conf",
+                "--cluster-node-timeout",
+                "3000",
+            )
             self.nodes.append(RedisServer(place / f"node-{n}", *options, port=port))
 
     @property
@@ -184,7 +191,19 @@ class PostgresServer(Server):
             os.chown(place, user, -1)
         if not data.exists():
             made = subprocess.run(
-                [postgres_binary("initdb"), "-D", str(data), "-U", "clew", "-E", "UTF8", "--locale=C", "-A", "trust", "-N"],
+                [
+                    postgres_binary("initdb"),
+                    "-D",
+                    str(data),
+                    "-U",
+                    "clew",
+                    "-E",
+                    "UTF8",
+                    "--locale=C",
+                    "-A",
+                    "trust",
+                    "-N",
+                ],
                 cwd=place,
                 capture_output=True,
                 user=user,

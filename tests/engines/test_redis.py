@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from fix_servers import RedisCluster, RedisServer
 
 from clew.engines.base import Branch, Commit, Engine
 from clew.engines.redis import RedisEngine
 from clew.errors import Conflict
 from clew.testing import drive, records
 from clew.testing.contract import DurableEngineContract, case
+from fix_servers import RedisCluster, RedisServer
 
 
 def private(place: Path) -> str:

@@ -120,9 +120,20 @@ class AwaitingWire:
     def __init__(self, client: Any, *, ours: bool) -> None:
         self._client = client
         self._ours = ours
+        self._first = asyncio.Lock()
+        self._initialized = False
+
+    async def _initialize(self) -> None:
+        # A cluster client that looks for its nodes closes connections which others of the first calls just opened.
+        async with self._first:
+            if not self._initialized:
+                await self._client.initialize()
+                self._initialized = True
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
         with _translated():
+            if not self._initialized:
+                await self._initialize()
             try:
                 return await self._client.evalsha(script.sha, 1, key, *args)
             except exceptions.NoScriptError:

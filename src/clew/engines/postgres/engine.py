@@ -1,0 +1,270 @@
+"""The engine: one text, over a wire that blocks or one that awaits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg.abc import Params
+
+from clew.engines import refusals
+from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
+from clew.engines.patience import Patience, landed, patiently
+from clew.engines.postgres.schema import FORMAT, Schema
+from clew.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows
+from clew.errors import ClewError, InvalidInput
+
+#: Seconds that a compaction may take.
+VACUUM_TIME = 3600.0
+
+
+class PostgresEngine(Engine):
+    """A store in one schema of a PostgreSQL database.
+
+    `prepare` lets the server keep prepared statements, which saves some time in each call but needs connections that
+    no pooler exchanges.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        asynchronous: bool = False,
+        schema: str = "clew",
+        pool_size: int = 10,
+        min_idle: int = 0,
+        connect_timeout: float = 5.0,
+        read_timeout: float = 30.0,
+        retries: int = 8,
+        backoff: float = 0.05,
+        deadline: float = 20.0,
+        prepare: bool = False,
+    ) -> None:
+        if pool_size < 1:
+            raise InvalidInput(f"pool_size must be at least 1, not {pool_size}")
+        line = Line(url, pool_size, connect_timeout, read_timeout, prepare)
+        self._wire = AwaitingWire(line) if asynchronous else BlockingWire(line)
+        self._schema = Schema(schema)
+        self._patience = Patience(retries, backoff, deadline)
+        self._min_idle = min(min_idle, pool_size)
+        self._ready = False
+        self._closed = False
+        self.properties = Properties(name="postgres", blocking=not asynchronous, durable=True, shared=True)
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        if self._closed:
+            raise refusals.closed("PostgreSQL")
+        if not self._ready:
+            await self._prepare()
+
+    async def _prepare(self) -> None:
+        async def once() -> None:
+            # Looking first needs no lock and no right to create anything.
+            if await self._schema.format(self._wire.run) != FORMAT:
+                await self._wire.together(self._schema.prepare)
+
+        await patiently(once, self._patience, self._wire.sleep)
+        if self._min_idle:
+            await self._wire.warm(self._min_idle)
+        self._ready = True
+
+    async def _call(self, query: str, params: Params) -> tuple[Rows, bool]:
+        await self._open()
+        return await patiently(partial(self._wire.run, self._schema[query], params), self._patience, self._wire.sleep)
+
+    async def _change(self, query: str, params: Params) -> tuple[psycopg.Error | None, bool]:
+        """Call a function that may refuse: the refusal, if any, and whether an earlier answer may have been lost."""
+
+        async def attempt() -> psycopg.Error | None:
+            try:
+                await self._wire.run(self._schema[query], params)
+            except psycopg.Error as refused:
+                return refused
+            return None
+
+        await self._open()
+        return await patiently(attempt, self._patience, self._wire.sleep)
+
+    async def _ask(self, query: str, *params: Any) -> Rows:
+        return (await self._call(query, params))[0]
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        refused, lost = await self._change("commit", _commit_params(commit))
+        if refused is not None and not (lost and await landed(self, commit)):
+            raise _refusal(refused, commit.lineage, commit.fence)
+
+    async def drop(self, drop: Drop) -> None:
+        heads = [[thread, *key] for thread, key in drop.expect]
+        params = [
+            drop.lineage,
+            *_columns(heads, 4),
+            *_columns(drop.rows, 2),
+            *_columns(drop.bodies, 2),
+            list(drop.branches) or None,
+            list(drop.blobs) or None,
+        ]
+        refused, _ = await self._change("drop", params)
+        if refused is not None:
+            raise _refusal(refused, drop.lineage, None)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def head(self, thread: str) -> Head | None:
+        found = await self._ask("head", thread)
+        return Head(*found[0]) if found else None
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        found = await self._ask("tip", thread)
+        if not found:
+            return None
+        head, row = found[0][:12], (*found[0][12:], b"")
+        return Head(*head), None if row[0] is None else Row._make(row)
+
+    async def heads(self, lineage: str) -> list[Head]:
+        return [Head(*found) for found in await self._ask("heads", lineage)]
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        query = "threads" if not newest_first else "newest" if kind is None else "newest_of_kind"
+        params = {"low": prefix, "high": _beyond(prefix), "after": after, "limit": limit, "kind": kind}
+        found, _ = await self._call(query, params)
+        return [Head(*columns) for columns in found]
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        found, _ = await self._call("lineages", {"after": after or "", "limit": limit})
+        return [name for (name,) in found]
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        return [
+            Branch(name, lineage, thread, owner, None if origin is None else (origin, step))
+            for name, thread, owner, origin, step in await self._ask("branches", lineage)
+        ]
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        found = await self._ask("row", branch, lineage, step)
+        return Row(*found[0]) if found else None
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        return list(map(Step._make, await self._ask("steps", branch, lineage, first, last)))
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        return await self._ask("payloads", branch, lineage, first, last)
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        return list(map(Row._make, await self._ask("rows", branch, lineage, first, last)))
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        return await self._ask("locate", lineage, low, high, limit)
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = await self._ask("blobs", pool, list(ids) or None)
+        return dict(found)
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        found, _ = await self._call("blob_ids", {"pool": pool, "after": after, "limit": limit})
+        return found
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        ((given, has, token, until),) = await self._ask("lease", name, owner, round(ttl * 1_000_000))
+        return Lease(name, owner, token, until) if given else Taken(has, until)
+
+    async def release(self, name: str, owner: str) -> bool:
+        given_back, lost = await self._call("release", [name, owner])
+        # After a lost answer, "you do not have it" is what the first attempt wanted.
+        return bool(given_back) or lost
+
+    # -- the place ----------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        await self._ask("ping")
+
+    async def stats(self) -> dict[str, int]:
+        (counts,) = await self._ask("stats", self._schema.name)
+        return dict(zip(("threads", "branches", "rows", "blobs", "bytes"), counts, strict=True))
+
+    async def compact(self) -> None:
+        await self._open()
+        await self._wire.run(self._schema["vacuum"], None, VACUUM_TIME)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._wire.close()
+
+
+def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | None]:
+    """Records as columns, which is how a function takes them; no records are NULLs."""
+    return [list(column) for column in zip(*records, strict=True)] if records else [None] * width
+
+
+def _commit_params(commit: Commit) -> list[Any]:
+    fence = commit.fence
+    branches = [(b.id, b.thread, b.owner, *(b.origin or (b"", 0))) for b in commit.branches]
+    marks = [(mark.branch, mark.step, mark.data is not None, mark.data or b"") for mark in commit.marks]
+    swaps = [
+        (
+            thread,
+            *(expect or (b"", 0, 0)),
+            new is None,
+            *(_GONE if new is None else (new.owner, new.branch, new.step, new.version, new.kind)),
+            *(_GONE_REST if new is None else (new.created, new.updated, new.count, new.size, new.note)),
+        )
+        for thread, expect, new in commit.swaps
+    ]
+    return [
+        commit.lineage,
+        fence and fence.name,
+        fence and fence.token,
+        *_columns(branches, 5),
+        *_columns(commit.rows, 7),
+        *_columns(marks, 4),
+        *_columns(list(commit.blobs.items()), 2),
+        *_columns(swaps, 15),
+    ]
+
+
+_GONE = (b"", b"", 0, 0, "")
+_GONE_REST = (0, 0, 0, 0, b"")
+
+
+def _beyond(prefix: str) -> str | None:
+    """The first text, in the order of code points, that is above all that begin with `prefix`; None: there is none."""
+    for end in range(len(prefix), 0, -1):
+        last = ord(prefix[end - 1])
+        if last < 0x10FFFF:
+            # Between these two there are only surrogates, which no text holds.
+            return prefix[: end - 1] + chr(0xE000 if last == 0xD7FF else last + 1)
+    return None
+
+
+def _refusal(error: psycopg.Error, lineage: str, fence: Fence | None) -> ClewError:
+    reason, fact = error.diag.message_hint or "", error.diag.message_detail or ""
+    if reason == "moved":
+        return refusals.moved(fact)
+    if reason == "step":
+        branch, step = fact.split(" ")
+        return refusals.step_taken(lineage, bytes.fromhex(branch), int(step))
+    if reason == "branch":
+        return refusals.branch_taken(lineage, bytes.fromhex(fact))
+    if reason == "gone":
+        return refusals.branch_gone(lineage, bytes.fromhex(fact))
+    if reason == "swept":
+        return refusals.swept_meanwhile(lineage)
+    return refusals.fence_stale(fence or Fence(fact, 0))

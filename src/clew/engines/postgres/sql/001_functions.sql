@@ -1,0 +1,195 @@
+-- What must be one statement, and so one transaction and one round trip, is a function.
+-- Refusals carry the SQLSTATE CLEW0 and name what was refused in their detail.
+
+CREATE FUNCTION {schema}.lineage_lock(lineage text) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $body$
+    SELECT ('x' || left(md5('clew lineage ' || lineage), 16))::bit(64)::bigint
+$body$;
+
+CREATE FUNCTION {schema}.refuse(reason text, fact text) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'CLEW0', MESSAGE = 'clew: ' || reason, DETAIL = fact, HINT = reason;
+END
+$body$;
+
+-- Lists of one kind of record have one length; a list of none is NULL. An empty byte string stands for "no branch".
+-- A sweep of the lineage takes the same lock for itself alone, so nothing appears while it works.
+CREATE FUNCTION {schema}.commit(
+    of_lineage text,
+    fence_name text, fence_token bigint,
+    branch_ids bytea[], branch_threads text[], branch_owners bytea[], branch_origins bytea[], branch_origin_steps bigint[],
+    row_branches bytea[], row_steps bigint[], row_ids bytea[], row_metas bytea[], row_digests bytea[],
+    row_roots bytea[], row_payloads bytea[],
+    mark_branches bytea[], mark_steps bigint[], mark_keeps boolean[], mark_datas bytea[],
+    blob_ids bytea[], blob_datas bytea[],
+    swap_threads text[], expected_branches bytea[], expected_steps bigint[], expected_versions bigint[], deletes boolean[],
+    new_owners bytea[], new_branches bytea[], new_steps bigint[], new_versions bigint[], new_kinds text[],
+    new_createds bigint[], new_updateds bigint[], new_counts bigint[], new_sizes bigint[], new_notes bytea[]
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    high constant bigint := (('x' || left(md5(of_lineage), 4))::bit(16)::bigint & 32767) << 48;
+    numbers bigint[];
+    i integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({schema}.lineage_lock(of_lineage));
+
+    IF fence_token IS NOT NULL THEN
+        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token FOR SHARE;
+        IF NOT FOUND THEN PERFORM {schema}.refuse('fence', fence_name); END IF;
+    END IF;
+
+    FOR i IN 1 .. coalesce(array_length(swap_threads, 1), 0) LOOP
+        IF expected_branches[i] = '' THEN
+            IF deletes[i] THEN
+                PERFORM FROM {schema}.heads WHERE thread = swap_threads[i];
+                IF FOUND THEN PERFORM {schema}.refuse('moved', swap_threads[i]); END IF;
+            ELSE
+                INSERT INTO {schema}.heads VALUES (
+                    swap_threads[i], of_lineage, new_owners[i], new_branches[i], new_steps[i], new_versions[i], new_kinds[i],
+                    new_createds[i], new_updateds[i], new_counts[i], new_sizes[i], new_notes[i]
+                ) ON CONFLICT DO NOTHING;
+                IF NOT FOUND THEN PERFORM {schema}.refuse('moved', swap_threads[i]); END IF;
+            END IF;
+        ELSIF deletes[i] THEN
+            DELETE FROM {schema}.heads
+                WHERE thread = swap_threads[i] AND branch = expected_branches[i]
+                    AND step = expected_steps[i] AND version = expected_versions[i];
+            IF NOT FOUND THEN PERFORM {schema}.refuse('moved', swap_threads[i]); END IF;
+        ELSE
+            UPDATE {schema}.heads SET
+                lineage = of_lineage, owner = new_owners[i], branch = new_branches[i], step = new_steps[i],
+                version = new_versions[i], kind = new_kinds[i], created = new_createds[i], updated = new_updateds[i],
+                count = new_counts[i], size = new_sizes[i], note = new_notes[i]
+                WHERE thread = swap_threads[i] AND branch = expected_branches[i]
+                    AND step = expected_steps[i] AND version = expected_versions[i];
+            IF NOT FOUND THEN PERFORM {schema}.refuse('moved', swap_threads[i]); END IF;
+        END IF;
+    END LOOP;
+
+    FOR i IN 1 .. coalesce(array_length(branch_ids, 1), 0) LOOP
+        INSERT INTO {schema}.branches VALUES (
+            high | nextval('{schema}.branch_numbers'), branch_ids[i], of_lineage, branch_threads[i], branch_owners[i],
+            nullif(branch_origins[i], ''), branch_origin_steps[i]
+        ) ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN PERFORM {schema}.refuse('branch', encode(branch_ids[i], 'hex')); END IF;
+    END LOOP;
+
+    FOR i IN 1 .. coalesce(array_length(row_steps, 1), 0) LOOP
+        IF i = 1 OR row_branches[i] <> row_branches[i - 1] THEN
+            numbers := array_append(
+                numbers, (SELECT n FROM {schema}.branches WHERE id = row_branches[i] AND lineage = of_lineage)
+            );
+            IF numbers[i] IS NULL THEN PERFORM {schema}.refuse('gone', encode(row_branches[i], 'hex')); END IF;
+        ELSE
+            numbers := array_append(numbers, numbers[i - 1]);
+        END IF;
+        INSERT INTO {schema}.steps VALUES (numbers[i], row_steps[i], row_ids[i], row_metas[i], row_digests[i])
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            PERFORM {schema}.refuse('step', encode(row_branches[i], 'hex') || ' ' || row_steps[i]);
+        END IF;
+    END LOOP;
+    IF row_steps[1] IS NOT NULL THEN
+        INSERT INTO {schema}.bodies SELECT * FROM unnest(numbers, row_steps, row_roots, row_payloads);
+    END IF;
+
+    FOR i IN 1 .. coalesce(array_length(mark_steps, 1), 0) LOOP
+        IF NOT mark_keeps[i] THEN
+            DELETE FROM {schema}.marks m USING {schema}.branches b
+                WHERE b.id = mark_branches[i] AND b.lineage = of_lineage AND m.n = b.n AND m.step = mark_steps[i];
+        ELSE
+            INSERT INTO {schema}.marks
+                SELECT n, mark_steps[i], mark_datas[i] FROM {schema}.branches
+                WHERE id = mark_branches[i] AND lineage = of_lineage
+                ON CONFLICT (n, step) DO UPDATE SET data = excluded.data;
+        END IF;
+    END LOOP;
+
+    IF blob_ids[1] IS NOT NULL THEN
+        -- in one order everywhere: two commits that bring the same blobs must not wait for each other in a circle
+        INSERT INTO {schema}.blobs
+            SELECT of_lineage, id, data FROM unnest(blob_ids, blob_datas) AS given (id, data) ORDER BY id
+            ON CONFLICT DO NOTHING;
+    END IF;
+END
+$body$;
+
+CREATE FUNCTION {schema}.drop(
+    of_lineage text,
+    head_threads text[], head_branches bytea[], head_steps bigint[], head_versions bigint[],
+    row_branches bytea[], row_steps bigint[], body_branches bytea[], body_steps bigint[],
+    branch_ids bytea[], blob_ids bytea[]
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    numbers bigint[];
+BEGIN
+    PERFORM pg_advisory_xact_lock({schema}.lineage_lock(of_lineage));
+    IF EXISTS (
+        SELECT FROM (SELECT thread, branch, step, version FROM {schema}.heads WHERE lineage = of_lineage) AS there
+        FULL JOIN unnest(head_threads, head_branches, head_steps, head_versions)
+            AS seen (thread, branch, step, version) USING (thread, branch, step, version)
+        WHERE there IS NULL OR seen IS NULL
+    ) THEN
+        PERFORM {schema}.refuse('swept', of_lineage);
+    END IF;
+
+    IF row_steps[1] IS NOT NULL THEN
+        WITH gone AS (
+            SELECT b.n, r.step FROM unnest(row_branches, row_steps) AS r (id, step)
+            JOIN {schema}.branches b ON b.id = r.id AND b.lineage = of_lineage
+        ), marked AS (
+            DELETE FROM {schema}.marks USING gone WHERE marks.n = gone.n AND marks.step = gone.step
+        ), bodied AS (
+            DELETE FROM {schema}.bodies USING gone WHERE bodies.n = gone.n AND bodies.step = gone.step
+        )
+        DELETE FROM {schema}.steps USING gone WHERE steps.n = gone.n AND steps.step = gone.step;
+    END IF;
+
+    IF body_steps[1] IS NOT NULL THEN
+        UPDATE {schema}.bodies SET root = '', payload = ''
+            FROM unnest(body_branches, body_steps) AS r (id, step)
+            JOIN {schema}.branches b ON b.id = r.id AND b.lineage = of_lineage
+            WHERE bodies.n = b.n AND bodies.step = r.step;
+    END IF;
+
+    IF branch_ids[1] IS NOT NULL THEN
+        numbers := ARRAY(SELECT n FROM {schema}.branches WHERE id = ANY (branch_ids) AND lineage = of_lineage);
+        DELETE FROM {schema}.marks WHERE n = ANY (numbers);
+        DELETE FROM {schema}.bodies WHERE n = ANY (numbers);
+        DELETE FROM {schema}.steps WHERE n = ANY (numbers);
+        DELETE FROM {schema}.branches WHERE n = ANY (numbers);
+    END IF;
+
+    DELETE FROM {schema}.blobs WHERE lineage = of_lineage AND id = ANY (blob_ids);
+END
+$body$;
+
+CREATE FUNCTION {schema}.now_us() RETURNS bigint
+LANGUAGE sql VOLATILE AS $body$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$body$;
+
+-- Who has the lease after this call: the asker (given), or whoever had it.
+CREATE FUNCTION {schema}.lease(
+    lease_name text, asker text, ttl bigint,
+    OUT given boolean, OUT has text, OUT its_token bigint, OUT until bigint
+)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    now_us constant bigint := {schema}.now_us();
+BEGIN
+    INSERT INTO {schema}.leases AS l VALUES (lease_name, asker, 1, now_us + ttl)
+    ON CONFLICT (name) DO UPDATE SET
+        token = CASE WHEN l.owner = asker AND l.expires > now_us THEN l.token ELSE l.token + 1 END,
+        owner = asker,
+        expires = now_us + ttl
+        WHERE l.owner = asker OR l.expires <= now_us
+    RETURNING true, l.owner, l.token, l.expires INTO given, has, its_token, until;
+    IF given IS NULL THEN
+        SELECT false, owner, token, expires INTO given, has, its_token, until FROM {schema}.leases WHERE name = lease_name;
+    END IF;
+END
+$body$;

@@ -1,0 +1,87 @@
+-- The tables of a store. {schema} is the schema's name, quoted.
+--
+-- A branch has a number, n: fifteen bits made from the name of its lineage, then forty-eight that count. So rows are
+-- keyed by two integers, lie together by lineage, and can be partitioned by ranges of n: one lineage, one partition.
+
+CREATE TABLE {schema}.store (
+    format integer NOT NULL
+);
+
+CREATE SEQUENCE {schema}.branch_numbers AS bigint MAXVALUE 281474976710655;
+
+CREATE TABLE {schema}.branches (
+    n           bigint PRIMARY KEY,
+    id          bytea NOT NULL UNIQUE,
+    lineage     text COLLATE "C" NOT NULL,
+    thread      text COLLATE "C" NOT NULL,
+    owner       bytea NOT NULL,
+    origin      bytea,
+    origin_step bigint
+);
+CREATE INDEX branches_lineage ON {schema}.branches (lineage);
+
+-- The light half of each row, apart from the heavy one: history never touches a page with payloads.
+CREATE TABLE {schema}.steps (
+    n      bigint NOT NULL,
+    step   bigint NOT NULL,
+    id     bytea NOT NULL,
+    meta   bytea NOT NULL,
+    digest bytea NOT NULL,
+    PRIMARY KEY (n, step)
+);
+-- Ids grow with time, so this index grows at its end.
+CREATE INDEX steps_id ON {schema}.steps (id);
+
+-- Payloads are framed, and compressed where that pays, before they come here: pglz would only try again in vain.
+-- Up to half a page they stay in the row, which saves a lookup for each of them when a state is loaded.
+CREATE TABLE {schema}.bodies (
+    n       bigint NOT NULL,
+    step    bigint NOT NULL,
+    root    bytea NOT NULL,
+    payload bytea NOT NULL,
+    PRIMARY KEY (n, step)
+) WITH (toast_tuple_target = 4080);
+ALTER TABLE {schema}.bodies ALTER COLUMN root SET STORAGE EXTERNAL, ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+CREATE TABLE {schema}.marks (
+    n    bigint NOT NULL,
+    step bigint NOT NULL,
+    data bytea NOT NULL,
+    PRIMARY KEY (n, step)
+);
+
+-- Heads change with every commit: room in the page, and few indexes.
+CREATE TABLE {schema}.heads (
+    thread  text COLLATE "C" PRIMARY KEY,
+    lineage text COLLATE "C" NOT NULL,
+    owner   bytea NOT NULL,
+    branch  bytea NOT NULL,
+    step    bigint NOT NULL,
+    version bigint NOT NULL,
+    kind    text COLLATE "C" NOT NULL,
+    created bigint NOT NULL,
+    updated bigint NOT NULL,
+    count   bigint NOT NULL,
+    size    bigint NOT NULL,
+    note    bytea NOT NULL
+) WITH (fillfactor = 70);
+CREATE INDEX heads_lineage ON {schema}.heads (lineage);
+CREATE INDEX heads_age ON {schema}.heads (updated, thread);
+CREATE INDEX heads_kind_age ON {schema}.heads (kind, updated, thread);
+
+CREATE TABLE {schema}.blobs (
+    lineage text COLLATE "C" NOT NULL,
+    id      bytea NOT NULL,
+    data    bytea NOT NULL,
+    PRIMARY KEY (lineage, id)
+);
+ALTER TABLE {schema}.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+
+CREATE TABLE {schema}.leases (
+    name    text COLLATE "C" PRIMARY KEY,
+    owner   text NOT NULL,
+    token   bigint NOT NULL,
+    expires bigint NOT NULL
+);
+
+INSERT INTO {schema}.store (format) VALUES (0);

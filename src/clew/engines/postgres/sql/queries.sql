@@ -1,0 +1,144 @@
+-- Each query has a name, and takes its values as parameters. {schema} is the schema's name, quoted.
+
+-- name: commit
+SELECT {schema}.commit(
+    %b::text, %b::text, %b::bigint, %b::bytea[], %b::text[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[],
+    %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bigint[],
+    %b::boolean[], %b::bytea[], %b::bytea[], %b::bytea[], %b::text[], %b::bytea[], %b::bigint[], %b::bigint[],
+    %b::boolean[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bigint[],
+    %b::bigint[], %b::bigint[], %b::bytea[]
+)
+
+-- name: drop
+SELECT {schema}.drop(
+    %b::text, %b::text[], %b::bytea[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[], %b::bytea[],
+    %b::bigint[], %b::bytea[], %b::bytea[]
+)
+
+-- name: head
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads WHERE thread = %b
+
+-- name: tip
+SELECT h.thread, h.lineage, h.owner, h.branch, h.step, h.version, h.kind, h.created, h.updated, h.count, h.size, h.note,
+    s.step, s.id, s.meta, s.digest, m.data, r.root
+FROM {schema}.heads h
+LEFT JOIN {schema}.branches b ON b.id = h.branch
+LEFT JOIN {schema}.steps s ON s.n = b.n AND s.step = h.step
+LEFT JOIN {schema}.bodies r ON r.n = b.n AND r.step = h.step
+LEFT JOIN {schema}.marks m ON m.n = b.n AND m.step = h.step
+WHERE h.thread = %b
+
+-- name: heads
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads WHERE lineage = %b ORDER BY thread
+
+-- The bounds of a prefix are texts: from the prefix itself to the first text that no longer begins with it.
+-- name: threads
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads
+WHERE thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
+    AND (%(after)b::text IS NULL OR thread > %(after)b) AND (%(kind)b::text IS NULL OR kind = %(kind)b)
+ORDER BY thread LIMIT %(limit)b::bigint
+
+-- name: newest
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads
+WHERE (%(after)b::text IS NULL
+        OR (updated, thread) < (SELECT last.updated, last.thread FROM {schema}.heads last WHERE last.thread = %(after)b))
+    AND thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
+ORDER BY updated DESC, thread DESC LIMIT %(limit)b::bigint
+
+-- name: newest_of_kind
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads
+WHERE kind = %(kind)b
+    AND (%(after)b::text IS NULL
+        OR (updated, thread) < (SELECT last.updated, last.thread FROM {schema}.heads last WHERE last.thread = %(after)b))
+    AND thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
+ORDER BY updated DESC, thread DESC LIMIT %(limit)b::bigint
+
+-- Each name is found by one step through an index, however many records it has.
+-- name: lineages
+WITH RECURSIVE names (lineage) AS (
+    SELECT least(
+        (SELECT lineage FROM {schema}.branches WHERE lineage > %(after)b ORDER BY lineage LIMIT 1),
+        (SELECT lineage FROM {schema}.heads WHERE lineage > %(after)b ORDER BY lineage LIMIT 1),
+        (SELECT lineage FROM {schema}.blobs WHERE lineage > %(after)b ORDER BY lineage LIMIT 1)
+    )
+    UNION ALL
+    SELECT least(
+        (SELECT b.lineage FROM {schema}.branches b WHERE b.lineage > names.lineage ORDER BY b.lineage LIMIT 1),
+        (SELECT h.lineage FROM {schema}.heads h WHERE h.lineage > names.lineage ORDER BY h.lineage LIMIT 1),
+        (SELECT o.lineage FROM {schema}.blobs o WHERE o.lineage > names.lineage ORDER BY o.lineage LIMIT 1)
+    ) FROM names WHERE names.lineage IS NOT NULL
+)
+SELECT lineage FROM names WHERE lineage IS NOT NULL LIMIT %(limit)b::bigint
+
+-- name: branches
+SELECT id, thread, owner, origin, origin_step
+FROM {schema}.branches WHERE lineage = %b ORDER BY n
+
+-- name: row
+SELECT s.step, s.id, s.meta, s.digest, m.data, r.root, ''::bytea
+FROM {schema}.branches b
+JOIN {schema}.steps s ON s.n = b.n
+LEFT JOIN {schema}.bodies r ON r.n = s.n AND r.step = s.step
+LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
+WHERE b.id = %b AND b.lineage = %b AND s.step = %b
+
+-- name: steps
+SELECT s.step, s.id, s.meta, s.digest, m.data
+FROM {schema}.branches b
+JOIN {schema}.steps s ON s.n = b.n
+LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
+WHERE b.id = %b AND b.lineage = %b AND s.step BETWEEN %b AND %b ORDER BY s.step
+
+-- name: payloads
+SELECT r.step, r.payload
+FROM {schema}.branches b
+JOIN {schema}.bodies r ON r.n = b.n
+WHERE b.id = %b AND b.lineage = %b AND r.step BETWEEN %b AND %b ORDER BY r.step
+
+-- name: rows
+SELECT s.step, s.id, s.meta, s.digest, m.data, r.root, r.payload
+FROM {schema}.branches b
+JOIN {schema}.steps s ON s.n = b.n
+LEFT JOIN {schema}.bodies r ON r.n = s.n AND r.step = s.step
+LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
+WHERE b.id = %b AND b.lineage = %b AND s.step BETWEEN %b AND %b ORDER BY s.step
+
+-- name: locate
+SELECT b.id, s.step, s.id
+FROM {schema}.branches b
+JOIN {schema}.steps s ON s.n = b.n
+WHERE b.lineage = %b AND s.id BETWEEN %b AND %b LIMIT %b::bigint
+
+-- name: blobs
+SELECT id, data FROM {schema}.blobs WHERE lineage = %b AND id = ANY (%b::bytea[])
+
+-- name: blob_ids
+SELECT id, length(data) FROM {schema}.blobs
+WHERE lineage = %(pool)b AND (%(after)b::bytea IS NULL OR id > %(after)b::bytea) ORDER BY id LIMIT %(limit)b::bigint
+
+-- name: lease
+SELECT given, has, its_token, until FROM {schema}.lease(%b::text, %b::text, %b::bigint)
+
+-- name: release
+UPDATE {schema}.leases SET expires = 0
+WHERE name = %b AND owner = %b AND expires > {schema}.now_us() RETURNING token
+
+-- name: ping
+SELECT 1
+
+-- name: stats
+SELECT
+    (SELECT count(*) FROM {schema}.heads),
+    (SELECT count(*) FROM {schema}.branches),
+    (SELECT count(*) FROM {schema}.steps),
+    (SELECT count(*) FROM {schema}.blobs),
+    (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+        JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = %b AND c.relkind IN ('r', 'S'))
+
+-- name: vacuum
+VACUUM {schema}.heads, {schema}.steps, {schema}.bodies, {schema}.marks, {schema}.branches, {schema}.blobs, {schema}.leases

@@ -1,0 +1,271 @@
+"""The two wires: a small pool of psycopg connections that block, and one of connections that are awaited.
+
+Connections are in autocommit mode and results come in binary form. A pool lends the connection that was used last,
+opens a new one only when all are lent, and makes callers beyond its size wait. After a failure all idle connections
+are suspected and closed, so that one attempt, not one per connection, finds out that a server was restarted.
+psycopg itself would wait for a silent server for ever: here every wait has an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString, Protocol, TypeVar
+
+import msgspec
+import psycopg
+from psycopg import errors
+from psycopg.abc import Params
+from psycopg.sql import Composed
+
+from clew.engines.patience import Interrupted
+from clew.errors import Unavailable
+
+T = TypeVar("T")
+Query = LiteralString | Composed
+Rows = list[tuple[Any, ...]]
+Run = Callable[[Query, Params | None], Awaitable[Rows]]
+
+#: What a server says while it comes up, goes down, or has no connection to spare.
+_PASSING = (
+    "starting up",
+    "shutting down",
+    "in recovery",
+    "too many clients",
+    "too many connections",
+    "remaining connection",
+)
+_AGAIN = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "57P05")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """How connections are made."""
+
+    url: str
+    pool_size: int
+    connect_timeout: float
+    read_timeout: float
+    prepare: bool
+
+    def options(self) -> dict[str, Any]:
+        """As psycopg names them."""
+        return {
+            "autocommit": True,
+            "client_encoding": "UTF8",
+            "connect_timeout": max(1, round(self.connect_timeout)),
+            # A statement that the server has prepared belongs to a session, which a pooler may exchange.
+            "prepare_threshold": 5 if self.prepare else None,
+        }
+
+
+class Wire(Protocol):
+    """What the engine asks of its connections."""
+
+    async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
+        """One statement in its own transaction, for at most so many seconds (None: `Line.read_timeout`)."""
+
+    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        """Several statements in one transaction."""
+
+    async def warm(self, connections: int) -> None:
+        """Open some connections before they are needed."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, without keeping others from working."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
+    """Let a generator of psycopg wait for the server, but not for longer than this."""
+    end = time.monotonic() + seconds
+    try:
+        wait = next(gen)
+        while True:
+            ready = yield wait
+            if not ready and time.monotonic() > end:
+                gen.close()
+                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+            wait = gen.send(ready)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+class _Blocking(psycopg.Connection[tuple[Any, ...]]):
+    patience: float = 30.0
+
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        return super().wait(_bounded(gen, self.patience), *args, **options)
+
+
+class _Awaiting(psycopg.AsyncConnection[tuple[Any, ...]]):
+    patience: float = 30.0
+
+    async def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        return await super().wait(_bounded(gen, self.patience), *args, **options)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        state, text = error.sqlstate or "", " ".join(str(error).split())
+        if state == "CLEW0":
+            raise
+        if state in _AGAIN or state.startswith("08") or any(phrase in text for phrase in _PASSING):
+            raise Interrupted(f"PostgreSQL is not ready: {text}") from error
+        if isinstance(error, psycopg.OperationalError) and not state and "FATAL" not in text:
+            raise Interrupted(f"PostgreSQL did not answer: {text}") from error
+        if isinstance(error, errors.DiskFull | errors.OutOfMemory | errors.ReadOnlySqlTransaction):
+            raise Unavailable(f"PostgreSQL cannot write now, nothing was written: {text}") from error
+        raise Unavailable(f"PostgreSQL refused the call, nothing was written: {text}") from error
+
+
+class BlockingWire:
+    """Over `psycopg.Connection`: never suspends, and may be used from many threads."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._free = threading.Semaphore(line.pool_size)
+        self._idle: list[_Blocking] = []
+        self._process = os.getpid()
+
+    def _take(self) -> _Blocking:
+        if self._process != os.getpid():
+            # After a fork the parent's connections are the parent's: let go of them without a word to the server.
+            self._idle, self._process = [], os.getpid()
+            self._free = threading.Semaphore(self._line.pool_size)
+        if not self._free.acquire(timeout=self._line.read_timeout):
+            raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> _Blocking:
+        try:
+            return _Blocking.connect(self._line.url, **self._line.options())
+        except BaseException:
+            self._free.release()
+            raise
+
+    def _give_back(self, connection: _Blocking) -> None:
+        if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.close()
+            while self._idle:
+                self._idle.pop().close()
+        else:
+            self._idle.append(connection)
+        self._free.release()
+
+    async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
+        with _translated():
+            connection = self._take()
+            connection.patience = seconds or self._line.read_timeout
+            try:
+                cursor = connection.execute(query, params, binary=True)
+                return cursor.fetchall() if cursor.description else []
+            finally:
+                self._give_back(connection)
+
+    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        with _translated():
+            connection = self._take()
+
+            async def run(query: Query, params: Params | None = None) -> Rows:
+                cursor = connection.execute(query, params)
+                return cursor.fetchall() if cursor.description else []
+
+            try:
+                with connection.transaction():
+                    return await work(run)
+            finally:
+                self._give_back(connection)
+
+    async def warm(self, connections: int) -> None:
+        with _translated():
+            taken = [self._take() for _ in range(connections)]
+        for connection in taken:
+            self._give_back(connection)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 (a blocking engine blocks)
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+class AwaitingWire:
+    """Over `psycopg.AsyncConnection`, for one event loop."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._free = asyncio.Semaphore(line.pool_size)
+        self._idle: list[_Awaiting] = []
+
+    async def _take(self) -> _Awaiting:
+        try:
+            await asyncio.wait_for(self._free.acquire(), self._line.read_timeout)
+        except TimeoutError as error:
+            raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size") from error
+        return self._idle.pop() if self._idle else await self._connect()
+
+    async def _connect(self) -> _Awaiting:
+        try:
+            return await _Awaiting.connect(self._line.url, **self._line.options())
+        except BaseException:
+            self._free.release()
+            raise
+
+    async def _give_back(self, connection: _Awaiting) -> None:
+        if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            suspects, self._idle = [connection, *self._idle], []
+            for suspect in suspects:
+                await suspect.close()
+        else:
+            self._idle.append(connection)
+        self._free.release()
+
+    async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
+        with _translated():
+            connection = await self._take()
+            connection.patience = seconds or self._line.read_timeout
+            try:
+                cursor = await connection.execute(query, params, binary=True)
+                return await cursor.fetchall() if cursor.description else []
+            finally:
+                await self._give_back(connection)
+
+    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        with _translated():
+            connection = await self._take()
+
+            async def run(query: Query, params: Params | None = None) -> Rows:
+                cursor = await connection.execute(query, params)
+                return await cursor.fetchall() if cursor.description else []
+
+            try:
+                async with connection.transaction():
+                    return await work(run)
+            finally:
+                await self._give_back(connection)
+
+    async def warm(self, connections: int) -> None:
+        with _translated():
+            taken = [await self._take() for _ in range(connections)]
+        for connection in taken:
+            await self._give_back(connection)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
