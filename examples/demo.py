@@ -18,10 +18,11 @@ from typing import Any
 import clew
 
 STEPS = 60
-WORDS = (
+_SENTENCE = (
     "the agent reads file test fails because parser drops last token so it changes loop adds case runs suite again and "
     "writes what it learned into plan before next step which keeps context small enough for model"
-).split(" ")
+)
+WORDS = _SENTENCE.split()
 
 
 def say(text: str) -> None:
@@ -87,9 +88,8 @@ def tour(folder: Path) -> None:
     chapter(2, "It is started again, and goes on where it stopped")
     run_agent(path, kill_after=None)
     state = thread.load()
-    say(
-        f"   it went on at step {survived + 1} and finished at step {thread.step}, with {len(state['messages'])} messages"
-    )
+    messages = len(state["messages"])
+    say(f"   it went on at step {survived + 1} and finished at step {thread.step}, with {messages} messages")
     assert thread.step == STEPS
 
     chapter(3, "What if it had gone another way? A fork at the label 'half-way' is one small record")
