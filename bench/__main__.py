@@ -53,7 +53,7 @@ def main() -> int:
     start = perf_counter()
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=options.dir or HERE) as root:
         raw, targets = run(Setting(Path(root), options.rounds, options.quick, console), options.only or workloads.NAMES)
-    show_targets(console, targets)
+    show_targets(console, targets, options.quick)
     console.print(f"{perf_counter() - start:.0f} seconds")
     if not options.only:
         raw["targets"] = [asdict(target) | {"reached": target.reached} for target in targets]

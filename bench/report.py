@@ -24,9 +24,12 @@ def show(console: Console, outcome: Outcome) -> None:
     console.print()
 
 
-def show_targets(console: Console, targets: Sequence[Target]) -> None:
+def show_targets(console: Console, targets: Sequence[Target], quick: bool) -> None:
     """Target, measured, ratio, reached: nothing is left out."""
-    table = Table(title="What was promised", title_justify="left", title_style="bold")
+    title = "What was promised"
+    if quick:
+        title += " (a quick run, a quarter of the size: the promises are made for a full one)"
+    table = Table(title=title, title_justify="left", title_style="bold")
     for column in ("workload", "target", "asked", "measured", "measured / asked", "reached", "note"):
         table.add_column(column, justify="right" if column in ("asked", "measured", "measured / asked") else "left")
     for target in targets:

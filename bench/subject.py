@@ -87,14 +87,21 @@ class ClewChat:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.store = clew.open(url, **options)
-        self.session = self.store.session("chat")
+        self._session: Any = self.store.session("chat")
+
+    def add(self, message: Message) -> None:
+        self._session.append(message)
+
+    def last(self, count: int) -> list[Message]:
+        tail: list[Message] = self._session.messages(last=count)
+        return tail
 
     def turns(self, messages: Iterable[Message], last: int) -> list[float]:
         taken = []
         for message in messages:
             start = perf_counter()
-            self.session.append(message)
-            tail = self.session.messages(last=last, whole=False)
+            self.add(message)
+            tail = self.last(last)
             taken.append(perf_counter() - start)
             assert tail[-1] == message
         return taken

@@ -19,13 +19,14 @@ from bench.traffic import conversation
 MARKS = 16
 
 
-def growth(make: Callable[[], Contender], steps: int, directory: Path) -> dict[int, int]:
-    """Bytes at each of `MARKS` marks. The store is closed and opened again at every mark."""
+def growth(make: Callable[[], Contender], steps: int, directory: Path, *, rewritten: bool) -> dict[int, int]:
+    """Bytes at each of `MARKS` marks. The store is closed and opened again at every mark. Of a file that is `rewritten`
+    whole only the last save before a mark is left, so it is the only one made."""
     lane = Lane(make(), conversation(steps))
     sizes: dict[int, int] = {}
     for mark in range(1, MARKS + 1):
         first, last = steps * (mark - 1) // MARKS + 1, steps * mark // MARKS
-        lane.run(first, last)
+        lane.run(last if rewritten else first, last)
         lane.contender.close()
         sizes[last] = bytes_under(directory)
         if mark < MARKS:
@@ -50,7 +51,7 @@ def run(setting: Setting) -> Outcome:
             with setting.place() as scratch:
                 directory = scratch.new()
                 make = _maker(kind, directory, fixed=key in files)
-                sizes[key] = growth(make, steps, directory)
+                sizes[key] = growth(make, steps, directory, rewritten=kind is JsonFile)
                 names[key] = kind.name
             bar.tick()
     names["memory"], sizes["memory"] = Memory.name, _held(setting)

@@ -96,7 +96,7 @@ def _histories(stores: dict[str, Any], rows: list[list[str]], steps: int) -> tup
 
 def _forks(subject: Clew, floor: Floor, rows: list[list[str]]) -> tuple[float, float]:
     """Alternating: a fork at a step in the middle, a bare commit of 2.3 KB."""
-    thread = subject.store.thread("conversation")
+    thread: Any = subject.store.thread("conversation")
     middle = thread.step // 2
     work = conversation(400)
 
@@ -120,11 +120,11 @@ def _tails(here: Any, there: Any, rows: list[list[str]], count: int) -> dict[str
     messages = list(single_messages(count))
     chat = ClewChat(str(here / "clew.db"), durability="normal", compression=None)
     for message in messages:
-        chat.session.append(message)
+        chat.add(message)
     session = Session(there, "normal")
     session.times(Job("chat", number, {}, [message]) for number, message in enumerate(messages))
-    assert len(chat.session.messages(last=50, whole=False)) == session.read("chat", 50)[1] == 50
-    mine = best_of(lambda: chat.session.messages(last=50), 200)
+    assert len(chat.last(50)) == session.read("chat", 50)[1] == 50
+    mine = best_of(lambda: chat.last(50), 200)
     theirs = statistics.median(session.read("chat", 50)[0] for _ in range(200))
     chat.close()
     session.close()
