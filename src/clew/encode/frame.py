@@ -3,6 +3,9 @@
 A frame is one flag byte, the content, and a CRC-32. The checksum stands last and little-endian, so that the CRC of a
 whole sound frame is always the same number: a load checks a thousand rows with one `map` and no slicing. Content that
 zstd makes smaller is stored compressed; the flag says so, so that stores with and without compression can be mixed.
+
+Rows of a few KB have little in them to refer back to, so a lineage that has grown long enough gets a *dictionary*,
+trained from its own first rows: it takes a quarter off. A dictionary is a blob; the frames that need it name it.
 """
 
 from __future__ import annotations
@@ -20,13 +23,25 @@ from blake3 import blake3
 
 from clew.errors import Corrupt, InvalidInput, UnsupportedFormat
 
-RAW, ZSTD = 0, 1
+RAW, ZSTD, DICTIONARY, SEALED = 0, 1, 2, 3
+NAME = 8  # bytes by which a frame names its dictionary
 _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
 _WORTH = 128  # bytes below which compression cannot win back its own header
 _MAX_PLAIN = 1 << 31  # no frame that we write unpacks to more: a damaged size must not exhaust memory
 _FLAG = operator.itemgetter(0)
 _crc = struct.Struct("<I")
+MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
+DICTIONARY_SIZE = 16 * 1024  # bytes: twice as much gains one per cent
+_NEWER = "is in a frame of a kind that this version of clew does not know: use a newer one"
 BEFORE, BEHIND = b"\x00", bytes(4)  # what stands around the content of a bare frame
+
+
+class LacksDictionary(Corrupt):
+    """A frame needs a dictionary that has not been learnt: fetch it and try again. `name` says which."""
+
+    def __init__(self, place: str, name: bytes) -> None:
+        super().__init__(place, f"the dictionary {name.hex()} that it was compressed with is missing")
+        self.name = name
 
 
 class Frames:
@@ -43,26 +58,34 @@ class Frames:
         self.compression = compression
         self._level = level
         self._local = threading.local()  # zstd contexts must not be shared by threads
+        self._dictionaries: dict[bytes, zstandard.ZstdCompressionDict] = {}
 
     def compressing(self, level: int) -> Self:
-        """The same frames, but with zstd at this level, whatever the store itself uses: for the files of a workspace."""
+        """The same frames, but with zstd at this level, whatever the store itself uses: for the files of workspaces."""
         other = copy.copy(self)
-        other.compression, other._level, other._local = "zstd", level, threading.local()
+        other.compression, other._level, other._local = "zstd", level, threading.local()  # noqa: SLF001  # still ours
         return other
 
-    def wrap(self, content: bytes, place: str) -> bytes:  # noqa: ARG002  # a sealing subclass binds it
-        """The frame of `content`."""
-        if self.compression and len(content) >= _WORTH:
-            packed = self._compressor().compress(content)
-            if len(packed) < len(content):
-                return _checked(b"\x01" + packed)
-        return _checked(b"\x00" + content)
+    def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
+        """The frame of `content`; with the dictionary of that name, if it was learnt."""
+        return _checked(self._pack(content, dictionary))
 
     def unwrap(self, frame: bytes, place: str) -> bytes:
         """The content of one frame, or `Corrupt`."""
-        if zlib.crc32(frame) != _SOUND:
+        if zlib.crc32(frame) != _SOUND or len(frame) < 5:
             raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
-        return frame[1:-4] if frame[0] == RAW else self._unpack(frame, place)
+        return self._unpack(frame[:-4], place)
+
+    def vouch(self, content: bytes, facts: bytes) -> bytes:
+        """`content` with a checksum over itself and `facts`, which are kept elsewhere."""
+        return content + _crc.pack(zlib.crc32(content, zlib.crc32(facts)))
+
+    def vouched(self, data: bytes, facts: bytes, place: str) -> bytes:
+        """The content that was vouched for together with the same facts, or `Corrupt`."""
+        content = data[:-4]
+        if _crc.pack(zlib.crc32(content, zlib.crc32(facts))) != data[-4:]:
+            raise Corrupt(place, "its checksum does not hold")
+        return content
 
     def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
         """Checked frames as one flag byte, the plain content, and four bytes: what is stored raw is not even copied.
@@ -75,29 +98,88 @@ class Frames:
         """The name of a blob: the hash of its content."""
         return blake3(content).digest()
 
-    def _compressor(self) -> zstandard.ZstdCompressor:
-        try:
-            return self._local.compressor  # type: ignore[no-any-return]  # threading.local is untyped
-        except AttributeError:
-            self._local.compressor = zstandard.ZstdCompressor(level=self._level, write_checksum=False)
-            return self._local.compressor  # type: ignore[no-any-return]
+    def is_named(self, content: bytes, id: bytes) -> bool:
+        """Whether a blob that was unwrapped at its own place is the one of that name."""
+        return self.blob_id(content) == id
 
-    def _unpack(self, frame: bytes, place: str) -> bytes:
-        if frame[0] != ZSTD:
-            raise UnsupportedFormat(
-                f"{place} is in a frame of kind {frame[0]}, which this store cannot open: "
-                "it needs a key, or a newer version of clew"
+    # -- dictionaries -------------------------------------------------------------------------------------------------
+
+    def learn(self, content: bytes) -> bytes:
+        """Make a dictionary known; its name."""
+        name = self.blob_id(content)[:NAME]
+        if name not in self._dictionaries:
+            dictionary = zstandard.ZstdCompressionDict(content)
+            dictionary.precompute_compress(level=self._level)
+            while len(self._dictionaries) >= MAX_DICTIONARIES:
+                self._dictionaries.pop(next(iter(self._dictionaries)))
+            self._dictionaries[name] = dictionary
+        return name
+
+    def knows(self, name: bytes) -> bool:
+        """Whether the dictionary of that name was learnt."""
+        return name in self._dictionaries
+
+    # -- packing ------------------------------------------------------------------------------------------------------
+
+    def _pack(self, content: bytes, dictionary: bytes = b"") -> bytes:
+        """The flag, and the content in its shortest form."""
+        if self.compression and len(content) >= _WORTH:
+            known = dictionary if dictionary in self._dictionaries else b""
+            packed = self._compressor(known).compress(content)
+            if len(packed) + len(known) < len(content):
+                return b"\x02" + known + packed if known else b"\x01" + packed
+        return b"\x00" + content
+
+    def _compressor(self, dictionary: bytes) -> zstandard.ZstdCompressor:
+        made: dict[bytes, zstandard.ZstdCompressor] = self._local.__dict__.setdefault("compressors", {})
+        if dictionary not in made:
+            if len(made) >= MAX_DICTIONARIES:
+                made.clear()
+            made[dictionary] = zstandard.ZstdCompressor(
+                level=self._level,
+                dict_data=self._dictionaries[dictionary] if dictionary else None,
+                write_checksum=False,
+                write_dict_id=False,
             )
+        return made[dictionary]
+
+    def _decompressor(self, dictionary: bytes) -> zstandard.ZstdDecompressor:
+        made: dict[bytes, zstandard.ZstdDecompressor] = self._local.__dict__.setdefault("decompressors", {})
+        if dictionary not in made:
+            if len(made) >= MAX_DICTIONARIES:
+                made.clear()
+            made[dictionary] = zstandard.ZstdDecompressor(
+                dict_data=self._dictionaries[dictionary] if dictionary else None
+            )
+        return made[dictionary]
+
+    def _unpack(self, packed: bytes, place: str) -> bytes:
+        """What `_pack` packed."""
+        kind = packed[0]
+        if kind == RAW:
+            return packed[1:]
+        if kind not in (ZSTD, DICTIONARY):
+            raise UnsupportedFormat(
+                f"{place} {'is encrypted: open the store with its key' if kind == SEALED else _NEWER}"
+            )
+        name = packed[1 : 1 + NAME] if kind == DICTIONARY else b""
+        if name and name not in self._dictionaries:
+            raise LacksDictionary(place, name)
+        body = packed[1 + len(name) :]
         try:
-            if zstandard.get_frame_parameters(frame[1:-4]).content_size > _MAX_PLAIN:
+            if zstandard.get_frame_parameters(body).content_size > _MAX_PLAIN:
                 raise Corrupt(place, "its unpacked size is absurd")
-            try:
-                decompressor = self._local.decompressor
-            except AttributeError:
-                decompressor = self._local.decompressor = zstandard.ZstdDecompressor()
-            return decompressor.decompress(frame[1:-4])  # type: ignore[no-any-return]
+            return self._decompressor(name).decompress(body)
         except zstandard.ZstdError as error:
             raise Corrupt(place, f"zstd: {error}") from error
+
+
+def train(samples: Sequence[bytes]) -> bytes:
+    """A dictionary made from samples, or b"" where they are too few or too much alike to make one."""
+    try:
+        return zstandard.train_dictionary(DICTIONARY_SIZE, list(samples)).as_bytes()
+    except zstandard.ZstdError:
+        return b""
 
 
 def _checked(content: bytes) -> bytes:

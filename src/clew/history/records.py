@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import struct
-import zlib
 from typing import Any
 
 import msgspec
@@ -65,6 +64,8 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
     pinned: bool = False
     moves: tuple[Move, ...] = ()
     custom: bytes = b""  # for views: a small encoded dict
+    retention: bytes = b""  # the thread's own policy, where it has one
+    dictionary: bytes = b""  # the name of the dictionary that new payloads are compressed with
 
 
 _META = msgspec.msgpack.Decoder(Meta)
@@ -124,27 +125,26 @@ def chain(previous: bytes, id: bytes, meta: bytes) -> bytes:
 # -- heads -------------------------------------------------------------------------------------------------------------
 
 
-def seal_note(head: Head, note: Note) -> bytes:
-    """The bytes of a head's note, with a checksum over the whole head: a damaged position is found."""
+def seal_note(frames: Frames, head: Head, note: Note) -> bytes:
+    """The bytes of a head's note, vouched for together with the whole head: a damaged position is found."""
     plain = note == Note(note.checkpoint)
     content = _ENCODER.encode([note.checkpoint] if plain else note)
-    return content + _head_sum(head, content).to_bytes(4, "little")
+    return frames.vouch(content, _facts(head))
 
 
-def open_note(head: Head) -> Note:
-    content, check = head.note[:-4], head.note[-4:]
-    if _head_sum(head, content).to_bytes(4, "little") != check:
-        raise Corrupt(f"the head of thread {head.thread!r}", "its checksum does not hold")
+def open_note(frames: Frames, head: Head) -> Note:
+    content = frames.vouched(head.note, _facts(head), f"the head of thread {head.thread!r}")
     try:
         return _NOTE.decode(content)
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(f"the head of thread {head.thread!r}", str(error)) from error
 
 
-def _head_sum(head: Head, content: bytes) -> int:
+def _facts(head: Head) -> bytes:
+    """Everything that a head says besides its note."""
     words = _HEAD_WORDS.pack(head.step, head.version, head.created, head.updated, head.count, head.size)
     text = f"{head.thread}\0{head.lineage}\0{head.kind}\0".encode()
-    return zlib.crc32(b"".join((text, head.owner, head.branch, words, content)))
+    return b"".join((text, head.owner, head.branch, words))
 
 
 # -- for users ---------------------------------------------------------------------------------------------------------
@@ -184,12 +184,12 @@ def checkpoint(
     )
 
 
-def thread_info(head: Head) -> ThreadInfo:
+def thread_info(frames: Frames, head: Head) -> ThreadInfo:
     """The line of a listing."""
     return ThreadInfo(
         id=head.thread,
         kind=head.kind,
-        head=uuid_text(open_note(head).checkpoint),
+        head=uuid_text(open_note(frames, head).checkpoint),
         step=head.step,
         count=head.count,
         created_at=moment(head.created),
