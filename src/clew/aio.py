@@ -21,6 +21,8 @@ from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
 from clew.model import Checkpoint
+from clew.run import RunCore, RunInfo, list_runs
+from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 S = TypeVar("S")
@@ -65,6 +67,17 @@ class AsyncStore:
     ) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
         return await self.hop(list_sessions(self._core, prefix, limit, after))
+
+    def run(self, id: str, task: str = "", timeout: float = 0.0) -> AsyncRun:
+        """A thread seen as a resumable job, for an `async with` block. If another process has it, wait for `timeout`
+        seconds before saying so."""
+        self._core.check_open()
+        core = RunCore(self._core, id, task)
+        return AsyncRun(core, AsyncThread(core.thread, self.hop), self.hop, timeout)
+
+    async def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
+        """Runs that have not finished, newest first; `after` is the last id of the page before."""
+        return await self.hop(list_runs(self._core, prefix, limit, after))
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

@@ -18,6 +18,7 @@ from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
 from clew.model import Checkpoint
+from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
 S = TypeVar("S")
@@ -66,6 +67,17 @@ class Store:
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
         return finish(list_sessions(self._core, prefix, limit, after))
+
+    def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
+        """A thread seen as a resumable job, for a `with` block. If another process has it, wait for `timeout` seconds
+        before saying so."""
+        self._core.check_open()
+        core = RunCore(self._core, id, task)
+        return Run(core, Thread(core.thread), timeout)
+
+    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
+        """Runs that have not finished, newest first; `after` is the last id of the page before."""
+        return finish(list_runs(self._core, prefix, limit, after))
 
     def __len__(self) -> int:
         return self.count()

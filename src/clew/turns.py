@@ -20,6 +20,7 @@ _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "
 _CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
 _CALLS = ("functionCall", "function_call")  # Gemini, in its two spellings
 _RESPONSES = ("functionResponse", "function_response")
+_TOOLS = frozenset({"tool_calls", "tool_call_id", "function_call", "call_id", "parts"})
 _CALL_BLOCKS = frozenset({"tool_use", "tool-call", "function_call"})
 _RESULT_BLOCKS = frozenset({"tool_result", "tool-result", "tool-return", "retry-prompt", "function_call_output"})
 
@@ -91,8 +92,15 @@ def blocks(message: Message) -> Iterator[Message]:
             yield from (block for block in part if type(block) is dict)
 
 
+def _only_talks(message: Message) -> bool:
+    """Whether a message plainly has neither calls nor results. Most have not, and this is asked of every one read."""
+    return type(message.get("content")) is str and "role" in message and _TOOLS.isdisjoint(message)
+
+
 def calls(message: Message) -> list[str]:
     """The ids of the tool calls that a message makes."""
+    if _only_talks(message):
+        return []
     inner = body(message)
     found: list[str] = []
     listed = inner.get("tool_calls")
@@ -112,6 +120,8 @@ def calls(message: Message) -> list[str]:
 
 def results(message: Message) -> list[str]:
     """The ids of the tool calls that a message answers."""
+    if _only_talks(message) and message["role"] != "function":
+        return []
     inner = body(message)
     found: list[str] = []
     if type(inner.get("tool_call_id")) is str:
@@ -166,6 +176,8 @@ def open_results(messages: Sequence[Message]) -> set[str]:
     made: set[str] = set()
     lacking: set[str] = set()
     for message in messages:
+        if _only_talks(message) and message["role"] != "function":
+            continue
         made.update(calls(message))
         lacking.update(id for id in results(message) if id not in made)
     return lacking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +73,7 @@ class Session:
         """Go back to the snapshot of a message, turns and summary included. What came after it stays in the history,
         and `session.thread.undo()` brings it back. With `files`, the directory goes back along, or nothing does."""
         at = finish(self.core.find_snapshot(message_id))
-        return self.thread.rewind(at, files=True) if files else self.thread.rewind(at)
+        return self.thread.rewind(at, **({"files": True} if files else {}))
 
     def fork(self, to: str | None = None, at: Any = None) -> Session:
         """A new session that stands where this one does; a name is made if none is given."""
@@ -147,13 +146,13 @@ class AsyncSession:
         if part is None:
             return None
         text = summarize(part.messages)
-        return await self.hop(self.core.apply(part, await text if inspect.isawaitable(text) else text))
+        return await self.hop(self.core.apply(part, await text if isinstance(text, Awaitable) else text))
 
     async def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
         """Go back to the snapshot of a message, turns and summary included. What came after it stays in the history,
         and `session.thread.undo()` brings it back. With `files`, the directory goes back along, or nothing does."""
         at = await self.hop(self.core.find_snapshot(message_id))
-        return await (self.thread.rewind(at, files=True) if files else self.thread.rewind(at))
+        return await self.thread.rewind(at, **({"files": True} if files else {}))
 
     async def fork(self, to: str | None = None, at: Any = None) -> AsyncSession:
         """A new session that stands where this one does; a name is made if none is given."""
