@@ -22,7 +22,7 @@ from clew.workspace.hands import Hands, clear_leftovers, needs_staging
 from clew.workspace.ignore import IGNORE_FILES, Rules
 from clew.workspace.index import Signature
 from clew.workspace.log import Journal, Log, Record
-from clew.workspace.look import Eyes, Seen, Work
+from clew.workspace.look import Eyes, Seen, Work, entries_of
 from clew.workspace.pack import Reading, read
 from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
 from clew.workspace.trees import DIR, FILE, LINK, MODES, Entry, Op, Tree, compare
@@ -82,8 +82,9 @@ class Restorer:
             return changes
         if move is not None and await move.state() != "ready":
             raise _moved(move)
+        steps = self._with_loosened(plan.steps, seen)
         journal = Journal(
-            [(op.path, op.old, op.new) for op in plan.steps],
+            [(op.path, op.old, op.new) for op in steps],
             target.tree,
             target.id,
             undoes,
@@ -92,19 +93,36 @@ class Restorer:
         begun = await self._begin(tip, seen, journal, seen.blobs)
         await self._eyes.remember(seen)
         try:
-            await self._carry_out(plan.steps, seen.signatures(self._place.root))
+            await self._carry_out(steps, seen.signatures(self._place.root))
             moved = move is None or await move.make()
         except (ClewError, OSError) as error:
-            await self._take_back(begun, journal)
-            if isinstance(error, OSError):
-                where = error.filename if isinstance(error.filename, str | bytes) else self._place.root
-                raise FilesError(where, f"{error.strerror}; the restore was taken back") from error
-            raise
+            raise await self._given_up(begun, journal, error) from error
         if not moved and move is not None:
             await self._take_back(begun, journal)
             raise _moved(move)
         await self._close(begun, journal)
         return msgspec.structs.replace(changes, safety=begun.id)
+
+    async def _given_up(self, begun: Record, journal: Journal, error: ClewError | OSError) -> ClewError:
+        """Take back what was done, and say what stopped it."""
+        outcome = "the restore was taken back"
+        try:
+            await self._take_back(begun, journal)
+        except (ClewError, OSError):
+            outcome = "the restore is half done, and is settled when the workspace is used next"
+        if isinstance(error, ClewError):
+            error.add_note(outcome)
+            return error
+        where = error.filename if isinstance(error.filename, str | bytes) else self._place.root
+        return FilesError(where, f"{error.strerror}; {outcome}")
+
+    def _with_loosened(self, steps: list[Op], seen: Seen) -> list[Op]:
+        """Directories that must be made writable for a while, as steps that give them their mode back."""
+        present = {op.path for op in steps}
+        above = {op.path[: op.path.rfind(b"/")] for op in steps if b"/" in op.path} - present
+        entries = entries_of(seen.index, above, self._place.root)
+        tight = [Op(path, entry, entry) for path, entry in entries.items() if entry.mode & 0o700 != 0o700]
+        return sorted(steps + tight)
 
     def towards(self, tree: bytes) -> Wanted:
         """Everything in which the directory differs from `tree`."""
@@ -222,43 +240,33 @@ class Restorer:
         if tip is None or tip.kind != "restoring" or tip.root != _text(self._place.root):
             return False
         journal = await self._log.journal(tip)
-        begun = await self._save_strangers(tip, journal)
         move = None if journal.move is None else self._remake(journal.move)
         state = "ready" if move is None else await move.state()
-        if state == "lost":
-            await self._take_back(begun, journal)
-            return True
-        await self._settle(journal.ops)
-        if move is not None and state == "ready" and not await move.make():
-            await self._take_back(begun, journal)
-            return True
-        await self._close(begun, journal)
+        if state != "lost":
+            await self._settle(journal.ops)
+            if move is None or state == "done" or await move.make():
+                await self._close(tip, journal)
+                return True
+        await self._take_back(tip, journal)
         return True
-
-    async def _save_strangers(self, tip: Record, journal: Journal) -> Record:
-        """If somebody worked in the directory since, keep that too, under the same journal."""
-
-        def strange() -> bool:
-            found = ((self._entry(op.path), op) for op in journal.ops)
-            return any(e is not None and not (alike(e, op.old) or alike(e, op.new)) for e, op in found)
-
-        if not await self._work(strange):
-            return tip
-        seen = await self._eyes.look(tip, keep=True)
-        again = await self._begin(tip, seen, journal, seen.blobs)
-        await self._eyes.remember(seen)
-        return again
 
     async def _take_back(self, begun: Record, journal: Journal) -> None:
         await self._settle([Op(op.path, op.new, op.old) for op in journal.ops])
         await self._close(begun, journal, taken_back=True)
 
     async def _settle(self, ops: list[Op]) -> None:
-        """Make every path what `new` says, whatever is there now."""
+        """Make every path what `new` says, unless somebody has made it something else since."""
 
         def remaining() -> list[Op]:
-            found = [Op(op.path, self._entry(op.path), op.new) for op in ops]
-            return [op for op in found if not alike(op.old, op.new)]
+            result: list[Op] = []
+            foreign: set[bytes] = set()
+            for op in ops:
+                here = self._entry(op.path)
+                if here is not None and not _ours(here, op):
+                    foreign.add(op.path)
+                elif not alike(here, op.new) and foreign.isdisjoint(parents(op.path)):
+                    result.append(Op(op.path, here, op.new))
+            return result
 
         await self._carry_out(await self._work(remaining), None)
 
@@ -299,6 +307,13 @@ def alike(one: Entry | None, other: Entry | None) -> bool:
     if one is None or other is None or one.kind != DIR:
         return one == other
     return other.kind == DIR and one.mode == other.mode
+
+
+def _ours(here: Entry, op: Op) -> bool:
+    """Whether a restore may have left this here. A directory may also be on its way to its mode."""
+    if here.kind == DIR:
+        return DIR in (side.kind for side in (op.old, op.new) if side is not None)
+    return here in (op.old, op.new)
 
 
 def flags(seen: Seen) -> dict[str, Any]:
