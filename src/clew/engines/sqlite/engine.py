@@ -15,7 +15,7 @@ from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Propert
 from clew.engines.sqlite import changes
 from clew.engines.sqlite import statements as sql
 from clew.engines.sqlite.changes import LAST_STEP, NOWHERE, STEP_BITS, Leasing, Numbers, Writing
-from clew.engines.sqlite.forks import Hands
+from clew.engines.sqlite.hands import Hands
 from clew.engines.sqlite.place import Place
 from clew.engines.sqlite.readers import Readers
 from clew.engines.sqlite.writer import Writer

@@ -1,0 +1,47 @@
+"""Tells engines of this process about a fork: what is open must not be shared with the child.
+
+An inherited lock would be held by two processes, and an inherited connection used by two. An engine that registers here
+is asked to stand still before the fork, to go on in the parent, and to start anew in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+
+class Forked(Protocol):
+    def before_fork(self) -> None: ...
+
+    def after_fork_in_parent(self) -> None: ...
+
+    def after_fork_in_child(self) -> None: ...
+
+
+_living: weakref.WeakSet[Forked] = weakref.WeakSet()
+_forking: list[Forked] = []
+
+
+def watch(engine: Forked) -> None:
+    """Tell `engine` of every fork for as long as it lives."""
+    _living.add(engine)
+
+
+def _before() -> None:
+    for engine in list(_living):
+        engine.before_fork()
+        _forking.append(engine)
+
+
+def _after_in_parent() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_parent()
+
+
+def _after_in_child() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_child()
+
+
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -1,0 +1,371 @@
+"""The engine contract on a directory of JSONL files: one file for each lineage, one line for each commit.
+
+A mutex keeps the threads of this process apart, a lock file the writers of all processes. A reader needs no lock: what
+it has read of a file never changes, and a line counts only when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from clew.engines import forks, refusals
+from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from clew.engines.jsonl import lines
+from clew.engines.jsonl.catalogue import Catalogue, lineage_at
+from clew.engines.jsonl.directory import directory_of_a_store
+from clew.engines.jsonl.leases import Leases
+from clew.engines.jsonl.log import Log
+from clew.engines.jsonl.names import file_name
+from clew.engines.jsonl.places import Trunk
+from clew.engines.lockfile import LockFile
+from clew.errors import InvalidInput, Unavailable
+
+OPEN_LOGS = 128  #: logs whose places are kept in memory, some 200 bytes for each row
+
+
+class JSONLEngine(Engine):
+    """A store of plain text files in a directory of its own.
+
+        engine = JSONLEngine("sessions/")
+
+    `durability="full"` waits for the disk at each commit; `"normal"` leaves that to the operating system.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        durability: Literal["full", "normal"] = "full",
+        create: bool = True,
+    ) -> None:
+        if durability not in ("full", "normal"):
+            raise InvalidInput(f'durability must be "full" or "normal", not {durability!r}')
+        self.properties = Properties(name="jsonl", blocking=True, durable=True, shared=True)
+        self._sync = durability == "full"
+        text = os.fsdecode(directory)
+        if not text or "\0" in text:
+            raise InvalidInput(f"not a path: {text!r}")
+        self.directory = Path(text).resolve()
+        self._mutex = threading.Lock()
+        self._open = True
+        self._logs: OrderedDict[str, Log] = OrderedDict()
+        self._catalogue = Catalogue(self.directory, self._glance)
+        self._leases = Leases(self.directory)
+        self._lock: LockFile | None = None
+        self._repaired = 0
+        with self._said():
+            directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
+        forks.watch(self)
+
+    # -- ground rules -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(f"{self.directory} cannot be used now: {error}") from error
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        with self._mutex, self._said():
+            if not self._open:
+                raise refusals.closed("JSONL")
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._inside(), self._locked():
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep the writers of other processes away."""
+        if self._lock is None:
+            if not os.access(self.directory, os.W_OK):
+                raise Unavailable(f"{self.directory} is read-only: it may not be written")
+            self._lock = LockFile(self.directory / ".lock")
+        with self._lock:
+            yield
+
+    # -- logs -------------------------------------------------------------------------------------------------------
+
+    def _log(self, lineage: str, *, locked: bool = False) -> Log:
+        """A lineage's log as it is now."""
+        log = self._logs.get(lineage)
+        known = log is not None
+        if log is None:
+            log = self._logs[lineage] = Log(self.directory / file_name(lineage), lineage)
+            while len(self._logs) > OPEN_LOGS:
+                self._logs.popitem(last=False)[1].close()
+        else:
+            self._logs.move_to_end(lineage)
+        log.refresh()
+        if log.torn and locked:
+            self._repaired += bool(log.cut())
+        elif log.torn and not known and os.access(self.directory, os.W_OK):
+            with self._locked():  # waits for a writer that is just at it; what is torn after that, nobody will finish
+                log.refresh()
+                self._repaired += bool(log.cut())
+        return log
+
+    def _glance(self, lineage: str) -> Log:
+        """A log for a listing, which is not kept open."""
+        if lineage in self._logs:
+            return self._log(lineage)
+        log = Log(self.directory / file_name(lineage), lineage)
+        log.refresh()
+        log.close()
+        return log
+
+    def _home(self, thread: str) -> tuple[Log, Head] | None:
+        """The log in which a thread has its head."""
+        for lineage in (thread, *self._catalogue.lineages_of(thread)):
+            log = self._log(lineage)
+            log.trust_head(thread)
+            head = log.heads.get(thread)
+            if head is not None:
+                return log, head
+        return None
+
+    def _trunk(self, lineage: str, branch: bytes) -> tuple[Log, Trunk | None]:
+        log = self._log(lineage)
+        return log, log.trunks.get(branch)
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        with self._writing():
+            log = self._log(commit.lineage, locked=True)
+            self._check(log, commit)
+            line = lines.of_commit(commit)
+            if line.empty() and not line.deleted:
+                return
+            forks: list[str | bytes] = [head.thread for head in line.heads if head.thread != commit.lineage]
+            if forks:
+                self._catalogue.hint(forks, commit.lineage, sync=self._sync)
+            if commit.branches:
+                self._catalogue.hint([branch.id for branch in commit.branches], commit.lineage, sync=False)
+            log.append(line, sync=self._sync)
+
+    def _check(self, log: Log, commit: Commit) -> None:
+        """Find every reason to refuse before anything is written."""
+        fence = commit.fence
+        if fence is not None and self._leases.token(fence.name) != fence.token:
+            raise refusals.fence_stale(fence)
+        for swap in commit.swaps:
+            head = log.heads.get(swap.thread)
+            if head is None and swap.expect is None:
+                home = self._home(swap.thread)
+                head = None if home is None else home[1]
+            if (None if head is None else head.key) != swap.expect:
+                raise refusals.moved(swap.thread)
+        new: set[bytes] = set()
+        for branch in commit.branches:
+            elsewhere = self._catalogue.lineages_of(branch.id)
+            taken = branch.id in log.trunks or any(branch.id in self._log(other).trunks for other in elsewhere)
+            if taken or branch.id in new:
+                raise refusals.branch_taken(commit.lineage, branch.id)
+            new.add(branch.id)
+        seen: set[tuple[bytes, int]] = set()
+        for row in commit.rows:
+            trunk = log.trunks.get(row.branch)
+            if trunk is None and row.branch not in new:
+                raise refusals.branch_gone(commit.lineage, row.branch)
+            if (trunk is not None and row.step in trunk.places) or (row.branch, row.step) in seen:
+                raise refusals.step_taken(commit.lineage, row.branch, row.step)
+            seen.add((row.branch, row.step))
+
+    async def drop(self, drop: Drop) -> None:
+        with self._writing():
+            log = self._log(drop.lineage, locked=True)
+            if {(head.thread, head.key) for head in log.heads.values()} != set(drop.expect):
+                raise refusals.swept_meanwhile(drop.lineage)
+            if log.end and (drop.rows or drop.bodies or drop.branches or drop.blobs):
+                log.append(lines.of_drop(drop), sync=self._sync)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def head(self, thread: str) -> Head | None:
+        with self._inside():
+            home = self._home(thread)
+            return None if home is None else home[1]
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        with self._inside():
+            home = self._home(thread)
+            if home is None:
+                return None
+            log, head = home
+            return head, self._row(log, log.trunks.get(head.branch), head.step)
+
+    def _row(self, log: Log, trunk: Trunk | None, step: int) -> Row | None:
+        found = [] if trunk is None else log.rows(trunk, step, step, payload=False)
+        if not found:
+            log.trust_rows(trunk, step, step)
+        return found[0] if found else None
+
+    async def heads(self, lineage: str) -> list[Head]:
+        with self._inside():
+            heads = self._log(lineage).heads
+            return [heads[thread] for thread in sorted(heads)]
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        with self._inside():
+            every = [head for entry in self._catalogue.entries() for head in entry.heads]
+        found = [head for head in every if head.thread.startswith(prefix) and (kind is None or head.kind == kind)]
+        found.sort(key=_age if newest_first else _name, reverse=newest_first)
+        if after is not None and newest_first:
+            # A thread that has gone has no place in the order any more: nothing comes after it.
+            last = next((_age(head) for head in every if head.thread == after), None)
+            found = [] if last is None else [head for head in found if _age(head) < last]
+        elif after is not None:
+            found = [head for head in found if head.thread > after]
+        return found[:limit]
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        with self._inside():
+            names = sorted(entry.lineage for entry in self._catalogue.entries())
+        return list(islice((name for name in names if after is None or name > after), limit))
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        with self._inside():
+            return [trunk.branch for trunk in self._log(lineage).trunks.values()]
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            return self._row(log, trunk, step)
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            return [] if trunk is None else log.steps(trunk, first, last)
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            log.trust_rows(trunk, first, last)
+            return [] if trunk is None else log.payloads(trunk, first, last)
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            return [] if trunk is None else log.rows(trunk, first, last)
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        with self._inside():
+            found = (
+                (name, step, id)
+                for name, trunk in self._log(lineage).trunks.items()
+                for step, id in trunk.ids.items()
+                if low <= id <= high
+            )
+            return list(islice(found, limit))
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._inside():
+            log = self._log(pool)
+            found = ((name, log.blob(name)) for name in ids)
+            return {name: data for name, data in found if data is not None}
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        with self._inside():
+            log = self._log(pool)
+            names = sorted(name for name in log.blobs if after is None or name > after)[:limit]
+            return [(name, len(log.blob(name) or b"")) for name in names]
+
+    # -- leases -----------------------------------------------------------------------------------------------------
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        with self._writing():
+            return self._leases.take(name, owner, ttl)
+
+    async def release(self, name: str, owner: str) -> bool:
+        with self._writing():
+            return self._leases.release(name, owner)
+
+    # -- the place --------------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        with self._inside():
+            (self.directory / "clew.json").stat()
+
+    async def stats(self) -> dict[str, int]:
+        """Besides the usual: `repaired`, torn lines that this engine cut off; `damaged`, lines whose checksum fails."""
+        with self._inside():
+            entries = self._catalogue.entries()
+            return {
+                "threads": sum(len(entry.heads) for entry in entries),
+                "branches": sum(len(entry.branches) for entry in entries),
+                "rows": sum(entry.rows for entry in entries),
+                "blobs": sum(entry.blobs for entry in entries),
+                "bytes": sum(file.stat().st_size for file in self.directory.iterdir() if file.is_file()),
+                "repaired": self._repaired,
+                "damaged": self._catalogue.damaged(),
+            }
+
+    async def compact(self) -> None:
+        """Write each file anew that holds what was dropped, or damage (which goes to a `.damaged` file beside it)."""
+        with self._writing():
+            for path in sorted(self.directory.glob("*.jsonl")):
+                lineage = lineage_at(path)
+                if lineage is None:
+                    continue
+                log = self._log(lineage, locked=True)
+                if log.drops or log.damages or not log:
+                    log.compact()
+            self._catalogue.write_hints()
+            self._leases.forget()
+
+    async def close(self) -> None:
+        with self._mutex, self._said():
+            if self._open:
+                self._open = False
+                self._catalogue.save()
+                self._shut()
+
+    def _shut(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # -- forks: what is open is not shared with a child --------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._mutex.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._mutex.release()
+
+    def after_fork_in_child(self) -> None:
+        self._mutex = threading.Lock()
+        self._shut()
+
+
+def _age(head: Head) -> tuple[int, str]:
+    return head.updated, head.thread
+
+
+def _name(head: Head) -> str:
+    return head.thread

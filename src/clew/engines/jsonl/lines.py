@@ -1,0 +1,207 @@
+"""One commit is one line: JSON with named fields, and a checksum at its end.
+
+    {"at":"2026-11-15T21:00:00.000000Z","rows":[{"branch":"…","step":7,…,"payload":{"items":[…],…}}],…,"sum":"0123456789abcdef"}
+
+The checksum covers everything before `,"sum"`. The first line of a file says whose it is. A line is never changed; what
+a sweep takes away is said by a later line, and goes when the file is compacted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, TypeVar
+
+import msgspec
+from blake3 import blake3
+
+from clew.engines.base import Branch, Commit, Drop, Head, Mark, NewRow
+from clew.engines.jsonl import glass
+
+FORMAT = 1
+
+_encode = msgspec.json.Encoder().encode
+_SUM = b',"sum":"'
+_TAIL = len(_SUM) + 16 + len(b'"}\n')
+
+T = TypeVar("T")
+
+
+class Header(msgspec.Struct):
+    clew: str
+    format: int
+    lineage: str
+
+
+class BranchLine(msgspec.Struct, omit_defaults=True):
+    id: str
+    thread: str
+    owner: str
+    origin: tuple[str, int] | None = None
+
+
+class RowLine(msgspec.Struct):
+    branch: str
+    step: int
+    id: str
+    digest: str
+    meta: msgspec.Raw
+    root: msgspec.Raw
+    payload: msgspec.Raw
+
+
+class HeadLine(msgspec.Struct):
+    thread: str
+    owner: str
+    branch: str
+    step: int
+    version: int
+    kind: str
+    created: int
+    updated: int
+    count: int
+    size: int
+    note: msgspec.Raw
+
+
+class MarkLine(msgspec.Struct):
+    branch: str
+    step: int
+    data: msgspec.Raw  #: null takes the mark away
+
+
+class DropLine(msgspec.Struct, omit_defaults=True):
+    rows: list[tuple[str, int]] = []
+    bodies: list[tuple[str, int]] = []
+    branches: list[str] = []
+    blobs: list[str] = []
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """What a commit or a sweep wrote. Rows come first: they are what people look for."""
+
+    at: str
+    rows: list[RowLine] = []
+    heads: list[HeadLine] = []
+    deleted: list[str] = []  #: threads whose head went
+    branches: list[BranchLine] = []
+    marks: list[MarkLine] = []
+    blobs: dict[str, msgspec.Raw] = {}
+    drop: DropLine | None = None
+
+    def empty(self) -> bool:
+        return not (self.rows or self.heads or self.branches or self.marks or self.blobs)
+
+
+_line = msgspec.json.Decoder(Line)
+_header = msgspec.json.Decoder(Header)
+
+
+def seal(record: msgspec.Struct) -> bytes:
+    """A whole line, with its checksum and its end."""
+    body = _encode(record)[:-1]
+    return body + _SUM + blake3(body).hexdigest(8).encode() + b'"}\n'
+
+
+def sound(line: bytes) -> bool:
+    """Whether the checksum of a whole line holds."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    return tail == _SUM + blake3(body).hexdigest(8).encode() + b'"}\n'
+
+
+def read(line: bytes) -> Line:
+    return _line.decode(line)
+
+
+def read_header(line: bytes) -> Header:
+    return _header.decode(line)
+
+
+def header(lineage: str) -> Header:
+    return Header("jsonl", FORMAT, lineage)
+
+
+def of_commit(commit: Commit) -> Line:
+    return Line(
+        at=_now(),
+        rows=[_row(row) for row in commit.rows],
+        heads=[_head(swap.new) for swap in commit.swaps if swap.new is not None],
+        deleted=[swap.thread for swap in commit.swaps if swap.new is None],
+        branches=[_branch(branch) for branch in commit.branches],
+        marks=[_mark(mark) for mark in commit.marks],
+        blobs={name.hex(): glass.show(data) for name, data in commit.blobs.items()},
+    )
+
+
+def of_drop(drop: Drop) -> Line:
+    return Line(
+        at=_now(),
+        drop=DropLine(
+            rows=[(branch.hex(), step) for branch, step in drop.rows],
+            bodies=[(branch.hex(), step) for branch, step in drop.bodies],
+            branches=[branch.hex() for branch in drop.branches],
+            blobs=[name.hex() for name in drop.blobs],
+        ),
+    )
+
+
+def head_of(line: HeadLine, lineage: str, where: str) -> Head:
+    return Head(
+        thread=line.thread,
+        lineage=lineage,
+        owner=bytes.fromhex(line.owner),
+        branch=bytes.fromhex(line.branch),
+        step=line.step,
+        version=line.version,
+        kind=line.kind,
+        created=line.created,
+        updated=line.updated,
+        count=line.count,
+        size=line.size,
+        note=glass.revealed(line.note, where),
+    )
+
+
+def branch_of(line: BranchLine, lineage: str) -> Branch:
+    origin = None if line.origin is None else (bytes.fromhex(line.origin[0]), line.origin[1])
+    return Branch(bytes.fromhex(line.id), lineage, line.thread, bytes.fromhex(line.owner), origin)
+
+
+def _row(row: NewRow) -> RowLine:
+    show = glass.show
+    return RowLine(
+        row.branch.hex(), row.step, row.id.hex(), row.digest.hex(), show(row.meta), show(row.root), show(row.payload)
+    )
+
+
+def _head(head: Head) -> HeadLine:
+    return HeadLine(
+        head.thread,
+        head.owner.hex(),
+        head.branch.hex(),
+        head.step,
+        head.version,
+        head.kind,
+        head.created,
+        head.updated,
+        head.count,
+        head.size,
+        glass.show(head.note),
+    )
+
+
+def _branch(branch: Branch) -> BranchLine:
+    origin = None if branch.origin is None else (branch.origin[0].hex(), branch.origin[1])
+    return BranchLine(branch.id.hex(), branch.thread, branch.owner.hex(), origin)
+
+
+def _mark(mark: Mark) -> MarkLine:
+    return MarkLine(mark.branch.hex(), mark.step, msgspec.Raw(b"null") if mark.data is None else glass.show(mark.data))
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def as_json(value: Any) -> bytes:
+    """Compact JSON, for the small files beside the logs."""
+    return _encode(value)

@@ -1,0 +1,400 @@
+"""The file of one lineage: an append-only log of lines, and in memory where each record lies in it.
+
+A log is read once, and afterwards only what was added since, by whichever process. Rows, marks and blobs stay in the
+file: memory holds their places. A line that is not whole at the end of the file was torn by a crash and is cut off. A
+whole line whose checksum does not hold is damage: it is named by its number, and everything else stays readable.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from clew.engines.base import Head, Row, Step
+from clew.engines.jsonl import glass, lines
+from clew.engines.jsonl.lines import Line, RowLine
+from clew.engines.jsonl.places import Damage, Place, Trunk
+from clew.errors import Corrupt, UnsupportedFormat
+
+_log = logging.getLogger(__name__)
+_CHUNK = 1 << 24
+_NULL = b"null"
+
+
+class Log:
+    """A lineage's file. The caller keeps other threads away, and other processes while it writes."""
+
+    def __init__(self, path: Path, lineage: str) -> None:
+        self.path = path
+        self.lineage = lineage
+        self._fd = -1
+        self._forget()
+
+    def _forget(self) -> None:
+        self.close()
+        self._inode = -1
+        self.end = 0  # behind the last whole line that was read
+        self.size = 0  # of the file, then
+        self.number = 0  # of lines
+        self.trunks: dict[bytes, Trunk] = {}
+        self.heads: dict[str, Head] = {}
+        self._set_at: dict[str, int] = {}  # the line that set a head
+        self.blobs: dict[bytes, Place] = {}
+        self.damages: list[Damage] = []
+        self.drops = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.trunks or self.heads or self.blobs)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    # -- reading the file ------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read what was added since the last time."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            if self._inode != -1:
+                self._forget()
+            return
+        if found.st_ino != self._inode or found.st_size < self.end:
+            self._forget()  # compacted, or made anew
+            self._inode = found.st_ino
+        if found.st_size != self.size:
+            self._read_on()
+
+    @property
+    def torn(self) -> bool:
+        """Whether something follows the last whole line: a write that goes on now, or one that a crash ended."""
+        return self.size > self.end
+
+    def _read_on(self) -> None:
+        fd = self._descriptor()
+        size = os.fstat(fd).st_size
+        rest = b""
+        at = self.end
+        while at + len(rest) < size:
+            more = os.pread(fd, min(_CHUNK, size - at - len(rest)), at + len(rest))
+            if not more:
+                break
+            chunk = rest + more
+            whole = chunk.rfind(b"\n") + 1
+            for line in chunk[:whole].split(b"\n")[:-1]:
+                self._take(line + b"\n", at)
+                at += len(line) + 1
+            rest = chunk[whole:]
+        self.end = at
+        self.size = size
+        last = self.damages[-1] if self.damages else None
+        if last is not None and last.offset + len(last.raw) == self.end and b"\0" in last.raw:
+            # JSON has no NUL: blocks that never reached the disk before the power went, in a line never acknowledged.
+            self.damages.pop()
+            self.number -= 1
+            self.end = last.offset
+
+    def _take(self, raw: bytes, offset: int) -> None:
+        self.number += 1
+        try:
+            if not lines.sound(raw):
+                raise ValueError("its checksum does not hold")
+            if self.number == 1:
+                self._begin(raw)
+            else:
+                self._apply(lines.read(raw), offset, len(raw))
+        except (msgspec.MsgspecError, ValueError) as error:
+            self.damages.append(Damage(self.number, offset, raw))
+            _log.warning("%s: %s", self.where(self.number), error)
+
+    def _begin(self, raw: bytes) -> None:
+        header = lines.read_header(raw)
+        if header.format > lines.FORMAT:
+            raise UnsupportedFormat(
+                f"{self.path} has format {header.format}, this clew reads up to {lines.FORMAT}: pip install -U clew"
+            )
+        if header.lineage != self.lineage:
+            raise UnsupportedFormat(f"{self.path} holds {header.lineage!r}, not {self.lineage!r}: was it renamed?")
+
+    def _apply(self, line: Line, offset: int, length: int) -> None:
+        """Remember where the records of a line lie. The line is taken whole or not at all."""
+        rows = [(bytes.fromhex(row.branch), row.step, bytes.fromhex(row.id)) for row in line.rows]
+        marks = [(bytes.fromhex(mark.branch), mark.step, bytes(mark.data) != _NULL) for mark in line.marks]
+        heads = [lines.head_of(head, self.lineage, self.where(self.number)) for head in line.heads]
+        blobs = [bytes.fromhex(name) for name in line.blobs]
+        branches = [lines.branch_of(branch, self.lineage) for branch in line.branches]
+        for branch in branches:
+            self.trunks[branch.id] = Trunk(branch, self.number)
+        for index, (name, step, id) in enumerate(rows):
+            trunk = self.trunks.get(name)
+            if trunk is not None:
+                insort(trunk.steps, step)
+                trunk.places[step] = Place(offset, length, index)
+                trunk.ids[step] = id
+        for index, (name, step, said) in enumerate(marks):
+            trunk = self.trunks.get(name)
+            if trunk is not None and said:
+                trunk.marks[step] = Place(offset, length, index)
+            elif trunk is not None:
+                trunk.marks.pop(step, None)
+        for blob in blobs:
+            self.blobs.setdefault(blob, Place(offset, length, 0))
+        for thread in line.deleted:
+            self.heads.pop(thread, None)
+            self._set_at[thread] = self.number
+        for head in heads:
+            self.heads[head.thread] = head
+            self._set_at[head.thread] = self.number
+        if line.drop is not None:
+            self._drop(line.drop)
+
+    def _drop(self, drop: lines.DropLine) -> None:
+        self.drops += 1
+        for name in drop.branches:
+            self.trunks.pop(bytes.fromhex(name), None)
+        for name, step in drop.rows:
+            if (trunk := self.trunks.get(bytes.fromhex(name))) is not None:
+                trunk.forget(step)
+        for name, step in drop.bodies:
+            trunk = self.trunks.get(bytes.fromhex(name))
+            if trunk is not None and step in trunk.places:
+                trunk.emptied.add(step)
+        for name in drop.blobs:
+            self.blobs.pop(bytes.fromhex(name), None)
+
+    def _descriptor(self) -> int:
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._inode = os.fstat(self._fd).st_ino
+        return self._fd
+
+    # -- reading records -------------------------------------------------------------------------------------------
+
+    def where(self, number: int) -> str:
+        return f"{self.path}, line {number}"
+
+    def line(self, offset: int, length: int) -> Line:
+        """A line that was read before."""
+        raw = os.pread(self._descriptor(), length, offset)
+        if not lines.sound(raw):
+            raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
+        return lines.read(raw)
+
+    def _number_of(self, offset: int) -> int:
+        return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
+
+    def row_lines(self, trunk: Trunk, steps: Iterable[int]) -> Iterator[tuple[int, RowLine]]:
+        """Rows as they stand in the file. Rows of one line are read together."""
+        held, line = -1, None
+        for step in steps:
+            place = trunk.places[step]
+            if line is None or held != place.offset:
+                held, line = place.offset, self.line(place.offset, place.length)
+            yield step, line.rows[place.nth]
+
+    def mark(self, trunk: Trunk, step: int) -> bytes | None:
+        place = trunk.marks.get(step)
+        if place is None:
+            return None
+        return self._reveal(self.line(place.offset, place.length).marks[place.nth].data, place.offset)
+
+    def payloads(self, trunk: Trunk, first: int, last: int) -> list[tuple[int, bytes]]:
+        emptied, places = trunk.emptied, trunk.places
+        return [
+            (step, b"" if step in emptied else self._reveal(row.payload, places[step].offset))
+            for step, row in self.row_lines(trunk, trunk.between(first, last))
+        ]
+
+    def steps(self, trunk: Trunk, first: int, last: int) -> list[Step]:
+        return [
+            Step(
+                step,
+                trunk.ids[step],
+                self._reveal(row.meta, trunk.places[step].offset),
+                bytes.fromhex(row.digest),
+                self.mark(trunk, step),
+            )
+            for step, row in self.row_lines(trunk, trunk.between(first, last))
+        ]
+
+    def rows(self, trunk: Trunk, first: int, last: int, *, payload: bool = True) -> list[Row]:
+        found = []
+        for step, row in self.row_lines(trunk, trunk.between(first, last)):
+            offset = trunk.places[step].offset
+            whole = step not in trunk.emptied
+            found.append(
+                Row(
+                    step,
+                    trunk.ids[step],
+                    self._reveal(row.meta, offset),
+                    bytes.fromhex(row.digest),
+                    self.mark(trunk, step),
+                    self._reveal(row.root, offset) if whole else b"",
+                    self._reveal(row.payload, offset) if whole and payload else b"",
+                )
+            )
+        return found
+
+    def blob(self, name: bytes) -> bytes | None:
+        place = self.blobs.get(name)
+        if place is None:
+            return None
+        return self._reveal(self.line(place.offset, place.length).blobs[name.hex()], place.offset)
+
+    def _reveal(self, shown: msgspec.Raw, offset: int) -> bytes:
+        try:
+            return glass.hide(shown)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return glass.revealed(shown, self.where(self._number_of(offset)))
+
+    # -- damage ----------------------------------------------------------------------------------------------------
+
+    def trust_head(self, thread: str) -> None:
+        """Raise if a damaged line may have moved this head after the last line that is known to have set it."""
+        if not self.damages:
+            return
+        name = lines.as_json(thread)
+        for damage in self.damages:
+            later = damage.number > self._set_at.get(thread, 0)
+            others = (lines.as_json(other) for other in self.heads if other != thread)
+            if later and (name in damage.raw or not any(other in damage.raw for other in others)):
+                raise Corrupt(self.where(damage.number), "its checksum does not hold, and it may have moved the head")
+
+    def trust_rows(self, trunk: Trunk | None, first: int, last: int) -> None:
+        """Raise if rows of this range are missing and a damaged line may have held them."""
+        if not self.damages:
+            return
+        if trunk is not None and trunk.steps:
+            inside = range(max(first, trunk.steps[0]), min(last, trunk.steps[-1]) + 1)
+            if all(step in trunk.places for step in inside):
+                return
+        numbers = ", ".join(str(damage.number) for damage in self.damages)
+        raise Corrupt(f"{self.path}, line {numbers}", "its checksum does not hold, and rows are missing")
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def cut(self) -> int:
+        """Cut off what a crash left behind the last whole line; how many bytes. The caller holds the lock."""
+        torn = self.size - self.end
+        if torn > 0:
+            with self.path.open("r+b") as file:
+                file.truncate(self.end)
+                os.fsync(file.fileno())
+            _log.warning(
+                "%s: cut off %d bytes of a line that a crash had torn (after line %d)", self.path, torn, self.number
+            )
+            self.size = self.end
+        return max(torn, 0)
+
+    def append(self, line: Line, *, sync: bool) -> None:
+        """Write a line and, `sync`, wait until it is on the disk. The caller has the lock and refreshed the log."""
+        data = lines.seal(line)
+        fresh = self.end == 0
+        if fresh:
+            data = lines.seal(lines.header(self.lineage)) + data
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        fd = self._descriptor()
+        try:
+            write_all(fd, data)
+            if sync:
+                os.fdatasync(fd)
+                if fresh:
+                    sync_directory(self.path.parent)
+        except BaseException:
+            os.ftruncate(fd, self.end)
+            raise
+        if fresh:
+            self._read_on()
+        else:
+            self.number += 1
+            self._apply(line, self.end, len(data))
+            self.end = self.size = self.end + len(data)
+
+    def compact(self) -> None:
+        """Write the file anew without what was dropped; damaged lines go to a file beside it. Needs the lock."""
+        if self.damages:
+            with self.path.with_name(self.path.name + ".damaged").open("ab") as file:
+                file.writelines(damage.raw for damage in self.damages)
+                file.flush()
+                os.fsync(file.fileno())
+        if not self:
+            self.path.unlink(missing_ok=True)
+        else:
+            fresh = self.path.with_name(self.path.name + ".new")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(lines.seal(lines.header(self.lineage)))
+                file.writelines(self._kept())
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(self.path)
+        sync_directory(self.path.parent)
+        self._forget()
+        self.refresh()
+
+    def _kept(self) -> Iterator[bytes]:
+        """The lines without what no longer counts."""
+        emptied = msgspec.Raw(b'""')
+        with self.path.open("rb") as file:
+            offset = 0
+            for number, raw in enumerate(file, 1):
+                at, offset = offset, offset + len(raw)
+                if number == 1 or offset > self.end or not lines.sound(raw):
+                    continue
+                line = lines.read(raw)
+                rows = []
+                for index, row in enumerate(line.rows):
+                    trunk = self.trunks.get(bytes.fromhex(row.branch))
+                    if trunk is None or trunk.places.get(row.step) != (at, len(raw), index):
+                        continue
+                    if row.step in trunk.emptied:
+                        row = msgspec.structs.replace(row, root=emptied, payload=emptied)
+                    rows.append(row)
+                line.rows = rows
+                line.heads = [head for head in line.heads if self._set_at.get(head.thread) == number]
+                line.branches = [
+                    branch
+                    for branch in line.branches
+                    if (trunk := self.trunks.get(bytes.fromhex(branch.id))) is not None and trunk.number == number
+                ]
+                line.marks = [
+                    mark for index, mark in enumerate(line.marks) if self._counts(mark, (at, len(raw), index))
+                ]
+                line.blobs = {
+                    name: data
+                    for name, data in line.blobs.items()
+                    if self.blobs.get(bytes.fromhex(name)) == (at, len(raw), 0)
+                }
+                line.deleted, line.drop = [], None
+                if not line.empty():
+                    yield lines.seal(line)
+
+    def _counts(self, mark: lines.MarkLine, place: tuple[int, int, int]) -> bool:
+        trunk = self.trunks.get(bytes.fromhex(mark.branch))
+        return trunk is not None and trunk.marks.get(mark.step) == place
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,14 @@
+"""The JSONL engine keeps the engine contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.engines.base import Engine
+from clew.engines.jsonl import JSONLEngine
+from clew.testing.contract import DurableEngineContract
+
+
+class TestJSONL(DurableEngineContract):
+    def make_engine(self, place: Path) -> Engine:
+        return JSONLEngine(place / "store", durability="normal")
