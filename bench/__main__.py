@@ -50,14 +50,18 @@ def main() -> int:
         draw(json.loads(results.read_text()), chart)
         return 0
     console = Console(width=None if sys.stdout.isatty() else 160)
-    start = perf_counter()
+    start, load = perf_counter(), os.getloadavg()[0]
+    if load > 0.5:
+        console.print(
+            f"The machine is busy (load {load:.1f} on {os.cpu_count()} cores): figures will be noisier.", style="yellow"
+        )
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=options.dir or HERE) as root:
         raw, targets = run(Setting(Path(root), options.rounds, options.quick, console), options.only or workloads.NAMES)
     show_targets(console, targets, options.quick)
     console.print(f"{perf_counter() - start:.0f} seconds")
     if not options.only:
         raw["targets"] = [asdict(target) | {"reached": target.reached} for target in targets]
-        raw["machine"] = machine(options.quick, options.rounds)
+        raw["machine"] = machine(options.quick, options.rounds, load)
         results.write_text(json.dumps(raw, indent=1) + "\n")
         draw(raw, chart)
         console.print(f"raw numbers: {results}\nchart: {chart}")
@@ -76,12 +80,14 @@ def run(setting: Setting, names: Sequence[str]) -> tuple[dict[str, Any], list[Ta
     return raw, targets
 
 
-def machine(quick: bool, rounds: int) -> dict[str, Any]:
-    """What the numbers were measured on and with."""
+def machine(quick: bool, rounds: int, load: float) -> dict[str, Any]:
+    """What the numbers were measured on and with; the load of others before and at the end, because it is in them."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
+        "load_before": round(load, 2),
+        "load_at_end": round(os.getloadavg()[0], 2),
         "sqlite": sqlite3.sqlite_version,
         "quick": quick,
         "rounds": rounds,

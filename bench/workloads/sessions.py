@@ -1,0 +1,113 @@
+"""Sessions besides the chat of W4: JSONL against a bare fsync, a long listing, and what must not grow with length."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from time import perf_counter
+from typing import Any
+
+import clew
+from bench.measure import Outcome, Target, best_of
+from bench.setting import Scratch, Setting
+from bench.traffic import single_messages
+
+SHORT = 200
+SAME = 1.5  #: how much slower a long session may be and still count as independent of its length
+
+
+def run(setting: Setting) -> Outcome:
+    rows: list[list[str]] = []
+    long = setting.scaled(5000)
+    with setting.bar("sessions", 3) as bar, setting.place() as scratch:
+        line, bare = _lines(scratch, setting.scaled(2000))
+        rows.append(["append to a session", "clew, jsonl:", f"{line * 1e3:.3f}"])
+        rows.append(["append of the same line", "bare write + fsync", f"{bare * 1e3:.3f}"])
+        bar.tick()
+        listing = _listing(scratch, 10_000)
+        rows.append(["10,000 sessions, newest first", "clew", f"{listing * 1e3:.1f}"])
+        bar.tick()
+        short, grown = _moves(scratch, SHORT, long)
+        for what in short:
+            rows.append([f"{what} of {SHORT} messages", "clew", f"{short[what] * 1e3:.3f}"])
+            rows.append([f"{what} of {long:,} messages", "clew", f"{grown[what] * 1e3:.3f}"])
+    targets = [
+        Target("sessions", "jsonl append against a bare fsynced append of the same line", line / bare, 1.5),
+        Target("sessions", "10,000 sessions listed, newest first", listing, 0.3, unit="s"),
+    ]
+    note = "independent of length: taken as at most 1.5 x"
+    for what in short:
+        name = f"{what} of {long:,} messages against {SHORT}"
+        targets.append(Target("sessions", name, grown[what] / short[what], SAME, note=note))
+    raw = {"jsonl": [line, bare], "listing": listing, "short": short, "long": grown}
+    told = "medians; all but the JSONL appends on SQLite at NORMAL"
+    return Outcome("Sessions", ["what", "contender", "ms"], rows, targets, raw, told)
+
+
+def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
+    """In turns: clew appends messages, then the very lines it wrote are appended to a file of their own."""
+    here, there = scratch.new(), scratch.new()
+    store: Any = clew.open(f"jsonl:{here}")
+    session = store.session("chat")
+    bare = os.open(there / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    messages = list(single_messages(count))
+    session.append(messages[0])
+    (file,) = here.rglob("chat*.jsonl")
+    seen = file.stat().st_size
+    mine, floor = list[float](), list[float]()
+    for first in range(1, count, 20):
+        for message in messages[first : first + 20]:
+            start = perf_counter()
+            session.append(message)
+            mine.append(perf_counter() - start)
+        with file.open("rb") as written:
+            written.seek(seen)
+            lines = written.readlines()
+        seen += sum(map(len, lines))
+        for line in lines:
+            start = perf_counter()
+            os.write(bare, line)
+            os.fsync(bare)
+            floor.append(perf_counter() - start)
+    os.close(bare)
+    store.close()
+    return statistics.median(mine), statistics.median(floor)
+
+
+def _listing(scratch: Scratch, count: int) -> float:
+    store: Any = clew.open(str(scratch.new() / "clew.db"), durability="normal")
+    for number in range(count):
+        store.session(f"user-{number}").add("user", "hello")
+    assert len(store.sessions()) == count
+    seconds = best_of(store.sessions, 5)
+    store.close()
+    return seconds
+
+
+def _moves(scratch: Scratch, *lengths: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Fork, snapshot and truncate of a short and of a long session, in turns, on fresh forks."""
+    store: Any = clew.open(str(scratch.new() / "clew.db"), durability="normal")
+    sessions, taken = [], [dict[str, list[float]]() for _ in lengths]
+    for length in lengths:
+        session = store.session(f"of-{length}")
+        for message in single_messages(length):
+            session.append(message)
+        sessions.append(session)
+    for turn in range(40):
+        for session, times in zip(sessions, taken, strict=True):
+            start = perf_counter()
+            fork = session.fork(f"{session.id}-{turn}")
+            forked = perf_counter()
+            fork.snapshot("here")
+            snapped = perf_counter()
+            fork.truncate(keep_last=50)
+            cut = perf_counter()
+            for what, seconds in (
+                ("fork", forked - start),
+                ("snapshot", snapped - forked),
+                ("truncate", cut - snapped),
+            ):
+                times.setdefault(what, []).append(seconds)
+    store.close()
+    short, long = ({what: statistics.median(all_) for what, all_ in times.items()} for times in taken)
+    return short, long
