@@ -101,15 +101,17 @@ class Thread(Generic[S]):
         on_conflict: OnConflict = "raise",
         parent: Any = UNSET,
         remove: Any = (),
+        append: tuple[str, list[Any]] | None = None,
     ) -> Checkpoint:
-        """Set some top-level keys and take those in `remove` away; all others stay what they are, unread."""
+        """Set some top-level keys, take those in `remove` away, and add items at the end of one list with
+        `append=(key, items)`, all in one checkpoint; everything else stays what it is, unread."""
         facts = Facts.check(self.values, label, tags, custom, files, id)
         if type(changes) is not dict:
             raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
         compares = any(type(value) in (list, dict) for value in changes.values())
         gone = check_tags(remove)  # names, each once
         return await self.writer.save(
-            lambda planner: planner.change(changes, drop=gone),
+            lambda planner: planner.change(changes, append=append, drop=gone),
             facts,
             expect=expect,
             whole=compares,
