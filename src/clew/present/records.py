@@ -2,15 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from clew import Change, Checkpoint, Diff, Fork, ThreadInfo
 from clew.present.plain import to_json
 
-Json = dict[str, Any]
+
+class ThreadJson(TypedDict):
+    """A line of a listing."""
+
+    id: str
+    kind: str
+    head: str
+    step: int
+    count: int
+    created_at: str
+    updated_at: str
+    size: int
 
 
-def thread_json(info: ThreadInfo) -> Json:
+class CheckpointJson(TypedDict):
+    """A checkpoint, without its state."""
+
+    id: str
+    thread_id: str
+    parent_id: str | None
+    step: int
+    created_at: str
+    label: str | None
+    tags: list[str]
+    custom: dict[str, Any]
+    size: int
+    written: int
+    files: str | None
+
+
+class ChangeJson(TypedDict):
+    """One difference between two states."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    old: NotRequired[Any]
+    new: NotRequired[Any]
+
+
+class DiffJson(TypedDict):
+    """Two checkpoints and what changed between them."""
+
+    a: CheckpointJson
+    b: CheckpointJson
+    changes: list[ChangeJson]
+
+
+class ForkJson(TypedDict):
+    """A relative of a thread, and the last checkpoint that both have."""
+
+    thread_id: str
+    at: str
+    step: int
+    relation: Literal["child", "parent", "sibling"]
+
+
+def thread_json(info: ThreadInfo) -> ThreadJson:
     """A line of a listing."""
     return {
         "id": info.id,
@@ -24,7 +77,7 @@ def thread_json(info: ThreadInfo) -> Json:
     }
 
 
-def checkpoint_json(checkpoint: Checkpoint) -> Json:
+def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
     """A checkpoint, without its state."""
     return {
         "id": checkpoint.id,
@@ -41,9 +94,9 @@ def checkpoint_json(checkpoint: Checkpoint) -> Json:
     }
 
 
-def change_json(change: Change) -> Json:
+def change_json(change: Change) -> ChangeJson:
     """One difference; `old` and `new` only where there is one."""
-    result: Json = {"path": change.path, "kind": change.kind}
+    result: ChangeJson = {"path": change.path, "kind": change.kind}
     if change.kind != "added":
         result["old"] = to_json(change.old)
     if change.kind != "removed":
@@ -51,7 +104,7 @@ def change_json(change: Change) -> Json:
     return result
 
 
-def diff_json(diff: Diff) -> Json:
+def diff_json(diff: Diff) -> DiffJson:
     """Two checkpoints and what changed between them."""
     return {
         "a": checkpoint_json(diff.a),
@@ -60,6 +113,6 @@ def diff_json(diff: Diff) -> Json:
     }
 
 
-def fork_json(fork: Fork) -> Json:
+def fork_json(fork: Fork) -> ForkJson:
     """A relative of a thread."""
     return {"thread_id": fork.thread_id, "at": fork.at, "step": fork.step, "relation": fork.relation}

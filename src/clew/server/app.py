@@ -1,0 +1,135 @@
+"""The application: routes made of the table of operations, the page, and the guard before all of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from clew import (
+    ClewError,
+    Conflict,
+    InvalidInput,
+    LockTimeout,
+    NotFound,
+    Store,
+    Unavailable,
+    __version__,
+)
+from clew.server.desk import Desk
+from clew.server.events import NEWEST, Watch
+from clew.server.guard import LOCAL, MAX_BODY, Guard
+from clew.server.operations import OPERATIONS, ROOT, Operation, openapi
+from clew.server.questions import Ask, AskExport, AskNothing
+
+STATIC = Path(__file__).parent / "static"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_STATUS: list[tuple[type[ClewError], int]] = [
+    (NotFound, 404),
+    (InvalidInput, 400),
+    (Conflict, 409),
+    (LockTimeout, 409),
+    (Unavailable, 503),
+    (ClewError, 500),
+]
+
+
+def application(
+    store: Store,
+    *,
+    token: str | None = None,
+    name: str = "store",
+    hosts: Iterable[str] = LOCAL,
+    read_only: bool = False,
+    max_body: int = MAX_BODY,
+) -> Starlette:
+    """The inspector of a store. `hosts` are the names it answers to; `token` is made up where none is given, and is then
+    `application.state.token`."""
+    token = token or secrets.token_urlsafe(32)
+    desk = Desk(store, name=name, read_only=read_only)
+    watch = Watch(lambda: store.threads(limit=NEWEST, newest_first=True))
+    routes = [Route(ROOT + op.path, _endpoint(desk, op), methods=[op.method]) for op in OPERATIONS]
+    routes += [
+        Route(f"{ROOT}/export", _export(desk)),
+        Route(f"{ROOT}/events", _events(watch)),
+        Route(f"{ROOT}/openapi.json", _document),
+        *_pages(),
+    ]
+    guard = Middleware(Guard, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
+    handlers: dict[Any, Any] = {ClewError: _refused, msgspec.ValidationError: _refused, msgspec.DecodeError: _refused}
+    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
+    app.state.token = token
+    return app
+
+
+def _pages() -> list[Route]:
+    """One route per file of the page: no path of a request is ever a path of the file system."""
+    routes = []
+    for file in sorted(STATIC.iterdir()):
+        if file.suffix in _TYPES:
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            routes.append(Route(path, _page(file)))
+    return routes
+
+
+def _page(file: Path) -> Any:
+    async def page(_: Request) -> Response:
+        return FileResponse(file, media_type=_TYPES[file.suffix])
+
+    return page
+
+
+def _endpoint(desk: Desk, op: Operation) -> Any:
+    asked = op.asked
+
+    async def endpoint(request: Request) -> Response:
+        if op.writes:
+            parameters = msgspec.json.decode(await request.body(), type=asked)
+        else:
+            parameters = _query(request, asked)
+        return _json(await run_in_threadpool(op.call, desk, parameters))
+
+    return endpoint
+
+
+def _query(request: Request, asked: type[Ask]) -> Any:
+    return msgspec.convert(dict(request.query_params), asked, strict=False)
+
+
+def _export(desk: Desk) -> Any:
+    async def export(request: Request) -> Response:
+        media, text = await run_in_threadpool(desk.export, _query(request, AskExport))
+        return Response(text, media_type=media, headers={"content-disposition": "attachment"})
+
+    return export
+
+
+def _events(watch: Watch) -> Any:
+    async def events(request: Request) -> Response:
+        _query(request, AskNothing)
+        return StreamingResponse(watch.listen(), media_type="text/event-stream")
+
+    return events
+
+
+async def _document(_: Request) -> Response:
+    return _json(openapi(__version__))
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 400)
+    kind = type(error).__name__ if isinstance(error, ClewError) else "InvalidInput"
+    return _json({"error": {"type": kind, "message": str(error)}}, status)

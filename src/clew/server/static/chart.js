@@ -1,0 +1,36 @@
+// What each step wrote, as bars, with the size of the state as a line above them. Ten thousand steps become as many bars as
+// fit; a bar stands for the largest of its steps.
+
+import { get } from "./api.js";
+import { $, bytes, h, svg } from "./dom.js";
+
+const HEIGHT = 44;
+
+export async function chart(thread, onStep) {
+  const box = $("chart");
+  const { points } = await get("/sizes", { thread });
+  if (points.length < 2) {
+    box.replaceChildren();
+    return;
+  }
+  const width = Math.max(200, box.clientWidth - 28);
+  const count = Math.min(points.length, Math.floor(width / 4));
+  const bars = Array.from({ length: count }, (_, i) => {
+    const some = points.slice(Math.floor((i * points.length) / count), Math.floor(((i + 1) * points.length) / count));
+    return some.reduce((most, point) => (point[1] > most[1] ? point : most));
+  });
+  const most = Math.max(...bars.map((bar) => bar[1]), 1);
+  const largest = Math.max(...bars.map((bar) => bar[2]), 1);
+  const pitch = width / count;
+  const nodes = bars.map(([step, written], i) => {
+    const tall = Math.max(1.5, (written / most) * (HEIGHT - 8));
+    return svg("rect", { class: "bar-of", x: i * pitch + 0.5, y: HEIGHT - tall, width: Math.max(1, pitch - 1), height: tall, rx: Math.min(1.5, pitch / 4), onclick: () => onStep(step) },
+      svg("title", {}, `step ${step}: ${bytes(written)} written`));
+  });
+  const line = bars.map(([, , size], i) => `${i ? "L" : "M"}${(i + 0.5) * pitch} ${HEIGHT - 3 - (size / largest) * (HEIGHT - 8)}`).join("");
+  const last = points.at(-1);
+  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": `Bytes written by each of ${points.length} steps: at most ${bytes(most)}; the state has ${bytes(last[2])}.` },
+    nodes, svg("path", { class: "sizes", d: line }));
+  const total = points.reduce((sum, point) => sum + point[1], 0);
+  box.replaceChildren(picture, h("p", {}, h("span", { class: "swatch" }), `written ${bytes(total)}`, h("span", { class: "swatch line" }), `state ${bytes(last[2])}`));
+}

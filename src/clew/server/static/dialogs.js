@@ -1,0 +1,48 @@
+// Asking before something is changed. Every dialog is a native <dialog>: focus stays inside, Escape closes it.
+
+import { h } from "./dom.js";
+
+function ask(title, fields, verb, { danger = false } = {}) {
+  return new Promise((done) => {
+    const form = h("form", { method: "dialog" }, h("h2", {}, title), fields,
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+        h("button", { type: "submit", class: danger ? "primary danger" : "primary", value: "yes" }, verb)));
+    const dialog = h("dialog", { "aria-label": title }, form);
+    dialog.addEventListener("close", () => {
+      const given = dialog.returnValue === "yes" ? Object.fromEntries(new FormData(form)) : null;
+      dialog.remove();
+      done(given);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    form.querySelector("input")?.select();
+  });
+}
+
+const field = (name, label, value, hint) =>
+  h("label", {}, h("span", {}, label), h("input", { name, value, autocomplete: "off", spellcheck: "false" }), hint ? h("small", {}, hint) : null);
+
+export const askLabel = (row) => ask(`Label step ${row.step}`, [
+  field("label", "Label", row.label ?? "", "Works as the checkpoint's name everywhere. Empty: no label."),
+  field("tags", "Tags", row.tags.join(" "), "Words, with spaces between them."),
+], "Save");
+
+export const askFork = (row, thread) => ask(`Fork at step ${row.step}`, [
+  h("p", {}, `A new thread that begins here. ${thread} stays as it is.`),
+  field("to", "Name", "", "Empty: a name is made."),
+], "Fork");
+
+export const askRewind = (row, left) => ask(`Rewind to step ${row.step}`, [
+  h("p", {}, left ? `${left} checkpoint${left === 1 ? "" : "s"} will no longer be on the way to the head. ${left === 1 ? "It stays" : "They stay"} in the graph, and undo goes back.` : "Nothing is left behind."),
+], "Rewind", { danger: true });
+
+export const askExport = () => ask("Export this checkpoint", [
+  h("fieldset", {}, [["json", "The whole state, as JSON"], ["messages", "The messages, one JSON line each"], ["markdown", "The conversation to read, as Markdown"]]
+    .map(([value, label], i) => h("label", { class: "radio" }, h("input", { type: "radio", name: "form", value, checked: i === 0 }), label))),
+], "Export");
+
+export const showKeys = () => ask("Keyboard", [
+  h("dl", { class: "keys" }, [["j  k", "next, previous checkpoint"], ["/", "search threads"], ["g  G", "newest, oldest checkpoint"], ["1 2 3", "conversation, state, changes"],
+    ["l", "label and tags"], ["f", "fork"], ["r", "rewind"], ["u", "undo"], ["e", "export"], ["?", "this help"]]
+    .map(([key, what]) => [h("dt", {}, key.split("  ").map((one) => h("kbd", {}, one))), h("dd", {}, what)])),
+], "Close");

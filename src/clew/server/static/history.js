@@ -1,0 +1,173 @@
+// The history as a graph. Only the rows in sight are in the page, and only their pages are asked for, so ten thousand
+// checkpoints scroll like ten.
+
+import { get } from "./api.js";
+import { $, age, bytes, h, svg } from "./dom.js";
+
+const ROW = 54;
+const LANE = 14;
+const PAGE = 100;
+const MAX_LANES = 8;
+
+export class History {
+  constructor(onSelect) {
+    this.onSelect = onSelect;
+    this.box = $("rows");
+    this.sheet = h("div", { class: "sheet", role: "presentation" });
+    this.box.append(this.sheet);
+    this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()), { passive: true });
+    this.box.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.draw()).observe(this.box);
+    this.clear(null);
+  }
+
+  clear(thread) {
+    this.thread = thread;
+    this.total = 0;
+    this.lanes = 1;
+    this.pages = new Map();
+    this.index = -1;
+    this.selected = null;
+    this.forks = new Map();
+    this.base = null;
+  }
+
+  async open(thread) {
+    this.clear(thread);
+    this.box.scrollTop = 0;
+    await this.refresh();
+  }
+
+  // Reads the newest page again; other pages follow as they come into sight.
+  async refresh() {
+    const thread = this.thread;
+    const [page, about] = await Promise.all([get("/history", { thread, limit: PAGE }), get("/thread", { thread })]);
+    if (thread !== this.thread) return null;
+    this.forks = new Map();
+    for (const fork of about.forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
+    const grown = page.total - this.total;
+    if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW;
+    this.total = page.total;
+    this.lanes = Math.min(page.lanes, MAX_LANES);
+    this.head = page.thread.head;
+    this.pages = new Map([[0, page.rows]]);
+    this.index = page.rows.findIndex((row) => row.id === this.selected);
+    if (this.index < 0 && this.selected) this.index = await this.locate(this.selected);
+    this.draw();
+    return page;
+  }
+
+  row(i) { return this.pages.get(Math.floor(i / PAGE))?.[i % PAGE]; }
+
+  async need(i) {
+    const number = Math.floor(i / PAGE);
+    if (!this.pages.has(number)) {
+      this.pages.set(number, undefined);
+      const thread = this.thread;
+      const page = await get("/history", { thread, start: number * PAGE, limit: PAGE });
+      if (thread !== this.thread) return undefined;
+      this.pages.set(number, page.rows);
+      this.draw();
+    }
+    return this.row(i);
+  }
+
+  async locate(id) {
+    for (let i = 0; i < this.total; i += PAGE) {
+      await this.need(i);
+      const at = this.pages.get(i / PAGE)?.findIndex((row) => row.id === id) ?? -1;
+      if (at >= 0) return i + at;
+    }
+    return -1;
+  }
+
+  async select(i, { quiet = false } = {}) {
+    if (i < 0 || i >= this.total) return;
+    const row = this.row(i) ?? await this.need(i);
+    if (!row) return;
+    this.index = i;
+    this.selected = row.id;
+    this.show(i);
+    this.draw();
+    if (!quiet) this.onSelect(row);
+  }
+
+  async selectId(id) {
+    const i = await this.locate(id);
+    if (i >= 0) await this.select(i);
+  }
+
+  move(step) { return this.select(Math.max(0, Math.min(this.total - 1, this.index + step))); }
+
+  get following() { return this.selected !== null && this.selected === this.head; }
+
+  show(i) {
+    const top = i * ROW;
+    if (top < this.box.scrollTop) this.box.scrollTop = top;
+    else if (top + ROW > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + ROW - this.box.clientHeight;
+  }
+
+  key(event) {
+    const jumps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -this.total, End: this.total };
+    if (!(event.key in jumps) || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    this.move(jumps[event.key]);
+  }
+
+  draw() {
+    this.sheet.style.height = `${this.total * ROW}px`;
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - 6);
+    const last = Math.min(this.total, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW) + 6);
+    const nodes = [];
+    for (let i = first; i < last; i++) {
+      const row = this.row(i);
+      if (!row) this.need(i);
+      nodes.push(row ? this.node(row, i) : this.blank(i));
+    }
+    this.sheet.replaceChildren(...nodes);
+    if (this.index >= first && this.index < last) this.box.setAttribute("aria-activedescendant", `row-${this.index}`);
+    else this.box.removeAttribute("aria-activedescendant");
+  }
+
+  blank(i) {
+    const node = h("div", { class: "row blank", role: "presentation" }, h("i"), h("b"));
+    node.style.top = `${i * ROW}px`;
+    return node;
+  }
+
+  node(row, i) {
+    const head = row.id === this.head;
+    const inherited = row.thread_id !== this.thread;
+    const classes = ["row", head && "is-head", !row.on_trail && "left", inherited && "inherited", this.base === row.id && "base"];
+    const title = h("span", { class: "title" },
+      h("b", { class: "step" }, String(row.step)),
+      row.label ? h("span", { class: "label" }, row.label) : null,
+      row.tags.map((tag) => h("span", { class: "tag" }, tag)),
+      (this.forks.get(row.id) ?? []).map((fork) => h("span", { class: "fork", title: `${fork.relation}: ${fork.thread_id}` }, `⑂ ${fork.thread_id}`)),
+      row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
+    const preview = row.preview ? [row.role ? h("span", { class: `role ${row.role}` }, row.role) : null, row.preview] : row.added || "no change";
+    const spoken = [`Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind", row.label ?? "", row.added, row.preview];
+    const node = h("div", {
+      class: classes.filter(Boolean).join(" "), role: "option", id: `row-${i}`, "aria-selected": i === this.index ? "true" : "false",
+      "aria-setsize": this.total, "aria-posinset": i + 1, "aria-label": spoken.filter(Boolean).join(", "),
+      onclick: () => { this.box.focus({ preventScroll: true }); this.select(i); },
+    }, this.graph(row, head), h("div", { class: "text" }, title,
+      h("span", { class: "side" }, h("span", { class: "wrote", title: `${row.added || "no change"}, ${bytes(row.written)} written` }, bytes(row.written)), h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at))),
+      h("span", { class: "preview" }, preview)));
+    node.style.top = `${i * ROW}px`;
+    return node;
+  }
+
+  graph(row, head) {
+    const x = (lane) => 13 + Math.min(lane, MAX_LANES - 1) * LANE;
+    const mid = ROW / 2;
+    const parts = row.through.map((lane) => svg("path", { class: `lane l${lane % 5}`, d: `M${x(lane)} 0V${ROW}` }));
+    for (const lane of row.joins) {
+      const d = lane === row.lane ? `M${x(lane)} 0V${mid}` : `M${x(lane)} 0C${x(lane)} ${mid * 0.8} ${x(row.lane)} ${mid * 0.4} ${x(row.lane)} ${mid}`;
+      parts.push(svg("path", { class: `lane l${lane % 5}`, d }));
+    }
+    if (row.open) parts.push(svg("path", { class: `lane l${row.lane % 5}`, d: `M${x(row.lane)} ${mid}V${ROW}` }));
+    parts.push(svg("circle", { class: `dot l${row.lane % 5}${head ? " head" : ""}`, cx: x(row.lane), cy: mid, r: head ? 6 : 4.5 }));
+    return svg("svg", { class: "graph", width: 18 + this.lanes * LANE, height: ROW, "aria-hidden": "true" }, parts);
+  }
+}
