@@ -115,10 +115,15 @@ class Log:
 
     async def journal(self, record: Record) -> Journal:
         """The journal of a restore in progress."""
+        where = f"the journal of restore {record.id}"
         try:
-            return msgspec.msgpack.decode((await self.state(record))["journal"], type=Journal)
+            journal = msgspec.msgpack.decode((await self.state(record))["journal"], type=Journal)
         except (msgspec.DecodeError, KeyError) as error:
-            raise Corrupt(f"the journal of restore {record.id}", str(error)) from error
+            raise Corrupt(where, str(error)) from error
+        for path, _, _ in journal.steps:
+            for name in path.split(b"/"):
+                trees.check_name(name, where)
+        return journal
 
     async def append(
         self,

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from clew.errors import Corrupt, UnsafePath
 from clew.workspace import index as indexes
 from clew.workspace import trees
 from clew.workspace.index import Index, Signature
@@ -139,18 +140,23 @@ class Eyes:
         folders = {folder.path: folder for folder in index.folders}
         have: set[bytes] = set()
         same: set[bytes] = set()
+        visited: set[bytes] = set()
         level = [] if head is None else [(b"", head)]
         while level:
-            differing = []
+            differing = {}
             for path, name in level:
                 folder = folders.get(path)
                 if folder is not None and folder.tree == name:
                     same.add(path)
-                else:
-                    differing.append((path, name))
-            loaded = await self._log.trees(name for _, name in differing)
+                elif name not in visited:  # once is enough: a tree may name another a million times
+                    visited.add(name)
+                    differing[path] = name
+            try:
+                loaded = await self._log.trees(differing.values())
+            except (Corrupt, UnsafePath):
+                break  # what cannot be read is not there: the files are read, and what they hold is written, again
             level = []
-            for path, name in differing:
+            for path, name in differing.items():
                 have |= {entry.ref for entry in loaded[name].values() if entry.kind in (FILE, PIECES)}
                 level += [(path + key + b"/", e.ref) for key, e in loaded[name].items() if e.kind == DIR]
         dirty = set(walked.dirty)

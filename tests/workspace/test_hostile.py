@@ -1,0 +1,230 @@
+"""A snapshot may have been written by an enemy: nothing outside the root is touched, and nothing inside either."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from clew.doors import finish
+from clew.errors import ClewError, Corrupt, UnsafePath, UnsupportedFormat
+from clew.workspace import hands, trees
+from clew.workspace.trees import DIR, FILE, LINK, PIECES, Entry
+
+from .conftest import Desk
+
+
+class Forger:
+    """Writes whatever it likes into a workspace's log."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.log = desk.ws.core._log
+
+    def blob(self, data: bytes) -> bytes:
+        name = self.log.name_of(data)
+        finish(self.log.put({name: self.log.wrap(name, data)}))
+        return name
+
+    def file(self, text: bytes = b"evil") -> Entry:
+        return Entry(FILE, 0o644, len(text), self.blob(text))
+
+    def tree(self, *items: tuple[bytes, Entry]) -> bytes:
+        """A tree in the format, whatever the names are."""
+        return self.blob(
+            msgspec.msgpack.encode(
+                [
+                    trees.VERSION,
+                    [name for name, _ in items],
+                    [entry.kind << 12 | entry.mode for _, entry in items],
+                    [entry.size for _, entry in items],
+                    [entry.ref for _, entry in items],
+                ]
+            )
+        )
+
+    def snapshot(self, tree: bytes) -> str:
+        tip = finish(self.log.tip())
+        facts = {"files": 1, "bytes": 1, "root": self.desk.ws.root}
+        record = finish(self.log.append("snapshot", tree, after=tip, facts=facts, blobs={}))
+        return record.id
+
+
+def folder(ref: bytes) -> Entry:
+    return Entry(DIR, 0o755, 0, ref)
+
+
+Forgery = Callable[[Forger, Path], bytes]
+
+
+FORGERIES: dict[str, tuple[Forgery, type[ClewError]]] = {
+    "dot dot": (lambda f, _: f.tree((b"..", folder(f.tree((b"evil", f.file()))))), UnsafePath),
+    "dot": (lambda f, _: f.tree((b".", f.file())), UnsafePath),
+    "empty name": (lambda f, _: f.tree((b"", f.file())), UnsafePath),
+    "slash": (lambda f, _: f.tree((b"../outside/evil", f.file())), UnsafePath),
+    "absolute": (lambda f, outside: f.tree((os.fsencode(outside / "evil"), f.file())), UnsafePath),
+    "nul": (lambda f, _: f.tree((b"a\0b", f.file())), UnsafePath),
+    "long name": (lambda f, _: f.tree((b"a" * 256, f.file())), UnsafePath),
+    "git hook": (lambda f, _: f.tree((b".git", folder(f.tree((b"config", f.file()))))), UnsafePath),
+    "git in capitals": (lambda f, _: f.tree((b".GiT", folder(f.tree((b"config", f.file()))))), UnsafePath),
+    "deep git": (lambda f, _: f.tree((b"d", folder(f.tree((b".git", f.file()))))), UnsafePath),
+    "link and directory of one name": (
+        lambda f, outside: f.tree(
+            (b"a", Entry(LINK, 0, 0, os.fsencode(outside))), (b"a", folder(f.tree((b"evil", f.file()))))
+        ),
+        UnsafePath,
+    ),
+    "unsorted": (lambda f, _: f.tree((b"b", f.file()), (b"a", f.file())), UnsafePath),
+    "empty link": (lambda f, _: f.tree((b"a", Entry(LINK, 0, 0, b""))), UnsafePath),
+    "link with nul": (lambda f, _: f.tree((b"a", Entry(LINK, 0, 0, b"x\0y"))), UnsafePath),
+    "unknown kind": (lambda f, _: f.tree((b"a", Entry(9, 0, 0, bytes(32)))), Corrupt),
+    "negative size": (lambda f, _: f.tree((b"a", Entry(FILE, 0, -1, bytes(32)))), Corrupt),
+    "missing blob": (lambda f, _: f.tree((b"a", Entry(FILE, 0o644, 4, bytes(32)))), Corrupt),
+    "missing tree": (lambda f, _: f.tree((b"a", folder(bytes(32)))), Corrupt),
+    "a file as a tree": (lambda f, _: f.blob(b"not a tree"), Corrupt),
+    "pieces of the wrong size": (
+        lambda f, _: f.tree((b"a", Entry(PIECES, 0o644, 99, f.blob(trees.encode_pieces([4], [f.blob(b"evil")]))))),
+        Corrupt,
+    ),
+    "a newer format": (lambda f, _: f.blob(msgspec.msgpack.encode([2, [], [], [], []])), UnsupportedFormat),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_snapshot_is_refused_and_nothing_changes(lone: Desk, name: str) -> None:
+    make, error = FORGERIES[name]
+    outside = lone.base / "outside"
+    outside.mkdir()
+    lone.write("mine", "1")
+    lone.write(".git/config", "theirs")
+    lone.ws.snapshot()
+    before = lone.picture()
+    forged = Forger(lone).snapshot(make(Forger(lone), outside))
+    for attempt in ({"dry_run": True}, {}):
+        if attempt and name in ("missing blob", "pieces of the wrong size"):
+            continue  # contents are not looked at before they are needed
+        with pytest.raises(error):
+            lone.ws.restore(forged, **attempt)
+        assert lone.picture() == before
+    assert list(outside.iterdir()) == []
+    if name != "a newer format":  # what a newer clew wrote is not written over
+        assert lone.ws.snapshot().files == 1, "the workspace itself goes on"
+
+
+def test_a_small_tree_that_unfolds_for_ever_is_refused(lone: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "MAX_ENTRIES", 5_000)
+    forger = Forger(lone)
+    ref = forger.tree((b"evil", forger.file()))
+    for _ in range(40):
+        ref = forger.tree(*((b"%02d" % number, folder(ref)) for number in range(10)))
+    with pytest.raises(UnsafePath, match="unfolds"):
+        lone.ws.restore(forger.snapshot(ref))
+    assert lone.names() == []
+
+
+def test_a_tree_that_is_nested_too_deeply_is_refused(lone: Desk) -> None:
+    forger = Forger(lone)
+    ref = forger.tree((b"evil", forger.file()))
+    for _ in range(trees.MAX_DEPTH + 1):
+        ref = forger.tree((b"d", folder(ref)))
+    with pytest.raises(UnsafePath, match="deeper"):
+        lone.ws.restore(forger.snapshot(ref))
+    assert lone.names() == []
+
+
+def test_forged_setuid_bits_are_dropped(lone: Desk) -> None:
+    forger = Forger(lone)
+    ref = forger.blob(
+        msgspec.msgpack.encode([1, [b"tool"], [FILE << 12 | 0o4755], [4], [forger.file().ref]])
+    )
+    lone.ws.restore(forger.snapshot(ref))
+    assert (lone.root / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_link_that_leads_outside_is_kept_as_a_link_and_never_followed(desk: Desk) -> None:
+    outside = desk.base / "outside"
+    outside.mkdir()
+    desk.write("d/f", "inside")
+    first = desk.ws.snapshot()
+    (desk.root / "d/f").unlink()
+    (desk.root / "d").rmdir()
+    os.symlink(outside, desk.root / "d")
+    (outside / "f").write_text("outside")
+    second = desk.ws.snapshot()
+    desk.ws.restore(first)
+    assert (desk.root / "d/f").read_text() == "inside"
+    assert (outside / "f").read_text() == "outside"
+    desk.ws.restore(second)
+    assert os.readlink(desk.root / "d") == str(outside)
+    assert (outside / "f").read_text() == "outside"
+
+
+def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = desk.base / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("outside")
+    desk.write("d/f", "1")
+    first = desk.ws.snapshot()
+    desk.write("d/f", "2")
+    original = hands.Hands.carry_out
+
+    def swap(self: Any, steps: Any, expect: Any = None) -> None:
+        if expect is not None:
+            (desk.root / "d").rename(desk.root / "moved")
+            os.symlink(outside, desk.root / "d")
+        original(self, steps, expect)
+
+    monkeypatch.setattr(hands.Hands, "carry_out", swap)
+    with pytest.raises(UnsafePath):
+        desk.ws.restore(first)
+    assert (outside / "f").read_text() == "outside"
+    assert desk.read("moved/f") == "2"
+
+
+def test_a_forged_journal_cannot_write_outside(lone: Desk) -> None:
+    from clew.workspace.log import Journal
+
+    outside = lone.base / "outside"
+    outside.mkdir()
+    forger = Forger(lone)
+    lone.write("a", "1")
+    lone.ws.snapshot()
+    entry = tuple(forger.file())
+    tip = finish(forger.log.tip())
+    for path in (b"../outside/evil", os.fsencode(outside / "evil"), b"", b".git/hooks/evil", b"x/../../outside/evil"):
+        journal = Journal([(path, None, entry)], tip.tree, tip.id, None, None)
+        facts = {"files": 1, "bytes": 1, "root": lone.ws.root}
+        begun = finish(forger.log.append("restoring", tip.tree, after=tip, facts=facts, journal=journal, blobs={}))
+        with pytest.raises(UnsafePath):
+            lone.ws.recover()
+        tip = finish(forger.log.append("restored", tip.tree, after=begun, facts=facts, blobs={}))
+    assert list(outside.iterdir()) == []
+    assert lone.names() == ["a"]
+
+
+def test_a_damaged_blob_is_named_and_nothing_changes(lone: Desk) -> None:
+    lone.write("a", "one content")
+    first = lone.ws.snapshot()
+    lone.write("a", "another")
+    lone.write("b", "b")
+    lone.ws.snapshot()
+    before = lone.picture()
+    log = lone.ws.core._log
+    engine = lone.store._core.engine
+    name = log.name_of(b"one content")
+    original = engine.blobs
+
+    async def damaged(pool: str, ids: Any) -> dict[bytes, bytes]:
+        found = await original(pool, ids)
+        return {key: log.wrap(key, b"forged") if key == name else value for key, value in found.items()}
+
+    engine.blobs = damaged
+    with pytest.raises(Corrupt, match=name.hex()):
+        lone.ws.restore(first)
+    assert lone.picture() == before
