@@ -90,7 +90,7 @@ def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork])
     if checkpoint.files:
         text.append(" ▣ files", "tag")
     for fork in forks:
-        text.append(f" ⑂ {line(fork.thread_id)}", "label" if fork.relation == "child" else "dim")
+        text.append(f" ↱ {line(fork.thread_id)}", "label" if fork.relation == "child" else "dim")
     what = added(thread, checkpoint)
     if what.what:
         text.append(f"  {line(what.what)}", "added")

@@ -8,6 +8,10 @@ const ROW = 54;
 const LANE = 14;
 const PAGE = 100;
 const MAX_LANES = 8;
+const RELATION = { child: "forked to", parent: "forked from", sibling: "shares its past with" };
+
+const forkMark = () => svg("svg", { width: 10, height: 11, viewBox: "0 0 10 11", "aria-hidden": "true" },
+  svg("path", { d: "M2 1v3.500a2 2 0 0 0 2 2h2a2 2 0 0 0 2-2V1M5 6.500V10", fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round" }));
 
 export class History {
   constructor(onSelect) {
@@ -143,7 +147,7 @@ export class History {
       h("b", { class: "step" }, String(row.step)),
       row.label ? h("span", { class: "label" }, row.label) : null,
       row.tags.map((tag) => h("span", { class: "tag" }, tag)),
-      (this.forks.get(row.id) ?? []).map((fork) => h("span", { class: "fork", title: `${fork.relation}: ${fork.thread_id}` }, `⑂ ${fork.thread_id}`)),
+      (this.forks.get(row.id) ?? []).map((fork) => h("span", { class: "fork", title: `${RELATION[fork.relation]} ${fork.thread_id}` }, forkMark(), fork.thread_id)),
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
     const preview = row.preview ? [row.role ? h("span", { class: `role ${row.role}` }, row.role) : null, row.preview] : row.added || "no change";
     const spoken = [`Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind", row.label ?? "", row.added, row.preview];
@@ -163,7 +167,7 @@ export class History {
     const mid = ROW / 2;
     const parts = row.through.map((lane) => svg("path", { class: `lane l${lane % 5}`, d: `M${x(lane)} 0V${ROW}` }));
     for (const lane of row.joins) {
-      const d = lane === row.lane ? `M${x(lane)} 0V${mid}` : `M${x(lane)} 0C${x(lane)} ${mid * 0.8} ${x(row.lane)} ${mid * 0.4} ${x(row.lane)} ${mid}`;
+      const d = lane === row.lane ? `M${x(lane)} 0V${mid}` : `M${x(lane)} 0V${mid - 9}Q${x(lane)} ${mid} ${x(lane) - 9} ${mid}H${x(row.lane)}`;
       parts.push(svg("path", { class: `lane l${lane % 5}`, d }));
     }
     if (row.open) parts.push(svg("path", { class: `lane l${row.lane % 5}`, d: `M${x(row.lane)} ${mid}V${ROW}` }));

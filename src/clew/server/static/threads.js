@@ -3,8 +3,6 @@
 import { get } from "./api.js";
 import { $, age, h, plural } from "./dom.js";
 
-const GLYPHS = { session: "❝", run: "▷", workspace: "▣", thread: "◦" };
-
 export class Threads {
   constructor(onChoose) {
     this.onChoose = onChoose;
@@ -73,14 +71,14 @@ export class Threads {
   item(info, moved) {
     const cut = info.id.lastIndexOf("/") + 1;
     const name = h("span", { class: "name" }, cut > 1 ? h("span", { class: "prefix" }, info.id.slice(0, cut)) : null, info.id.slice(cut));
-    const kind = h("span", { class: "glyph", title: info.kind, "aria-hidden": "true" }, GLYPHS[info.kind] ?? "◦");
-    const facts = h("span", { class: "sub" }, `${plural(info.step, "step")}`);
+    const kind = info.kind === "thread" ? "" : ` · ${info.kind}`;
+    const facts = h("span", { class: "sub" }, plural(info.step, "step") + kind);
     const time = h("time", { datetime: info.updated_at }, age(info.updated_at));
     return h("li", {},
       h("button", {
         type: "button", class: moved ? "thread moved" : "thread", data: { thread: info.id }, title: info.id,
         "aria-current": info.id === this.chosen ? "true" : null, onclick: () => this.onChoose(info.id),
-      }, kind, name, time, facts));
+      }, name, time, facts));
   }
 
   refreshAges() {
