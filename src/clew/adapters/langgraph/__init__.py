@@ -1,0 +1,167 @@
+"""LangGraph: `ClewSaver` is a `BaseCheckpointSaver`, for blocking and async graphs alike.
+
+Each LangGraph checkpoint is one clew checkpoint of the same id. Its channels are the top-level keys of the state, so a
+`messages` channel is a clew list: LangGraph hands over the whole list at each step, clew stores the new messages.
+LangGraph's own bookkeeping (versions, timestamps) stands under one reserved key, its metadata is the checkpoint's
+`custom`. Pending writes have a thread of their own beside the checkpoints', with one record per call of `put_writes`.
+A run that starts from an older checkpoint begins a branch there, as LangGraph means it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from clew.adapters.colours import Colour
+from clew.adapters.langgraph.checkpoints import Checkpoints
+from clew.adapters.langgraph.memory import Memory
+from clew.adapters.langgraph.upkeep import Upkeep
+from clew.aio import AsyncStore
+from clew.errors import InvalidInput
+from clew.store import Store
+
+__all__ = ["ClewSaver"]
+
+
+class ClewSaver(BaseCheckpointSaver[str]):
+    """A checkpointer on a clew store.
+
+        graph = builder.compile(checkpointer=ClewSaver(clew.open("agents.db")))
+
+    Only LangGraph's own list of safe types is built again from stored data; add yours with `types=[MyState]`, or hand
+    over a `serde`.
+    """
+
+    def __init__(
+        self, store: Store | AsyncStore, *, serde: SerializerProtocol | None = None, types: Iterable[type] = ()
+    ) -> None:
+        allowed = tuple(types)
+        if serde is not None and allowed:
+            raise InvalidInput("serde= and types= cannot be given together: allow the types in your serializer")
+        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
+        self.store = store
+        self._colour = Colour(store)
+        self._memory = Memory()
+
+    def get_next_version(self, current: str | int | float | None, channel: None) -> str:
+        """One more than `current`, with a random end: two branches never give one version to two values."""
+        number, width = 0, 8
+        if isinstance(current, str):
+            digits = current.partition(".")[0]
+            number, width = int(digits), max(width, len(digits))
+        elif current is not None:
+            number = int(current)
+        return f"{number + 1:0{width}}.{random.getrandbits(32):08x}"
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.store, self._memory, self.serde)  # LangGraph may replace `serde` at any time
+
+    @property
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(self._checkpoints)
+
+    # -- LangGraph's interface, in both colours -----------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that `config` names, or the thread's newest."""
+        return self._colour.wait(self._checkpoints.get(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that `config` names, or the thread's newest."""
+        return await self._colour.run(self._checkpoints.get(config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first. `filter`: metadata that has each of these keys with exactly this value."""
+        for place, checkpoint in self._colour.wait(self._checkpoints.select(config, filter, before, limit)):
+            yield self._colour.wait(self._checkpoints.whole(place, checkpoint))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints, newest first. `filter`: metadata that has each of these keys with exactly this value."""
+        for place, checkpoint in await self._colour.run(self._checkpoints.select(config, filter, before, limit)):
+            yield await self._colour.run(self._checkpoints.whole(place, checkpoint))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: GraphCheckpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint that follows the one in `config`."""
+        return self._colour.wait(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: GraphCheckpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint that follows the one in `config`."""
+        return await self._colour.run(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a task wrote at the checkpoint in `config`, which need not be there yet."""
+        self._colour.wait(self._checkpoints.put_writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a task wrote at the checkpoint in `config`, which need not be there yet."""
+        await self._colour.run(self._checkpoints.put_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with all its namespaces."""
+        self._colour.wait(self._upkeep.delete_thread(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete a thread with all its namespaces."""
+        await self._colour.run(self._upkeep.delete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints whose metadata names one of these runs, and their writes."""
+        self._colour.wait(self._upkeep.delete_for_runs(run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints whose metadata names one of these runs, and their writes."""
+        await self._colour.run(self._upkeep.delete_for_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Make a new thread with everything of another; what they have in common is stored once."""
+        self._colour.wait(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Make a new thread with everything of another; what they have in common is stored once."""
+        await self._colour.run(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
+        self._colour.wait(self._upkeep.prune(thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
+        await self._colour.run(self._upkeep.prune(thread_ids, strategy))

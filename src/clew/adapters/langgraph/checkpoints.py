@@ -1,0 +1,338 @@
+"""LangGraph's checkpoints and pending writes as clew keeps them: saving, finding, and handing them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_serializable_checkpoint_metadata,
+)
+from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from clew.adapters.colours import settle
+from clew.adapters.langgraph.memory import Memory, Pending, Remembered, Talk, same
+from clew.adapters.langgraph.names import (
+    Place,
+    channel_of,
+    config_of,
+    escape,
+    graph_id,
+    key_for,
+    key_of,
+    place_in,
+    place_of,
+    writes_key,
+)
+from clew.adapters.langgraph.values import MARK, Plain
+from clew.aio import AsyncStore
+from clew.errors import Conflict, EncodeError, NotFound
+from clew.model import Checkpoint
+from clew.store import Store
+
+_ATTEMPTS = 256  # parallel tasks of one step write at once; each round at least one of them gets through
+_WORTH = 128  # characters of a write from which it pays to look whether the checkpoint holds the same
+
+
+class Checkpoints:
+    """The checkpoints of one store, as one saver sees them."""
+
+    def __init__(self, store: Store | AsyncStore, memory: Memory, serde: SerializerProtocol) -> None:
+        self.store = store
+        self._memory = memory
+        self._plain = Plain(serde)
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    async def put(
+        self, config: RunnableConfig, checkpoint: GraphCheckpoint, metadata: CheckpointMetadata, new: ChannelVersions
+    ) -> RunnableConfig:
+        place, parent = place_in(config), config["configurable"].get("checkpoint_id")
+        base = await self._base(place, parent)
+        said = dict(get_serializable_checkpoint_metadata(config, metadata))
+        try:
+            await self._save(place, base, parent, checkpoint, said, new, careful=False)
+        except EncodeError:  # something inside a message that only LangGraph's serializer can encode
+            await self._save(place, base, parent, checkpoint, said, new, careful=True)
+        return config_of(place, checkpoint["id"])
+
+    async def _save(
+        self,
+        place: Place,
+        base: Remembered | None,
+        parent: str | None,
+        checkpoint: GraphCheckpoint,
+        said: dict[str, Any],
+        new: ChannelVersions,
+        *,
+        careful: bool,
+    ) -> None:
+        plain = self._plain
+        id, values, versions = checkpoint["id"], checkpoint["channel_values"], checkpoint["channel_versions"]
+        before = base or Remembered("", {}, {})
+        book = plain.channel({key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")})
+        changes: dict[str, Any] = {MARK: book}
+        kept = {channel: value for channel, value in before.plain.items() if channel in values}
+        talks = {channel: talk for channel, talk in before.talks.items() if channel in values}
+        longer: tuple[str, list[Any]] | None = None
+        for channel, value in values.items():
+            if (
+                channel in before.channels
+                and channel not in new
+                and versions.get(channel) == before.versions.get(channel)
+            ):
+                continue
+            old = before.talks.get(channel)
+            talk = Talk.of(value, old) if plain.readable and type(value) is list and not careful else None
+            kept.pop(channel, None)
+            talks.pop(channel, None)
+            if talk is None:
+                changes[key_for(channel)] = kept[channel] = plain.channel(value, careful=careful)
+                continue
+            talks[channel] = talk
+            if old is not None and longer is None and talk.items[0] is old.items[0]:
+                longer = (key_for(channel), plain.channel(value[len(old.items) :]))
+            else:
+                changes[key_for(channel)] = plain.channel(value)
+        made = Remembered(id, book, kept, talks)
+        self._memory.put(f"{place.name}//coming", made)
+        facts: Any = {"id": key_of(id), "custom": self._custom(said, id, parent, base)}
+        thread: Any = self.store.thread(place.name)
+        after = None if base is not None and id > base.id else await settle(thread.head)
+        if base is not None:
+            gone = [key_for(channel) for channel in base.channels - values.keys()]
+            await settle(thread.update(changes, remove=gone, append=longer, parent=key_of(base.id), **facts))
+        else:
+            await settle(thread.save(changes, **facts))
+        if after is not None and graph_id(after) > id:
+            await settle(thread.rewind(after.id))  # it came late: the newest stays the newest
+        else:
+            self._memory.put(place.name, made)
+
+    def _custom(self, said: dict[str, Any], id: str, parent: str | None, base: Remembered | None) -> dict[str, Any]:
+        custom: dict[str, Any] = self._plain.channel(said)
+        if MARK in custom:
+            custom = {"metadata": custom}
+        # LangGraph's own words are kept only where clew's would differ.
+        custom[MARK] = {} if key_of(id) == id else {"id": id}
+        if base is None or key_of(base.id) != base.id:
+            custom[MARK]["parent"] = parent
+        return custom
+
+    async def _base(self, place: Place, parent: str | None) -> Remembered | None:
+        """The checkpoint that a new one follows; None if there is no such checkpoint."""
+        if parent is None:
+            return None
+        known = self._memory.get(place.name)
+        if isinstance(known, Remembered) and known.id == parent:
+            return known
+        try:
+            return _remember(parent, await settle(self.store.thread(place.name).load(at=key_of(parent))))
+        except NotFound:
+            return None
+
+    async def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        place, id = place_in(config), str(config["configurable"]["checkpoint_id"])
+        plain = self._plain
+        made = [
+            [task_id, task_path, WRITES_IDX_MAP.get(channel, i), channel, plain.channel(value, careful=True)]
+            for i, (channel, value) in enumerate(writes)
+        ]
+        self._refer(place, id, made)
+        known = self._memory.get(place.writes)
+        for _ in range(_ATTEMPTS):
+            before = await self._pending(place, id, known)
+            items = _merge(before.items, made)
+            if items == before.items:
+                return
+            number = before.number + 1
+            try:
+                saved = await settle(
+                    self.store.thread(place.writes).save(
+                        {"writes": items}, id=writes_key(id, number), custom={"checkpoint": id}, expect=before.head
+                    )
+                )
+            except Conflict:
+                known = None
+                continue
+            self._memory.put(place.writes, Pending(id, number, items, saved.id))
+            return
+        raise Conflict(place.writes, None, None)
+
+    def _refer(self, place: Place, id: str, made: list[list[Any]]) -> None:
+        """A task that passes a part of its checkpoint on, as the first one does with a graph's input, need not have it
+        stored twice: the write says where in the checkpoint its value stands."""
+        for name in (place.name, f"{place.name}//coming"):
+            known = self._memory.get(name)
+            if not isinstance(known, Remembered) or known.id != id:
+                continue
+            for item in made:
+                for channel, value in known.plain.items():
+                    part = value.get(item[3]) if type(value) is dict else None
+                    if part and len(repr(part)) >= _WORTH and MARK not in item[4] and same(part, item[4]):
+                        item[4] = {MARK: {"same": [channel, item[3]]}}
+                        break
+            return
+
+    async def _pending(self, place: Place, id: str, known: Pending | None) -> Pending:
+        """The pending writes of a checkpoint, and where their thread stands."""
+        if known is not None and known.checkpoint == id:
+            return known
+        thread: Any = self.store.thread(place.writes)
+        if known is None:
+            newest = await settle(thread.head)
+            if newest is None:
+                return Pending(id, 0, [], None)
+            known = self._memory.get(place.writes)
+            if known is not None and known.head == newest.id and known.checkpoint == id:
+                return known
+            head = newest.id
+        else:
+            head = known.head
+        # Numbers grow by one: leap ahead until one is missing, then close in.
+        low, high, items = 0, 1, []
+        while True:
+            try:
+                items = (await settle(thread.load(at=writes_key(id, high))))["writes"]
+            except NotFound:
+                break
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                items, low = (await settle(thread.load(at=writes_key(id, middle))))["writes"], middle
+            except NotFound:
+                high = middle
+        return Pending(id, low, items, head)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
+        place, id = place_in(config), config["configurable"].get("checkpoint_id")
+        thread: Any = self.store.thread(place.name)
+        if id is not None:
+            try:
+                found = await settle(thread.get(key_of(str(id))))
+            except NotFound:
+                return None
+        else:
+            found = await settle(thread.head)
+            if found is not None and MARK not in found.custom:  # saved by other means than LangGraph
+                ours = [c for c in await settle(thread.history(newest_first=True)) if MARK in c.custom]
+                found = ours[0] if ours else None
+        if found is None or MARK not in found.custom:
+            return None
+        return await self.whole(place, found, remember=True)
+
+    async def whole(self, place: Place, found: Checkpoint, *, remember: bool = False) -> CheckpointTuple:
+        plain, id = self._plain, graph_id(found)
+        known = self._memory.get(place.name)
+        if not isinstance(known, Remembered) or known.id != id:
+            known = _remember(id, await settle(self.store.thread(place.name).load(at=found.id)))
+        values = {channel: plain.value(value) for channel, value in known.plain.items()}
+        if remember and plain.readable:
+            known = _recognise(known, values)
+            self._memory.put(place.name, known)
+        values |= {channel: talk.copies() for channel, talk in known.talks.items()}
+        checkpoint = cast("GraphCheckpoint", {**plain.value(known.book), "id": id, "channel_values": values})
+        parent = found.custom[MARK].get("parent", found.parent_id)
+        pending = await self._pending(place, id, None)
+        return CheckpointTuple(
+            config_of(place, id),
+            checkpoint,
+            cast("CheckpointMetadata", self._metadata(found)),
+            config_of(place, parent) if parent is not None else None,
+            [(task, channel, plain.value(_resolve(value, known))) for task, _, _, channel, value in pending.items],
+        )
+
+    def _metadata(self, found: Checkpoint) -> dict[str, Any]:
+        said = {key: value for key, value in found.custom.items() if key != MARK}
+        return cast("dict[str, Any]", self._plain.value(said))
+
+    async def select(
+        self,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> list[tuple[Place, Checkpoint]]:
+        """The checkpoints of a listing, newest first, by their metadata alone."""
+        conf = config["configurable"] if config is not None else {}
+        bound = before["configurable"].get("checkpoint_id") if before is not None else None
+        only = conf.get("checkpoint_id")
+        chosen: list[tuple[Place, Checkpoint]] = []
+        for place in await self.places(conf.get("thread_id"), conf.get("checkpoint_ns")):
+            for one in await self.history(place):
+                if (bound is not None and graph_id(one) >= bound) or only not in (None, graph_id(one)):
+                    continue
+                said = self._metadata(one) if wanted else {}
+                if all(key in said and _same(said[key], value) for key, value in (wanted or {}).items()):
+                    chosen.append((place, one))
+        chosen.sort(key=lambda pair: graph_id(pair[1]), reverse=True)
+        return chosen if limit is None else chosen[: max(limit, 0)]
+
+    def forget(self, name: str) -> None:
+        """Drop what is remembered of a clew thread."""
+        self._memory.put(name, None)
+
+    async def history(self, place: Place) -> list[Checkpoint]:
+        """All checkpoints of a namespace that LangGraph wrote, abandoned branches included."""
+        history = await settle(self.store.thread(place.name).history(all=True))
+        return [checkpoint for checkpoint in history if MARK in checkpoint.custom]
+
+    async def places(self, thread_id: Any = None, ns: str | None = None) -> list[Place]:
+        """The namespaces of one thread, or of all, that have checkpoints."""
+        if thread_id is not None and ns is not None:
+            return [Place(str(thread_id), ns)]
+        prefix = "" if thread_id is None else escape(str(thread_id))
+        places = [place_of(info.id) for info in await settle(self.store.threads(prefix=prefix))]
+        return [p for p in places if p is not None and (thread_id is None or p.thread_id == str(thread_id))]
+
+
+def _remember(id: str, state: dict[str, Any]) -> Remembered:
+    channels = {channel_of(key): value for key, value in state.items() if key != MARK}
+    return Remembered(id, state.get(MARK) or {}, channels)
+
+
+def _recognise(known: Remembered, values: dict[str, Any]) -> Remembered:
+    """The same checkpoint, with its lists of messages as such."""
+    talks = dict(known.talks)
+    for channel, value in values.items():
+        talk = Talk.of(value) if type(value) is list else None
+        if talk is not None:
+            talks[channel] = talk
+    plain = {channel: value for channel, value in known.plain.items() if channel not in talks}
+    return Remembered(known.id, known.book, plain, talks)
+
+
+def _resolve(value: Any, known: Remembered) -> Any:
+    """A write that stands in its checkpoint, or itself."""
+    mark = value.get(MARK) if type(value) is dict else None
+    if type(mark) is not dict:
+        return value
+    channel, part = mark["same"]
+    return known.plain[channel][part]
+
+
+def _merge(known: list[Any], made: list[list[Any]]) -> list[Any]:
+    """Known writes and new ones, in LangGraph's order. A special write replaces, of any other the first one counts."""
+    merged = {(item[0], item[2]): item for item in known}
+    for item in made:
+        if item[2] < 0:
+            merged[item[0], item[2]] = item
+        else:
+            merged.setdefault((item[0], item[2]), item)
+    return sorted(merged.values(), key=lambda item: (item[1], item[0], item[2]))
+
+
+def _same(said: Any, wanted: Any) -> bool:
+    """Equal, and of one type where `==` would mix up True and 1."""
+    return isinstance(said, bool) == isinstance(wanted, bool) and bool(said == wanted)

@@ -1,0 +1,90 @@
+"""LangGraph's names <-> clew's: threads, namespaces and checkpoint ids.
+
+One clew thread per (thread, namespace), and one beside it for the pending writes. The parts are joined with `/`; a `/`,
+`%` or NUL inside a part is written like in a URL, so any id is possible and no two of them meet. The root namespace of
+thread `42` is simply the clew thread `42`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final, NamedTuple, cast
+
+from langchain_core.runnables import RunnableConfig
+
+from clew.adapters.langgraph.values import MARK
+from clew.model import Checkpoint
+
+_ESCAPES = {ord("%"): "%25", ord("/"): "%2F", 0: "%00"}
+_IDS: Final = uuid.UUID("0bd8c1a1-2cf4-5e0c-9f63-6c1e6e1a54c7")
+
+
+class Place(NamedTuple):
+    """One namespace of one LangGraph thread."""
+
+    thread_id: str
+    ns: str
+
+    @property
+    def name(self) -> str:
+        """The clew thread that holds its checkpoints."""
+        return escape(self.thread_id) + (f"/{escape(self.ns)}" if self.ns else "")
+
+    @property
+    def writes(self) -> str:
+        """The clew thread that holds its pending writes."""
+        return f"{escape(self.thread_id)}/{escape(self.ns)}/writes"
+
+
+def escape(part: str) -> str:
+    return part.translate(_ESCAPES)
+
+
+def unescape(part: str) -> str:
+    return part.replace("%2F", "/").replace("%00", "\0").replace("%25", "%")
+
+
+def place_of(name: str) -> Place | None:
+    """The place whose checkpoints a clew thread holds, if it holds any."""
+    parts = name.split("/")
+    if len(parts) > 2:
+        return None
+    return Place(unescape(parts[0]), unescape(parts[1]) if len(parts) == 2 else "")
+
+
+def key_of(checkpoint_id: str) -> str:
+    """The UUID under which clew keeps a checkpoint: its own id if that is one, as it nearly always is."""
+    try:
+        if str(uuid.UUID(checkpoint_id)) == checkpoint_id:
+            return checkpoint_id
+    except ValueError:
+        return str(uuid.uuid5(_IDS, checkpoint_id))
+    return str(uuid.uuid5(_IDS, checkpoint_id))
+
+
+def writes_key(checkpoint_id: str, number: int) -> str:
+    """The id of the `number`-th record of a checkpoint's pending writes: it can be looked up without a search."""
+    return str(uuid.uuid5(uuid.UUID(key_of(checkpoint_id)), str(number)))
+
+
+def place_in(config: RunnableConfig) -> Place:
+    conf = config["configurable"]
+    return Place(str(conf["thread_id"]), conf.get("checkpoint_ns") or "")
+
+
+def config_of(place: Place, id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": place.thread_id, "checkpoint_ns": place.ns, "checkpoint_id": id}}
+
+
+def graph_id(checkpoint: Checkpoint) -> str:
+    """LangGraph's id of a checkpoint."""
+    return cast("str", checkpoint.custom.get(MARK, {}).get("id", checkpoint.id))
+
+
+def key_for(channel: str) -> str:
+    """The key of a channel in the state: its name, unless that is the reserved one."""
+    return f"{MARK}:{channel}" if channel.startswith(MARK) else channel
+
+
+def channel_of(key: str) -> str:
+    return key.removeprefix(f"{MARK}:") if key.startswith(f"{MARK}:") else key
