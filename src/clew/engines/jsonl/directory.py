@@ -15,7 +15,7 @@ from clew.errors import NotFound, UnsupportedFormat
 
 
 def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], None]) -> None:
-    """Refuse a directory that is another's, untouched; make a store in an empty one (`start` writes its first files)."""
+    """Refuse another's directory, untouched; make a store in an empty one (`start` writes its first files)."""
     marker = directory / "clew.json"
     if not directory.exists() and create:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

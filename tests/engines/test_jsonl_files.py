@@ -1,0 +1,512 @@
+"""The files of a JSONL store: what they look like, and what happens when they are torn, damaged, lost or foreign."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clew.encode.frame import Frames
+from clew.encode.payload import Section, pack
+from clew.engines.base import Commit, Drop, Head, Mark, Swap
+from clew.engines.jsonl import JSONLEngine
+from clew.engines.jsonl.log import Log
+from clew.engines.jsonl.names import file_name
+from clew.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
+from clew.testing import records
+from clew.testing.drive import step
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def engine(place: Path) -> Iterator[JSONLEngine]:
+    made = JSONLEngine(place, durability="normal")
+    yield made
+    step(made.close())
+
+
+def opened(place: Path) -> JSONLEngine:
+    return JSONLEngine(place, durability="normal")
+
+
+def fill(engine: JSONLEngine, thread: str = "t", steps: int = 5) -> Head:
+    """A thread of so many steps, one commit each."""
+    branch = records.branch(thread)
+    step(engine.commit(records.first(branch)))
+    for number in range(1, steps):
+        step(engine.commit(records.following(records.head(branch, number, number), branch)))
+    head = step(engine.head(thread))
+    assert head is not None
+    return head
+
+
+def payload_steps(engine: JSONLEngine, first: int, last: int, thread: str = "t") -> list[int]:
+    return [number for number, _ in step(engine.payloads(thread, records.branch(thread).id, first, last))]
+
+
+def file_lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def damage(path: Path, number: int) -> None:
+    """Change one character in the middle of a line."""
+    lines = file_lines(path)
+    line = bytearray(lines[number - 1])
+    line[len(line) // 3] ^= 1
+    path.write_bytes(b"".join([*lines[: number - 1], bytes(line), *lines[number:]]))
+
+
+# -- what they look like ---------------------------------------------------------------------------------------------
+
+
+def test_one_commit_is_one_line_of_json_with_the_messages_on_it(engine: JSONLEngine, place: Path) -> None:
+    fill(engine, steps=3)
+    message = {"role": "user", "content": "Where is the thread?"}
+    payload = Frames().wrap(pack([Section(0, 0, 1, 0, msgspec.msgpack.encode(message))], []), "here")
+    branch = records.branch()
+    row = records.row(branch, 4, payload=payload)
+    step(engine.commit(Commit("t", rows=[row])))
+    header, *lines = [json.loads(line) for line in file_lines(place / "t.jsonl")]
+    assert header["lineage"] == "t"
+    assert [[row["step"] for row in line["rows"]] for line in lines] == [[1], [2], [3], [4]]
+    assert lines[-1]["rows"][0]["payload"]["items"][0]["of"] == [message]
+    assert step(engine.payloads("t", branch.id, 4, 4)) == [(4, payload)]
+
+
+def test_only_the_owner_may_read_the_files(place: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        engine = opened(place)
+        fill(engine)
+        step(engine.lease("job", "me", 1.0))
+        step(engine.threads())
+        step(engine.close())
+    finally:
+        os.umask(old)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in place.iterdir()}
+    assert set(modes) == {"t.jsonl", "clew.json", "leases.json", ".index", ".names", ".lock", ".lock-next"}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+
+
+def test_a_line_may_be_of_any_length(engine: JSONLEngine, place: Path) -> None:
+    branch = records.branch()
+    long = os.urandom(20_000_000)
+    step(engine.commit(records.first(branch)))
+    step(engine.commit(Commit("t", rows=[records.row(branch, 2, payload=long)])))
+    step(engine.commit(Commit("t", rows=[records.row(branch, 3)])))
+    again = opened(place)
+    assert step(again.payloads("t", branch.id, 2, 2)) == [(2, long)]
+    assert payload_steps(again, 0, 9) == [1, 2, 3]
+    step(again.close())
+
+
+def test_acknowledged_means_synced(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def spy(fd: int, real: object = real) -> None:
+            synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+            real(fd)  # type: ignore[operator]
+
+        monkeypatch.setattr(os, name, spy)
+    engine = JSONLEngine(place)
+    synced.clear()
+    branch = records.branch()
+    step(engine.commit(records.first(branch)))
+    assert synced == ["t.jsonl", "store"], "the file, and the directory that names it"
+    synced.clear()
+    step(engine.commit(records.following(records.head(branch), branch)))
+    assert synced == ["t.jsonl"]
+    step(engine.close())
+
+
+# -- torn lines ------------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_last_line_is_cut_off_and_reported(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = opened(place)
+    fill(engine, steps=3)
+    step(engine.close())
+    path = place / "t.jsonl"
+    whole = path.read_bytes()
+    *_, last = file_lines(path)
+    for kept in (1, len(last) // 2, len(last) - 1):
+        path.write_bytes(whole[: len(whole) - len(last) + kept])
+        caplog.clear()
+        engine = opened(place)
+        with caplog.at_level(logging.WARNING):
+            head = step(engine.head("t"))
+        assert head is not None
+        assert head.step == 2
+        assert f"cut off {kept} bytes" in caplog.text
+        assert "t.jsonl" in caplog.text
+        assert step(engine.stats())["repaired"] == 1
+        assert step(engine.stats())["damaged"] == 0
+        assert path.read_bytes() == whole[: len(whole) - len(last)]
+        # The next line stands on a line of its own.
+        branch = records.branch()
+        step(engine.commit(records.following(head, branch)))
+        assert payload_steps(engine, 0, 9) == [1, 2, 3]
+        step(engine.close())
+        path.write_bytes(whole)
+
+
+def test_blocks_that_never_reached_the_disk_are_a_torn_line_too(place: Path) -> None:
+    engine = opened(place)
+    fill(engine, steps=3)
+    step(engine.close())
+    path = place / "t.jsonl"
+    *before, last = file_lines(path)
+    path.write_bytes(b"".join(before) + b"\0" * (len(last) - 20) + last[-20:])
+    engine = opened(place)
+    assert step(engine.head("t")) == records.head(records.branch(), 2, 2)
+    step(engine.close())
+
+
+def test_a_new_file_that_was_torn_in_its_first_line_can_be_written(place: Path) -> None:
+    step(opened(place).close())
+    (place / "t.jsonl").write_bytes(b'{"clew":"jso')
+    engine = opened(place)
+    assert step(engine.head("t")) is None
+    fill(engine, steps=2)
+    assert payload_steps(engine, 0, 9) == [1, 2]
+    step(engine.close())
+
+
+def test_another_engine_that_reads_while_a_line_is_being_written_sees_only_whole_lines(place: Path) -> None:
+    writer, reader = opened(place), opened(place)
+    fill(writer, steps=2)
+    assert payload_steps(reader, 0, 9) == [1, 2]
+    with (place / "t.jsonl").open("ab") as file:
+        file.write(b'{"at":"2026-')
+    assert payload_steps(reader, 0, 9) == [1, 2]
+    assert (place / "t.jsonl").read_bytes().endswith(b'{"at":"2026-'), "a reader leaves alone what may be going on"
+    branch = records.branch()
+    step(writer.commit(records.following(records.head(branch, 2, 2), branch)))
+    assert payload_steps(reader, 0, 9) == [1, 2, 3]
+    step(writer.close())
+    step(reader.close())
+
+
+# -- damaged lines ---------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_line_is_named_and_the_rest_stays_readable(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = opened(place)
+    head = fill(engine, steps=6)
+    fill(engine, "other")
+    step(engine.close())
+    damage(place / "t.jsonl", 4)  # step 3
+    engine = opened(place)
+    with caplog.at_level(logging.WARNING):
+        assert step(engine.head("t")) == head
+    assert "t.jsonl, line 4" in caplog.text
+    branch = records.branch()
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 4 is damaged"):
+        step(engine.payloads("t", branch.id, 1, 6))
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 4 is damaged"):
+        step(engine.row("t", branch.id, 3))
+    assert payload_steps(engine, 1, 2) == [1, 2]
+    assert payload_steps(engine, 4, 6) == [4, 5, 6]
+    assert [found.step for found in step(engine.steps("t", branch.id, 0, 9))] == [1, 2, 4, 5, 6]
+    assert payload_steps(engine, 0, 9, "other") == [1, 2, 3, 4, 5]
+    assert step(engine.stats())["damaged"] == 1
+    step(engine.commit(records.following(head, branch)))
+    assert payload_steps(engine, 4, 9) == [4, 5, 6, 7]
+    step(engine.close())
+
+
+def test_a_damaged_last_line_is_never_a_silent_step_back(place: Path) -> None:
+    engine = opened(place)
+    fill(engine, steps=3)
+    step(engine.close())
+    damage(place / "t.jsonl", 4)
+    before = (place / "t.jsonl").read_bytes()
+    engine = opened(place)
+    for ask in (engine.head, engine.tip):
+        with pytest.raises(Corrupt, match=r"t\.jsonl, line 4"):
+            step(ask("t"))
+    assert (place / "t.jsonl").read_bytes() == before
+    step(engine.close())
+
+
+def test_a_damaged_beginning_is_never_a_silent_new_start(place: Path) -> None:
+    engine = opened(place)
+    fill(engine, steps=1)
+    step(engine.close())
+    damage(place / "t.jsonl", 2)
+    engine = opened(place)
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
+        step(engine.head("t"))
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
+        step(engine.commit(records.first(records.branch())))
+    step(engine.close())
+
+
+def test_damage_to_one_thread_does_not_stop_another_in_the_same_file(place: Path) -> None:
+    engine = opened(place)
+    fill(engine, "t", steps=2)
+    fork = records.branch("fork", lineage="t")
+    step(engine.commit(records.first(fork)))
+    step(engine.commit(records.following(records.head(fork), fork)))
+    step(engine.close())
+    damage(place / "t.jsonl", 5)
+    engine = opened(place)
+    assert step(engine.head("t")) == records.head(records.branch(), 2, 2)
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 5"):
+        step(engine.head("fork"))
+    step(engine.close())
+
+
+def test_compaction_takes_damage_out_and_keeps_it_beside(place: Path) -> None:
+    engine = opened(place)
+    fill(engine, steps=4)
+    step(engine.close())
+    damage(place / "t.jsonl", 5)
+    bad = file_lines(place / "t.jsonl")[4]
+    engine = opened(place)
+    step(engine.compact())
+    assert step(engine.head("t")) == records.head(records.branch(), 3, 3)
+    assert (place / "t.jsonl.damaged").read_bytes() == bad
+    assert step(engine.stats())["damaged"] == 0
+    step(engine.close())
+
+
+def test_a_line_that_is_damaged_after_it_was_read_is_named(engine: JSONLEngine, place: Path) -> None:
+    fill(engine, steps=3)
+    with (place / "t.jsonl").open("r+b") as file:
+        file.seek(len(b"".join(file_lines(place / "t.jsonl")[:2])) + 30)
+        file.write(b"?")
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 3"):
+        payload_steps(engine, 2, 2)
+    assert payload_steps(engine, 3, 3) == [3]
+
+
+# -- compaction ------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_dropped_goes_when_the_file_is_compacted(place: Path) -> None:
+    engine, other = opened(place), opened(place)
+    head = fill(engine, steps=6)
+    branch = records.branch()
+    big = {records.name16("blob"): b"x" * 50_000, records.name16("kept"): b"y"}
+    marks = Commit("t", blobs=big, marks=[Mark(branch.id, 5, b"old"), Mark(branch.id, 6, b"gone")])
+    step(engine.commit(marks))
+    step(engine.commit(Commit("t", marks=[Mark(branch.id, 5, b"new"), Mark(branch.id, 6, None)])))
+    second = records.branch("t", 2)
+    step(engine.commit(Commit("t", branches=[second], rows=[records.row(second, 1)])))
+    step(
+        engine.drop(
+            Drop(
+                "t",
+                expect=[("t", head.key)],
+                rows=[(branch.id, 1)],
+                bodies=[(branch.id, 2)],
+                branches=[second.id],
+                blobs=[records.name16("blob")],
+            )
+        )
+    )
+    assert payload_steps(other, 0, 9) == [2, 3, 4, 5, 6]
+    before = step(records.everything(engine, "t"))
+    assert step(engine.payloads("t", branch.id, 2, 2)) == [(2, b"")]
+    size = (place / "t.jsonl").stat().st_size
+    step(engine.compact())
+    assert (place / "t.jsonl").stat().st_size < size - 50_000
+    assert "drop" not in (place / "t.jsonl").read_text()
+    assert step(records.everything(engine, "t")) == before
+    assert step(records.everything(other, "t")) == before, "an engine that had the old file open finds the new one"
+    step(engine.commit(records.following(head, branch)))
+    assert payload_steps(other, 0, 9) == [2, 3, 4, 5, 6, 7]
+    step(engine.close())
+    step(other.close())
+    again = opened(place)
+    assert payload_steps(again, 0, 9) == [2, 3, 4, 5, 6, 7]
+    step(again.close())
+
+
+def test_the_file_of_an_empty_lineage_goes(engine: JSONLEngine, place: Path) -> None:
+    head = fill(engine)
+    step(engine.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
+    step(engine.drop(Drop("t", expect=[], branches=[records.branch().id])))
+    assert step(engine.lineages()) == []
+    step(engine.compact())
+    assert not (place / "t.jsonl").exists()
+    assert fill(engine).step == 5
+
+
+# -- opening many ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the logs that were read."""
+    found: list[str] = []
+    real = Log._read_on
+
+    def spy(log: Log) -> None:
+        found.append(log.lineage)
+        real(log)
+
+    monkeypatch.setattr(Log, "_read_on", spy)
+    return found
+
+
+def test_opening_a_store_of_many_sessions_reads_only_the_one_that_is_asked_for(place: Path, read: list[str]) -> None:
+    engine = opened(place)
+    for number in range(400):
+        step(engine.commit(records.first(records.branch(f"s{number}"))))
+    step(engine.commit(records.first(records.branch("fork", lineage="s7"))))
+    assert len(step(engine.threads())) == 401
+    step(engine.close())
+    read.clear()
+    engine = opened(place)
+    assert step(engine.head("s123")) is not None
+    step(engine.commit(records.following(records.head(records.branch("s123")), records.branch("s123"))))
+    assert set(read) == {"s123"}
+    read.clear()
+    assert step(engine.head("fork")) is not None
+    assert read == ["s7"]
+    read.clear()
+    newest = step(engine.threads(newest_first=True, limit=2))
+    assert len(newest) == 2
+    assert len(step(engine.lineages())) == 400
+    assert set(read) <= {"s123", "s7"}, "a listing reads what changed since the last one, and no more"
+    assert len(engine._logs) <= 128
+    step(engine.close())
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a cache", b"\x92\x01\x80"])
+def test_the_index_is_only_a_cache(place: Path, content: bytes | None) -> None:
+    engine = opened(place)
+    fill(engine)
+    before = step(engine.threads())
+    step(engine.close())
+    (place / ".index").unlink()
+    if content is not None:
+        (place / ".index").write_bytes(content)
+    engine = opened(place)
+    assert step(engine.threads()) == before
+    step(engine.close())
+
+
+@pytest.mark.parametrize("content", [None, b"not a hint\n", b'["zz",null,"t"]\n'])
+def test_the_names_of_forks_are_found_again_when_their_file_is_lost(place: Path, content: bytes | None) -> None:
+    engine = opened(place)
+    fill(engine)
+    fork = records.branch("fork", lineage="t")
+    step(engine.commit(records.first(fork)))
+    step(engine.close())
+    (place / ".names").unlink()
+    if content is not None:
+        (place / ".names").write_bytes(content)
+    engine = opened(place)
+    assert step(engine.head("fork")) == records.head(fork)
+    with pytest.raises(Conflict):
+        step(engine.commit(records.first(records.branch("fork"))))
+    step(engine.close())
+
+
+def test_a_file_can_be_taken_to_another_store(place: Path, tmp_path: Path) -> None:
+    engine = opened(place)
+    head = fill(engine)
+    step(engine.close())
+    other = opened(tmp_path / "other")
+    shutil.copy(place / "t.jsonl", tmp_path / "other" / "t.jsonl")
+    assert step(other.head("t")) == head
+    assert [found.thread for found in step(other.threads())] == ["t"]
+    step(other.close())
+
+
+def test_a_renamed_file_is_named_and_not_taken_for_another(place: Path) -> None:
+    engine = opened(place)
+    fill(engine)
+    step(engine.close())
+    (place / "t.jsonl").rename(place / "u.jsonl")
+    engine = opened(place)
+    with pytest.raises(UnsupportedFormat, match=r"u\.jsonl holds 't', not 'u'"):
+        step(engine.head("u"))
+    assert step(engine.head("t")) is None
+    assert step(engine.threads()) == []
+    step(engine.close())
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_another_directory_is_refused_and_left_untouched(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UnsupportedFormat, match="it holds other files"):
+        JSONLEngine(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+    with pytest.raises(UnsupportedFormat, match="not a directory"):
+        JSONLEngine(tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"clew": "other", "format": 1}', '{"clew": "jsonl"}'])
+def test_a_directory_with_another_marker_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "clew.json").write_text(content)
+    with pytest.raises(UnsupportedFormat, match=r"clew\.json"):
+        JSONLEngine(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["clew.json"]
+
+
+def test_newer_formats_are_refused(place: Path) -> None:
+    engine = opened(place)
+    fill(engine)
+    step(engine.close())
+    line = (place / "t.jsonl").read_bytes()
+    (place / "clew.json").write_text('{"clew":"jsonl","format":9}')
+    with pytest.raises(UnsupportedFormat, match="format 9"):
+        opened(place)
+    assert (place / "t.jsonl").read_bytes() == line
+
+
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="durability"):
+        JSONLEngine(tmp_path, durability="fast")  # type: ignore[arg-type]
+    for path in ("", "a\0b"):
+        with pytest.raises(InvalidInput, match="not a path"):
+            JSONLEngine(path)
+    with pytest.raises(NotFound, match="no store"):
+        JSONLEngine(tmp_path / "nowhere", create=False)
+    with pytest.raises(NotFound, match="no store"):
+        JSONLEngine(tmp_path, create=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_was_deleted_does_not_answer(engine: JSONLEngine, place: Path) -> None:
+    step(engine.ping())
+    shutil.rmtree(place)
+    with pytest.raises(Unavailable):
+        step(engine.ping())
+    place.mkdir()
+
+
+def test_damaged_leases_are_named(engine: JSONLEngine, place: Path) -> None:
+    step(engine.lease("job", "me", 1.0))
+    (place / "leases.json").write_text("{")
+    with pytest.raises(Corrupt, match=r"leases\.json"):
+        step(engine.lease("job", "me", 1.0))
+
+
+def test_hostile_names_stay_in_the_directory(engine: JSONLEngine, place: Path, tmp_path: Path) -> None:
+    for name in ("../evil", "/etc/passwd", "a/../../b", ".names", "clew.json", "x\0y", "CON"):
+        step(engine.commit(records.first(records.branch(name))))
+        assert step(engine.head(name)) is not None
+        assert (place / file_name(name)).is_file()
+    assert [file.name for file in tmp_path.iterdir()] == ["store"]

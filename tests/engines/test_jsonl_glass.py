@@ -1,0 +1,117 @@
+"""What the JSONL engine shows of byte strings, and the names it gives to files."""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from clew.encode.frame import Frames
+from clew.encode.payload import Section, pack
+from clew.engines.jsonl import glass
+from clew.engines.jsonl.names import file_name
+from clew.errors import Corrupt
+
+encode = msgspec.msgpack.encode
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def framed(content: bytes) -> bytes:
+    return Frames().wrap(content, "here")
+
+
+def shown(data: bytes) -> object:
+    """What a person reads, once it is known that it can be undone, and that any JSON parser can read it."""
+    text = bytes(glass.show(data))
+    assert b"\n" not in text
+    assert glass.hide(text) == data
+    return json.loads(text)
+
+
+@given(st.binary())
+@example(b"")
+@example(b"\0")
+@example(b"\0" + zlib.crc32(b"\0").to_bytes(4, "little"))
+def test_any_bytes_come_back(data: bytes) -> None:
+    shown(data)
+    shown(framed(data))
+
+
+@given(st.lists(json_values, max_size=5), st.lists(json_values, max_size=3), st.integers(0, 2**40))
+def test_any_payload_comes_back_and_is_shown(items: list[object], slots: list[object], offset: int) -> None:
+    section = Section(3, 7, len(items), offset, b"".join(map(encode, items)))
+    found = shown(framed(pack([section], [encode(slot) for slot in slots])))
+    assert isinstance(found, dict)
+    assert set(found) == {"items", "slots"}
+
+
+def test_messages_are_plain_json() -> None:
+    message = {"role": "user", "content": 'Grüße, "Welt"\n🙂', "n": [1, 1.0, True, None], "tool": {"a": {}}}
+    data = framed(pack([Section(0, 0, 2, 0, encode(message) * 2)], []))
+    assert shown(data) == {"items": [{"stream": 0, "start": 0, "at": 0, "of": [message, message]}], "slots": []}
+
+
+def test_only_the_item_that_json_cannot_express_is_packed() -> None:
+    items = [{"role": "user"}, {"image": b"\x00\xff"}, math.nan, {"$msgpack": "an innocent key"}]
+    found = shown(framed(pack([Section(0, 0, 4, 0, b"".join(map(encode, items)))], [])))
+    assert isinstance(found, dict)
+    first, *others = found["items"][0]["of"]
+    assert first == {"role": "user"}
+    assert all(set(other) == {"$msgpack"} for other in others)
+
+
+def test_texts_and_lists_are_shown_and_what_is_compressed_is_not() -> None:
+    assert shown(framed(b"Ein Text")) == {"text": "Ein Text"}
+    assert shown(framed(encode(["label", ["a tag"], 3]))) == {"list": ["label", ["a tag"], 3]}
+    assert set(shown(Frames("zstd").wrap(b"much of the same " * 100, "here"))) == {"b64"}  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "{}", '{"b64": "?"}', '{"items": 1, "slots": []}', '{"list": [{"$msgpack": 1}]}']
+)
+def test_json_that_clew_cannot_have_written_is_named(text: str) -> None:
+    with pytest.raises(Corrupt, match="line 7"):
+        glass.revealed(text.encode(), "a.jsonl, line 7")
+
+
+# -- file names ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.text(max_size=100) | st.sampled_from(["a:b", "a_b", "A", "a", "con", "CON", "a.", ".a", "é", "e\u0301"]),
+        max_size=8,
+    )
+)
+def test_names_never_meet_even_where_case_does_not_count(lineages: list[str]) -> None:
+    names = {file_name(lineage).casefold() for lineage in lineages}
+    assert len(names) == len(set(lineages))
+
+
+@given(st.text() | st.text('./\\:*?"<>|~ab', max_size=20))
+@example("../../etc/passwd")
+@example("x" * 10_000)
+@example("nul.txt")
+@example("\0")
+@example("-rf")
+def test_names_are_safe_everywhere(lineage: str) -> None:
+    name = file_name(lineage)
+    assert name.endswith(".jsonl")
+    assert len(name) < 120
+    assert not name.startswith((".", "-"))
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-~")
+    assert name.split(".")[0].lower() not in {"con", "prn", "aux", "nul", "com1", "lpt1"}
+
+
+def test_names_are_readable() -> None:
+    assert file_name("session-7_b.2") == "session-7_b.2.jsonl"
+    assert file_name("telegram:Chat 42").startswith("telegram-Chat-42~")
