@@ -13,13 +13,14 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
+from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
-from clew.history.listing import Listing
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
+from clew.history.upkeep import Upkeep
 from clew.model import Checkpoint
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
@@ -35,7 +36,13 @@ async def open(target: Any, **options: Any) -> AsyncStore:
     store = await clew.aio.open("agents.db")
     """
     core = await asyncio.to_thread(opening.open_core, target, options, asynchronous=True)
-    return AsyncStore(core)
+    store = AsyncStore(core)
+    try:
+        await store.hop(keyring.unlock(core))
+    except BaseException:
+        await store.hop(core.engine.close())
+        raise
+    return store
 
 
 class AsyncStore:
@@ -43,13 +50,17 @@ class AsyncStore:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.core = Listing(core)
+        self.core = Upkeep(core)
         self.hop = Hop(core.engine)
 
-    threads = awaitable(Listing.threads)
-    count = awaitable(Listing.count)
-    stats = awaitable(Listing.stats)
-    ping = awaitable(Listing.ping)
+    threads = awaitable(Upkeep.threads)
+    count = awaitable(Upkeep.count)
+    stats = awaitable(Upkeep.stats)
+    ping = awaitable(Upkeep.ping)
+    prune = awaitable(Upkeep.prune)
+    compact = awaitable(Upkeep.compact)
+    rekey = awaitable(Upkeep.rekey)
+    namespaces = awaitable(Upkeep.namespaces)
 
     def thread(self, id: str, type: type[S] | None = None) -> AsyncThread[S]:
         """The thread of this name, which need not exist yet."""

@@ -116,12 +116,40 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     undo_window: dt.timedelta = dt.timedelta(days=7)  #: abandoned steps stay for that long
 
     def __post_init__(self) -> None:
+        if self.keep_last is not None and type(self.keep_last) is not int:
+            raise InvalidInput(f"keep_last must be None or an int, not {self.keep_last!r}")
         if self.keep_last is not None and self.keep_last < 1:
             raise InvalidInput(f"keep_last={self.keep_last} would remove everything: use 1 or more, or None")
         for name in ("max_age", "ttl", "undo_window"):
             value = getattr(self, name)
-            if value is not None and value < dt.timedelta(0):
+            if value is None and name != "undo_window":
+                continue
+            if not isinstance(value, dt.timedelta):
+                raise InvalidInput(f"{name} must be a timedelta, not {value!r}")
+            if value < dt.timedelta(0):
                 raise InvalidInput(f"{name}={value} is negative")
+        if self.ttl == dt.timedelta(0):
+            raise InvalidInput("ttl=0 would remove everything: use a longer time, or None")
+        if isinstance(self.keep_tags, str) or not all(isinstance(tag, str) for tag in self.keep_tags):
+            raise InvalidInput(f"keep_tags must be a tuple of str, not {self.keep_tags!r}")
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a prune took away, or would."""
+
+    threads: int = 0  #: whole threads that had been idle for longer than their ttl
+    checkpoints: int = 0  #: checkpoints that left the history
+    rows: int = 0  #: rows that were freed: theirs, and what earlier deletions had left
+    blobs: int = 0
+    bytes: int = 0  #: about how many bytes that is
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        verb = "would be" if self.dry_run else "were"
+        return (
+            f"{self.threads:,} thread(s) and {self.checkpoints:,} checkpoint(s) {verb} removed; "
+            f"{self.rows:,} row(s) and {self.blobs:,} blob(s), {self.bytes:,} bytes, {verb} freed"
+        )
 
 
 def _brief(value: Any) -> str:

@@ -6,11 +6,14 @@ import os
 from typing import Any
 
 from clew.encode.frame import Frames
+from clew.encode.seal import check_keys, require_crypto
 from clew.encode.types import Types
 from clew.engines import STORE_OPTIONS, connect, parse
 from clew.engines.base import Engine
+from clew.engines.namespace import NamespaceEngine, check_namespace
 from clew.errors import InvalidInput
 from clew.history.core import Core
+from clew.history.retention import check_retention
 
 
 def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Core:
@@ -37,13 +40,19 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
     detect = ours.get("detect", "exact")
     if detect not in ("exact", "identity"):
         raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
+    retention = check_retention(ours.get("retention"))
+    keys = None if ours.get("key") is None else check_keys(ours["key"])
+    if keys is not None:
+        require_crypto()
+    namespace = None if ours.get("namespace") is None else check_namespace(ours["namespace"])
     if address is None:
         if theirs:
             raise InvalidInput(f"an open engine takes no option {min(theirs)!r}: give it when you make the engine")
         engine = target
     else:
         engine = connect(address, theirs, asynchronous=asynchronous)
-    return Core(engine, types=types, frames=frames, detect=detect, retention=ours.get("retention"))
+    around = NamespaceEngine(engine, namespace)
+    return Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
 
 
 def _none(value: Any) -> Any:

@@ -10,13 +10,14 @@ from clew import opening
 from clew.autosave import Every
 from clew.doors import blocking, finish
 from clew.errors import InvalidInput
+from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
-from clew.history.listing import Listing
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
+from clew.history.upkeep import Upkeep
 from clew.model import Checkpoint
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
@@ -33,6 +34,11 @@ def open(target: Any, **options: Any) -> Store:
     core = opening.open_core(target, options, asynchronous=False)
     if not core.engine.properties.blocking:
         raise InvalidInput(f"the {core.engine.properties.name} engine is asynchronous: use clew.aio.open()")
+    try:
+        finish(keyring.unlock(core))
+    except BaseException:
+        finish(core.engine.close())
+        raise
     return Store(core)
 
 
@@ -45,13 +51,17 @@ class Store:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.core = Listing(core)
+        self.core = Upkeep(core)
 
-    threads = blocking(Listing.threads)
-    count = blocking(Listing.count)
-    stats = blocking(Listing.stats)
-    ping = blocking(Listing.ping)
-    close = blocking(Listing.close)
+    threads = blocking(Upkeep.threads)
+    count = blocking(Upkeep.count)
+    stats = blocking(Upkeep.stats)
+    ping = blocking(Upkeep.ping)
+    prune = blocking(Upkeep.prune)
+    compact = blocking(Upkeep.compact)
+    rekey = blocking(Upkeep.rekey)
+    namespaces = blocking(Upkeep.namespaces)
+    close = blocking(Upkeep.close)
 
     def thread(self, id: str, type: type[S] | None = None) -> Thread[S]:
         """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""

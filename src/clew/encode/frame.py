@@ -56,14 +56,14 @@ class Frames:
         if not 1 <= level <= 19:
             raise InvalidInput(f"compression_level={level!r} is out of range: use 1 to 19")
         self.compression = compression
-        self._level = level
+        self.level = level
         self._local = threading.local()  # zstd contexts must not be shared by threads
         self._dictionaries: dict[bytes, zstandard.ZstdCompressionDict] = {}
 
     def compressing(self, level: int) -> Self:
         """The same frames, but with zstd at this level, whatever the store itself uses: for the files of workspaces."""
         other = copy.copy(self)
-        other.compression, other._level, other._local = "zstd", level, threading.local()  # noqa: SLF001  # still ours
+        other.compression, other.level, other._local = "zstd", level, threading.local()  # noqa: SLF001  # still ours
         return other
 
     def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
@@ -109,7 +109,7 @@ class Frames:
         name = self.blob_id(content)[:NAME]
         if name not in self._dictionaries:
             dictionary = zstandard.ZstdCompressionDict(content)
-            dictionary.precompute_compress(level=self._level)
+            dictionary.precompute_compress(level=self.level)
             while len(self._dictionaries) >= MAX_DICTIONARIES:
                 self._dictionaries.pop(next(iter(self._dictionaries)))
             self._dictionaries[name] = dictionary
@@ -136,7 +136,7 @@ class Frames:
             if len(made) >= MAX_DICTIONARIES:
                 made.clear()
             made[dictionary] = zstandard.ZstdCompressor(
-                level=self._level,
+                level=self.level,
                 dict_data=self._dictionaries[dictionary] if dictionary else None,
                 write_checksum=False,
                 write_dict_id=False,

@@ -105,8 +105,8 @@ class SealedFrames(Frames):
         self._names = ring.names
 
     def use(self, ring: Ring) -> None:
-        """Go on with a ring that has grown."""
-        self._ciphers = [_cipher(key) for key in ring.keys]
+        """Go on with a ring that has grown; copies of these frames share the list."""
+        self._ciphers[:] = [_cipher(key) for key in ring.keys]
 
     def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:
         return self._seal(self._pack(content, dictionary), place.encode())

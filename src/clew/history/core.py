@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -23,6 +25,8 @@ from clew.errors import InvalidInput, Unavailable
 from clew.history.records import Note
 from clew.model import Retention
 
+#: (core, thread, its living checkpoints as `trail.Seen`) -> blobs that they need besides those their roots name
+Follow = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
 MAX_TIPS = 1024  # threads
 MAX_TIP_BYTES = 64 * 1024 * 1024  # encoded bytes of the lists that tips remember
 MAX_BRANCHES = 8192
@@ -78,7 +82,14 @@ class Core:
     """One open store, below its front doors."""
 
     def __init__(
-        self, engine: Engine, *, types: Types, frames: Frames, detect: str = "exact", retention: Retention | None = None
+        self,
+        engine: Engine,
+        *,
+        types: Types,
+        frames: Frames,
+        detect: str = "exact",
+        retention: Retention | None = None,
+        keys: tuple[bytes, ...] | None = None,
     ) -> None:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
@@ -87,6 +98,8 @@ class Core:
         self.frames = frames
         self.identity = detect == "identity"
         self.retention = retention or Retention()
+        self.keys = keys  # the user's, the current one first; see history.keyring
+        self.follow: dict[str, Follow] = {}  # by kind of thread: who knows which blobs its checkpoints need besides
         self.tips = Tips()
         self.closed = False
         self.failed_writes = 0  # of sessions that log their errors instead of raising them

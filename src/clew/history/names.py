@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from clew.engines.namespace import RESERVED
 from clew.errors import InvalidInput
 
 MAX_NAME = 512
@@ -18,6 +19,8 @@ def check_name(value: object, what: str) -> str:
         raise InvalidInput(f"{what} must not be empty")
     if len(value) > MAX_NAME:
         raise InvalidInput(f"{what} has {len(value):,} characters, more than {MAX_NAME}: {value[:40]!r}…")
+    if value[0] == RESERVED:
+        raise InvalidInput(f"{what} must not start with the character U+10FFFF, which marks a store's own records")
     return _check_text(value, what)
 
 

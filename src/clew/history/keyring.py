@@ -1,0 +1,76 @@
+"""The key ring of a store: read when the store is opened, made with the first key, locked anew by `rekey`.
+
+It is a record like a thread's head, under a name that no user can give, so every engine can keep it and changes it by
+compare-and-swap. A store that has one is encrypted, whoever opens it; a store that holds anything and has none is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from clew.encode.seal import Ring, SealedFrames, check_keys, lock_ring, refuse_sealed, unlock_ring
+from clew.engines.base import Commit, Head, Swap
+from clew.engines.namespace import RESERVED
+from clew.errors import Conflict, InvalidInput
+from clew.history.core import Core
+
+RING = f"{RESERVED}keys"
+
+
+async def unlock(core: Core) -> None:
+    """Make the core's frames the ones that its store needs; called once, before anything else."""
+    head = await core.engine.head(RING)
+    if core.keys is None:
+        if head is not None:
+            raise refuse_sealed()
+        return
+    if head is None:
+        head = await _make(core, core.keys[0])
+    ring, _ = unlock_ring(head.note, core.keys)
+    core.frames = SealedFrames(ring, core.frames.compression, core.frames.level)
+
+
+async def _make(core: Core, key: bytes) -> Head:
+    if await core.engine.lineages(limit=1):
+        raise InvalidInput(
+            "the store holds unencrypted data and cannot be opened with a key: open it without, and copy it into a "
+            "new store that has one with store.copy_to(url, key=…)"
+        )
+    now = core.now()
+    note = lock_ring(Ring.new(), key)
+    new = Head(RING, RING, bytes(16), bytes(16), 0, 1, "keys", now, now, 0, 0, note)
+    try:
+        await core.engine.commit(Commit(RING, (Swap(RING, None, new),)))
+    except Conflict:  # another process opened the new store at the same moment
+        found = await core.engine.head(RING)
+        if found is None:
+            raise
+        return found
+    return new
+
+
+async def rekey(core: Core, key: Any) -> int:
+    """Lock the ring with a new key, and seal what is written from now on with a fresh data key; how many there are.
+
+    One small record is written, so this is instant, and other processes go on meanwhile; one that meets a row which was
+    sealed afterwards has to open the store again, with the new key."""
+    core.check_open()
+    frames = core.frames
+    if core.keys is None or not isinstance(frames, SealedFrames):
+        raise InvalidInput("the store is not encrypted: copy it into one that is with store.copy_to(url, key=…)")
+    new = check_keys(key)[0]
+    while True:
+        head = await core.engine.head(RING)
+        if head is None:
+            raise refuse_sealed()
+        ring = unlock_ring(head.note, core.keys)[0].grown()
+        moved = msgspec.structs.replace(head, version=head.version + 1, updated=core.now(), note=lock_ring(ring, new))
+        try:
+            await core.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
+        except Conflict:
+            continue
+        core.keys = (new, *(known for known in core.keys if known != new))
+        frames.use(ring)
+        return len(ring.keys)

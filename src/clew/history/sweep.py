@@ -1,0 +1,175 @@
+"""Prune and sweep: taking checkpoints out of history, and freeing what nobody needs any more, one lineage at a time.
+
+Each lineage is done in two short commits, whatever its writers do meanwhile:
+
+1. Marks on the checkpoints that go, and every head of the lineage swapped for itself. A rewind, a fork or a save that
+   had looked before must look again; one that looks from now on finds nothing but what stays.
+2. The drop of what is unreachable, which the engine refuses if any head has moved since. Then it is done over.
+
+So a writer never loses what it points at, and a sweep that is killed anywhere leaves only work for the next one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from clew.engines.base import Commit, Drop, Head, Mark, Swap
+from clew.errors import Conflict, InvalidInput
+from clew.history.core import Core
+from clew.history.reach import NO_GARBAGE, Garbage, garbage
+from clew.history.records import Remark, pack_remark
+from clew.history.retention import check_retention, expired, kept, unpack_retention
+from clew.history.view import Place, View
+from clew.history.write import touch
+from clew.model import Pruned, Retention
+
+Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)
+_ATTEMPTS = 32
+_TOGETHER = 4000  # rows in one drop, so that writers never wait long
+_PAGE = 1000
+
+
+async def lineages(core: Core) -> AsyncIterator[str]:
+    """The names of all lineages, read a page at a time."""
+    after: str | None = None
+    while page := await core.engine.lineages(after=after, limit=_PAGE):
+        for name in page:
+            yield name
+        after = page[-1]
+
+
+class Sweeper:
+    """Prunes and sweeps a whole store."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def prune(
+        self,
+        retention: Any = None,
+        max_age: dt.timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        all_blobs: bool = False,
+    ) -> Pruned:
+        """Let go of what the store's policy (or `retention`, or `max_age`) does not keep, and free what nobody needs.
+
+        A thread's own policy counts before the store's, but not before one that is given here. With `dry_run` nothing
+        changes and the report says what would go."""
+        core = self._core
+        core.check_open()
+        given = None if retention is None else check_retention(retention)
+        if max_age is not None:
+            if not isinstance(max_age, dt.timedelta):
+                raise InvalidInput(f"max_age must be a timedelta, not {max_age!r}")
+            given = msgspec.structs.replace(given or Retention(), max_age=max_age)
+        names = [name async for name in lineages(core)]
+        total = Pruned(dry_run=dry_run)
+        for number, lineage in enumerate(names, 1):
+            done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
+            total = Pruned(
+                threads=total.threads + done.threads,
+                checkpoints=total.checkpoints + done.checkpoints,
+                rows=total.rows + done.rows,
+                blobs=total.blobs + done.blobs,
+                bytes=total.bytes + done.bytes,
+                dry_run=dry_run,
+            )
+            if progress is not None:
+                progress(number, len(names))
+        return total
+
+    async def lineage(
+        self, lineage: str, given: Retention | None = None, *, dry_run: bool = False, all_blobs: bool = False
+    ) -> Pruned:
+        """Prune and sweep one lineage."""
+        threads = checkpoints = 0
+        for _ in range(_ATTEMPTS):
+            view = await View.of(self._core, lineage)
+            now = self._core.now()
+            gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
+            left = view.without(gone)
+            doomed = self._doomed(left, given, now)
+            found = await garbage(self._core, left, doomed, all_blobs=all_blobs, follow=self._core.follow)
+            if dry_run or not (gone or doomed or found):
+                return _report(len(gone), len(doomed), found, dry_run)
+            try:
+                heads = await self._mark(view, gone, doomed)
+                threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
+                await self._drop(lineage, heads, found)
+            except Conflict:
+                continue  # a writer was faster; what it did may need what was about to go
+            return _report(threads, checkpoints, found, dry_run)
+        return _report(threads, checkpoints, NO_GARBAGE, dry_run)
+
+    def _policy(self, view: View, head: Head, given: Retention | None) -> Retention:
+        if given is not None:
+            return given
+        own = view.notes[head.thread].retention
+        return unpack_retention(own, f"the head of thread {head.thread!r}") if own else self._core.retention
+
+    def _doomed(self, view: View, given: Retention | None, now: int) -> set[Place]:
+        """The living checkpoints that no thread holds on to."""
+        visible: set[Place] = set()
+        keep: set[Place] = set()
+        for head in view.heads:
+            trail = list(view.trail((head.branch, head.step)))
+            on_trail = {(seen.branch.id, seen.step.step) for seen in trail}
+            living = [seen for seen in trail if seen.alive]
+            off = list(view.abandoned(head, on_trail))
+            visible.update((seen.branch.id, seen.step.step) for seen in (*living, *(seen for seen, _ in off)))
+            held = kept(self._policy(view, head, given), now, living, off)
+            keep.update((seen.branch.id, seen.step.step) for seen in held)
+            keep.add((head.branch, head.step))
+        return visible - keep
+
+    async def _mark(self, view: View, gone: set[str], doomed: set[Place]) -> list[Head]:
+        """Step one; the heads as they are afterwards."""
+        core = self._core
+        now = core.now()
+        owners: dict[bytes, int] = {}
+        marks = []
+        for branch, step in sorted(doomed):
+            owner = view.branches[branch].owner
+            owners[owner] = owners.get(owner, 0) + 1
+            remark = Remark(now, True, None, (), b"")
+            where = f"step {step} of branch {branch.hex()}: mark"
+            marks.append(Mark(branch, step, core.frames.wrap(pack_remark(remark), where)))
+        swaps, heads = [], []
+        for head in view.heads:
+            if head.thread in gone:
+                swaps.append(Swap(head.thread, head.key, None))
+                continue
+            # One microsecond on: a thread that was pruned is no newer in any listing, and no less idle.
+            touched = touch(core.frames, head, head.updated, count=head.count - owners.get(head.owner, 0))
+            swaps.append(Swap(head.thread, head.key, touched))
+            heads.append(touched)
+        await core.engine.commit(Commit(view.lineage, swaps, marks=marks))
+        for head in view.heads:
+            core.tips.take(head.thread)
+        return heads
+
+    async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
+        """Step two, in parts that each take a moment."""
+        expect = [(head.thread, head.key) for head in heads]
+        for start in range(0, len(found.rows), _TOGETHER):
+            await self._core.engine.drop(Drop(lineage, expect, rows=found.rows[start : start + _TOGETHER]))
+        for start in range(0, len(found.bodies), _TOGETHER):
+            await self._core.engine.drop(Drop(lineage, expect, bodies=found.bodies[start : start + _TOGETHER]))
+        if found.branches or found.blobs:
+            await self._core.engine.drop(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
+
+
+def _report(threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:
+    return Pruned(
+        threads=threads,
+        checkpoints=checkpoints,
+        rows=found.count,
+        blobs=len(found.blobs),
+        bytes=found.bytes,
+        dry_run=dry_run,
+    )

@@ -1,0 +1,70 @@
+"""The store as a whole, kept in order: pruned, compacted, measured, checked, copied, locked with a new key."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from clew.engines.namespace import NamespaceEngine, namespaces
+from clew.errors import InvalidInput
+from clew.history import keyring
+from clew.history.listing import Listing
+from clew.history.reach import garbage
+from clew.history.sweep import Progress, Sweeper, lineages
+from clew.history.view import View
+from clew.model import Pruned
+
+
+class Upkeep(Listing):
+    """What a store can do with everything in it."""
+
+    async def prune(
+        self,
+        retention: Any = None,
+        max_age: dt.timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Pruned:
+        """Let go of what the policy does not keep, and free what nobody needs any more.
+
+        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
+        nothing changes; the report says what would go. `progress` is called with (done, in all)."""
+        return await Sweeper(self.core).prune(retention, max_age, dry_run, progress)
+
+    async def compact(self, progress: Progress | None = None) -> Pruned:
+        """Free everything that nobody needs, and give the space back to the disk or the server. No checkpoint goes."""
+        report = await Sweeper(self.core).prune("", progress=progress, all_blobs=True)
+        await self.core.engine.compact()
+        return report
+
+    async def stats(self, survey: bool = True) -> dict[str, Any]:
+        """What the store holds and occupies: threads, branches, rows, blobs, bytes in all (`total`), bytes that can be
+        reached (`live`) and bytes that a prune would free (`garbage`). Without `survey`, the last two are left out."""
+        figures = await super().stats()
+        figures["total"] = figures["bytes"]
+        if survey:
+            live = waste = 0
+            async for lineage in lineages(self.core):
+                view = await View.of(self.core, lineage)
+                found = await garbage(self.core, view, set(), all_blobs=False, follow=self.core.follow)
+                written = sum(seen.meta.written for rows in view.rows.values() for seen in rows)
+                live, waste = live + written - found.bytes, waste + found.bytes
+            figures |= {"live": live, "garbage": waste}
+        return figures
+
+    async def count(self) -> int:
+        """How many threads there are."""
+        return int((await super().stats())["threads"])
+
+    async def rekey(self, key: Any) -> int:
+        """Replace the key of an encrypted store: the ring is locked with `key`, and what is written from now on is
+        sealed with a fresh data key. Returns how many data keys the ring holds."""
+        return await keyring.rekey(self.core, key)
+
+    async def namespaces(self) -> list[str]:
+        """The namespaces of a store that was opened without one."""
+        self.core.check_open()
+        engine = self.core.engine
+        if not isinstance(engine, NamespaceEngine) or not engine.outermost:
+            raise InvalidInput("a store that was opened with namespace=… sees no other one")
+        return await namespaces(engine.inner)
