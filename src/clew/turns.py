@@ -15,7 +15,7 @@ import msgspec
 Message = dict[str, Any]
 
 _ID_KEYS = ("id", "uuid", "message_id", "messageId")
-_WRAPPERS = ("data", "kwargs", "message")  # where a shape keeps the message proper one level down
+_WRAPPERS = ("data", "kwargs", "message", "content")  # where a shape keeps the message proper one level down
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "user", "response": "assistant"}
 _CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
 _CALLS = ("functionCall", "function_call")  # Gemini, in its two spellings
@@ -84,10 +84,7 @@ def role(message: Message) -> str:
 def blocks(message: Message) -> Iterator[Message]:
     """The parts of a message's content that are dicts."""
     inner = body(message)
-    content = inner.get("content")
-    if type(content) is dict:  # Google ADK: the content is itself a message with parts
-        inner, content = content, None
-    for part in (content, inner.get("parts")):
+    for part in (inner.get("content"), inner.get("parts")):
         if type(part) is list:
             yield from (block for block in part if type(block) is dict)
 
@@ -112,7 +109,7 @@ def calls(message: Message) -> list[str]:
     if type(inner.get("function_call")) is dict:
         found.append(_call_id(inner["function_call"]))
     for block in blocks(message):
-        if (block.get("type") or block.get("part_kind")) in _CALL_BLOCKS:
+        if _kind(block) in _CALL_BLOCKS:
             found.append(_call_id(block))
         found += [_call_id(block[key]) for key in _CALLS if type(block.get(key)) is dict]
     return list(dict.fromkeys(found))
@@ -132,10 +129,15 @@ def results(message: Message) -> list[str]:
     if type(kind) is str and kind.endswith("_call_output") and type(inner.get("call_id")) is str:
         found.append(inner["call_id"])
     for block in blocks(message):
-        if (block.get("type") or block.get("part_kind")) in _RESULT_BLOCKS and _has_call_id(block):
+        if _kind(block) in _RESULT_BLOCKS and _has_call_id(block):
             found.append(_call_id(block))
         found += [_call_id(block[key]) for key in _RESPONSES if type(block.get(key)) is dict]
     return list(dict.fromkeys(found))
+
+
+def _kind(block: Message) -> str:
+    kind = block.get("type") or block.get("part_kind")
+    return kind if type(kind) is str else ""
 
 
 def _has_call_id(block: Message) -> bool:
@@ -163,7 +165,7 @@ def _says_more(message: Message) -> bool:
 
 
 def _is_result(block: Message) -> bool:
-    return (block.get("type") or block.get("part_kind")) in _RESULT_BLOCKS or bool(block.keys() & set(_RESPONSES))
+    return _kind(block) in _RESULT_BLOCKS or bool(block.keys() & set(_RESPONSES))
 
 
 def user_turns(messages: Sequence[Message]) -> int:
@@ -210,27 +212,26 @@ NO_REPLY = "[clew: no reply was recorded]"
 def mend(messages: Sequence[Message], *, alternating: bool = False) -> list[Message]:
     """The messages with every problem closed: a marked result for each unanswered call, a marked reply between two
     user turns, orphan results taken out. The messages themselves are not changed."""
-    found = problems(messages, alternating=alternating)
-    unanswered: dict[int, list[str]] = {}
+    closing: dict[int, list[Message]] = {}
     orphans: dict[int, set[str]] = {}
-    silent = {problem.index for problem in found if problem.kind == "two user turns"}
-    for problem in found:
+    unanswered: dict[int, list[str]] = {}
+    for problem in problems(messages):
         if problem.kind == "unanswered call":
             unanswered.setdefault(problem.index, []).append(problem.call_id or "")
-        elif problem.kind == "orphan result":
+        else:
             orphans.setdefault(problem.index, set()).add(problem.call_id or "")
-    closing: dict[int, list[Message]] = {}
     for index, ids in unanswered.items():
         closing.setdefault(_after_results(messages, index), []).extend(_closing(messages[index], ids))
     mended: list[Message] = []
     for index, message in enumerate(messages):
-        if index in silent:
-            mended.append(_silence(message))
         kept = _without(message, orphans[index]) if index in orphans else message
         if kept is not None:
             mended.append(kept)
         mended += closing.get(index, ())
-    return mended
+    if not alternating:
+        return mended
+    silent = {problem.index for problem in problems(mended, alternating=True) if problem.kind == "two user turns"}
+    return [part for i, m in enumerate(mended) for part in ((_silence(m), m) if i in silent else (m,))]
 
 
 def _after_results(messages: Sequence[Message], index: int) -> int:
@@ -260,7 +261,8 @@ def _closing(message: Message, ids: list[str]) -> list[Message]:
     by_id = {_block_call_id(block): block for block in blocks(message)}
     parts = [_closing_part(by_id.get(id, {}), id) for id in ids]
     if "parts" in inner:
-        return [{"kind": "request", "parts": parts} if "kind" in inner else {"role": "user", "parts": parts}]
+        reply: Message = {"kind": "request", "parts": parts} if "kind" in inner else {"role": "user", "parts": parts}
+        return [{"author": message.get("author"), "content": reply} if inner is message.get("content") else reply]
     answer = {"role": "tool" if parts[0].get("type") == "tool-result" else "user", "content": parts}
     if inner is not message and "uuid" in message:  # a line of a transcript: wrapped, and hung under the call's line
         kept: Message = {key: message[key] for key in ("sessionId", "cwd") if key in message}
@@ -292,8 +294,11 @@ def _closing_part(block: Message, id: str) -> Message:
 
 def _silence(message: Message) -> Message:
     inner = body(message)
+    if "kind" in inner:
+        return {"kind": "response", "parts": [{"part_kind": "text", "content": NO_REPLY}]}
     if "parts" in inner:
-        return {"role": "model", "parts": [{"text": NO_REPLY}]}
+        reply: Message = {"role": "model", "parts": [{"text": NO_REPLY}]}
+        return {"author": "clew", "content": reply} if inner is message.get("content") else reply
     if "role" not in inner and inner.get("type") == "human":
         return {"type": "ai", "content": NO_REPLY}
     return {"role": "assistant", "content": NO_REPLY}
