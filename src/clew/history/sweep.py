@@ -12,6 +12,7 @@ So a writer never loses what it points at, and a sweep that is killed anywhere l
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -21,7 +22,7 @@ from clew.engines.base import Commit, Drop, Head, Mark, Swap
 from clew.errors import Conflict, InvalidInput
 from clew.history.core import Core
 from clew.history.reach import NO_GARBAGE, Garbage, garbage
-from clew.history.records import Remark, pack_remark
+from clew.history.records import Remark, pack_remark, uuid_text
 from clew.history.retention import check_retention, expired, kept, unpack_retention
 from clew.history.view import Place, View
 from clew.history.write import touch
@@ -31,6 +32,7 @@ Progress = Callable[[int, int], object]  #: called with (lineages done, lineages
 _ATTEMPTS = 32
 _TOGETHER = 4000  # rows in one drop, so that writers never wait long
 _PAGE = 1000
+WORKSPACE = "workspace"
 
 
 async def lineages(core: Core) -> AsyncIterator[str]:
@@ -47,6 +49,7 @@ class Sweeper:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._files: set[str] | None = None  # snapshots that the checkpoints of conversations name, once all are known
 
     async def prune(
         self,
@@ -69,7 +72,9 @@ class Sweeper:
             given = msgspec.structs.replace(given or Retention(), max_age=max_age)
         names = [name async for name in lineages(core)]
         total = Pruned(dry_run=dry_run)
-        for number, lineage in enumerate(names, 1):
+        self._files = set()
+        last = {head.lineage for head in await core.engine.threads(kind=WORKSPACE)}
+        for number, lineage in enumerate(sorted(names, key=last.__contains__), 1):
             done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
             total = Pruned(
                 threads=total.threads + done.threads,
@@ -94,6 +99,7 @@ class Sweeper:
             gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
             left = view.without(gone)
             doomed = self._doomed(left, given, now)
+            self._note_files(left, doomed)
             found = await garbage(self._core, left, doomed, all_blobs=all_blobs, follow=self._core.follow)
             if dry_run or not (gone or doomed or found):
                 return _report(len(gone), len(doomed), found, dry_run)
@@ -125,7 +131,22 @@ class Sweeper:
             held = kept(self._policy(view, head, given), now, living, off)
             keep.update((seen.branch.id, seen.step.step) for seen in held)
             keep.add((head.branch, head.step))
+            if head.kind == WORKSPACE:
+                keep.update(place for place in visible if self._named(view, head.thread, place))
         return visible - keep
+
+    def _named(self, view: View, workspace: str, place: Place) -> bool:
+        """Whether a conversation needs a snapshot. As long as not all conversations were looked at, any might."""
+        if self._files is None:
+            return True
+        rows = view.rows[place[0]]
+        at = bisect_left(rows, place[1], key=lambda seen: seen.step.step)
+        return f"{uuid_text(rows[at].step.id)}@{workspace}" in self._files
+
+    def _note_files(self, view: View, doomed: set[Place]) -> None:
+        if self._files is not None:
+            living = (seen for place, seen in view.living().items() if place not in doomed)
+            self._files.update(seen.meta.files for seen in living if seen.meta.files is not None)
 
     async def _mark(self, view: View, gone: set[str], doomed: set[Place]) -> list[Head]:
         """Step one; the heads as they are afterwards."""
