@@ -1,0 +1,325 @@
+"""What a user does with a run, on each engine and in each colour."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+from clew.run import core, holder
+from fix_children import Child
+from fix_children import run as in_child
+
+
+class Boom(Exception):
+    """What an agent loop dies of."""
+
+
+def fail_after(store: Any, id: str, iterations: int) -> None:
+    """A run that makes some iterations and then dies."""
+    with suppress(Boom), store.run(id, task="nightly") as run:
+        run.system_prompt = "be brief"
+        for number in range(iterations):
+            run.messages.append({"role": "user", "content": f"step {number}"})
+            run.checkpoint(input_tokens=10 * (number + 1), output_tokens=number, model="m-1", errors=number)
+        raise Boom
+
+
+def test_a_run_that_failed_is_resumed_with_all_it_had(opener: Any) -> None:
+    fail_after(opener(), "r", 3)
+    with opener().run("r") as run:
+        assert (run.task, run.iteration, run.system_prompt) == ("nightly", 3, "be brief")
+        assert [m["content"] for m in run.messages] == ["step 0", "step 1", "step 2"]
+        assert (run.input_tokens, run.output_tokens) == (30, 2)
+        assert run.custom == {"model": "m-1", "errors": 2}
+        assert run.checkpoint().step == 4
+        assert run.iteration == 4
+
+
+def test_a_run_that_succeeded_is_gone(store: Any) -> None:
+    with store.run("r") as run:
+        run.checkpoint(messages=[{"role": "user", "content": "x"}])
+        assert run.exists()
+    assert not store.run("r").exists()
+    assert store.runs() == []
+    assert store.threads() == []
+
+
+def test_a_run_without_a_checkpoint_leaves_no_trace(store: Any) -> None:
+    with store.run("r") as run:
+        assert (run.iteration, run.messages, run.custom, run.task) == (0, [], {}, "")
+    with pytest.raises(Boom), store.run("r"):
+        raise Boom
+    assert store.threads() == []
+
+
+def test_it_works_without_a_with_block(store: Any) -> None:
+    run = store.run("r", task="t")
+    assert not run.exists()
+    with pytest.raises(clew.ThreadNotFound):
+        run.resume()
+    run.checkpoint(messages=[{"role": "user", "content": "x"}], system_prompt="s", input_tokens=1, output_tokens=2)
+    again = store.run("r")
+    assert again.resume().step == 1
+    assert (again.task, again.iteration, again.input_tokens, again.output_tokens) == ("t", 1, 1, 2)
+    again.checkpoint()
+    with pytest.raises(clew.Conflict):
+        run.checkpoint()
+    run.finish()
+    run.finish()
+    assert not again.exists()
+
+
+def test_a_checkpoint_from_a_fresh_handle_goes_on_where_the_run_is(store: Any) -> None:
+    store.run("r", task="t").checkpoint(messages=[{"n": 1}], model="m")
+    store.run("r").checkpoint(messages=[{"n": 1}, {"n": 2}])
+    run = store.run("r")
+    run.resume()
+    assert (run.task, run.iteration, run.custom) == ("t", 2, {"model": "m"})
+    assert run.messages == [{"n": 1}, {"n": 2}]
+
+
+def test_an_iteration_writes_only_what_is_new(store: Any) -> None:
+    run = store.run("r")
+    messages = [{"role": "user", "content": f"{number} " + "x" * 500} for number in range(100)]
+    run.checkpoint(messages=messages)
+    saved = run.checkpoint(messages=[*messages, {"role": "user", "content": "y" * 500}])
+    assert saved.written < 1000
+
+
+def test_the_iteration_can_be_set(store: Any) -> None:
+    run = store.run("r")
+    run.checkpoint(iteration=7)
+    assert run.iteration == 7
+    run.checkpoint()
+    assert run.iteration == 8
+
+
+@pytest.mark.parametrize(
+    "bad", [{"iteration": -1}, {"input_tokens": "3"}, {"output_tokens": True}, {"messages": "text"}, {"x": object()}]
+)
+def test_bad_values_are_refused_and_nothing_is_saved(store: Any, bad: dict[str, Any]) -> None:
+    run = store.run("r")
+    with pytest.raises(clew.InvalidInput):
+        run.checkpoint(**bad)
+    assert not run.exists()
+    assert (run.iteration, run.custom) == (0, {})
+
+
+def test_a_session_is_not_mistaken_for_a_run(store: Any) -> None:
+    store.session("s").add("user", "x")
+    with pytest.raises(clew.InvalidInput, match="session"):
+        store.run("s").resume()
+    with pytest.raises(clew.InvalidInput, match="session"), store.run("s"):
+        raise Boom
+    assert store.session("s").count() == 1
+
+
+def test_runs_are_listed_newest_first_without_their_messages(store: Any) -> None:
+    for name in ("a", "b", "c"):
+        fail_after(store, name, 2)
+    store.run("a").checkpoint(input_tokens=99)
+    store.session("s").add("user", "x")
+    found = [(info.id, info.task, info.iteration, info.input_tokens, info.output_tokens) for info in store.runs()]
+    assert found == [("a", "nightly", 3, 99, 1), ("c", "nightly", 2, 20, 1), ("b", "nightly", 2, 20, 1)]
+    assert [info.id for info in store.runs(limit=1, after="a")] == ["c"]
+    run = store.run("c")
+    run.thread.rewind(1)
+    assert {info.id: info.iteration for info in store.runs()}["c"] == 1
+
+
+@pytest.mark.parametrize("part", ["payload", "root"])
+def test_a_damaged_checkpoint_is_an_error_and_never_a_new_run(opener: Any, part: str) -> None:
+    first = opener()
+    with suppress(Boom), first.run("r") as run:
+        run.checkpoint(messages=[{"role": "user", "content": "x" * 500}])
+        raise Boom
+    store = opener()
+    engine = store.core.core.engine
+    payloads, tip = engine.payloads, engine.tip
+
+    async def damaged_payloads(*args: Any) -> Any:
+        return [(step, data[:-1] + bytes([data[-1] ^ 1])) for step, data in await payloads(*args)]
+
+    async def damaged_tip(*args: Any) -> Any:
+        head, row = await tip(*args)
+        return head, row._replace(root=row.root[:-1] + bytes([row.root[-1] ^ 1]))
+
+    if part == "payload":
+        engine.payloads = damaged_payloads
+    else:
+        engine.tip = damaged_tip
+    try:
+        with pytest.raises(clew.Corrupt), store.run("r"):
+            raise Boom
+        with pytest.raises(clew.Corrupt):
+            store.run("r").resume()
+        with pytest.raises(clew.Corrupt):
+            store.run("r").checkpoint(messages=[{"role": "user", "content": "a fresh start"}])
+    finally:
+        engine.payloads, engine.tip = payloads, tip
+    again = opener().run("r")
+    again.resume()
+    assert again.messages == [{"role": "user", "content": "x" * 500}]
+
+
+# -- who has it -------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_process_is_told_who_has_the_run(opener: Any) -> None:
+    store, other = opener(), opener()
+    with store.run("r") as run:
+        run.checkpoint()
+        with pytest.raises(clew.LockTimeout, match=f"pid {os.getpid()}") as refused, other.run("r"):
+            raise Boom
+        assert refused.value.owner is not None
+        run.checkpoint()
+    with other.run("r") as run:
+        assert run.iteration == 0
+
+
+def test_a_killed_process_does_not_hold_its_run_for_longer(tmp_path: Path) -> None:
+    url = str(tmp_path / "s.db")
+
+    def work(send: Callable[[bytes], None]) -> None:
+        with clew.open(url).run("r") as run:
+            run.checkpoint(messages=[{"role": "user", "content": "kept"}], input_tokens=5)
+            send(b"!")
+            signal.pause()
+
+    child = Child(work)
+    assert child.read(1) == b"!"
+    with clew.open(url) as store:
+        with pytest.raises(clew.LockTimeout, match=f"pid {child.pid}"), store.run("r"):
+            raise Boom
+        child.kill()
+        with store.run("r") as run:
+            assert (run.iteration, run.input_tokens) == (1, 5)
+            assert run.messages == [{"role": "user", "content": "kept"}]
+
+
+def test_waiting_gets_the_run_once_it_is_free(tmp_path: Path) -> None:
+    url = str(tmp_path / "s.db")
+
+    def work(send: Callable[[bytes], None]) -> None:
+        with clew.open(url).run("r") as run:
+            run.checkpoint()
+            send(b"!")
+            signal.sigtimedwait([], 0.3)
+            raise KeyboardInterrupt
+
+    child = Child(work)
+    assert child.read(1) == b"!"
+    with clew.open(url) as store, store.run("r", timeout=30) as run:
+        assert run.iteration == 1
+    child.end()
+
+
+def test_of_two_processes_that_resume_one_run_one_gets_it(tmp_path: Path) -> None:
+    url = str(tmp_path / "s.db")
+    with clew.open(url) as store:
+        store.run("r").checkpoint()
+
+    def work(send: Callable[[bytes], None]) -> None:
+        with clew.open(url) as store:
+            try:
+                with store.run("r") as run:
+                    send(b"y")
+                    signal.pause()
+                    run.checkpoint()
+            except clew.LockTimeout:
+                send(b"n")
+                signal.pause()
+
+    children = [Child(work) for _ in range(4)]
+    answers = b"".join(child.read(1) for child in children)
+    for child in children:
+        child.kill()
+    assert sorted(answers) == sorted(b"ynnn")
+
+
+def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "TTL", 0.2)
+    slow, other = opener(), opener()
+    run = slow.run("r")
+    inner = getattr(run, "inner", run)
+    with suppress(Boom), run:
+        run.checkpoint(messages=[{"n": 1}])
+        if hasattr(inner, "_done"):
+            inner._done.set()  # its heart stops, as when a laptop sleeps
+        else:
+            inner._heart.cancel()
+        with suppress(Boom), other.run("r", timeout=10) as taken:
+            with pytest.raises(clew.Conflict, match="taken over"):
+                run.checkpoint(messages=[{"n": 3}])
+            taken.checkpoint(messages=[{"n": 2}])
+            with pytest.raises(clew.Conflict):
+                run.checkpoint(messages=[{"n": 3}])
+            raise Boom
+        with pytest.raises(clew.Conflict):
+            run.finish()
+        raise Boom
+    assert other.run("r").exists()
+
+
+def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("clew.run.core.TTL", 0.3)
+    monkeypatch.setattr("clew.run.doors.TTL", 0.3)
+    with clew.open(tmp_path / "s.db") as store, store.run("r") as run:
+        token = run.core.thread.writer.fence.token
+        with pytest.raises(clew.LockTimeout), store.run("r", timeout=1.0):
+            raise Boom
+        run.checkpoint()
+        assert run.core.thread.writer.fence.token == token
+
+
+def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("clew.run.core.TTL", 0.3)
+    monkeypatch.setattr("clew.run.awaited.TTL", 0.3)
+
+    async def main() -> None:
+        async with await clew.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+            with pytest.raises(clew.LockTimeout):
+                async with store.run("r", timeout=1.0):
+                    raise Boom
+            await run.checkpoint()
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(core, "TTL", 0.05)
+    with store.run("r") as run:
+        run.checkpoint()
+        inner = getattr(run, "inner", run)
+        before = inner.core.thread.writer.fence
+        signal.sigtimedwait([], 0.1)
+        renewed = inner.core.renew()
+        assert (store.loop.run_until_complete(inner.hop(renewed)) if hasattr(store, "loop") else _step(renewed)) is True
+        assert inner.core.thread.writer.fence.token > before.token
+        run.checkpoint()
+
+
+def _step(coroutine: Any) -> Any:
+    from clew.doors import finish
+
+    return finish(coroutine)
+
+
+def test_a_holder_says_whether_its_process_is_gone() -> None:
+    mine = holder.new_holder()
+    assert f"pid {os.getpid()}" in mine
+    assert not holder.is_gone(mine)
+    assert mine != holder.new_holder()
+    dead = in_child(lambda send: send(holder.new_holder().encode())).decode()
+    assert holder.is_gone(dead)
+    assert not holder.is_gone(dead.replace(dead.partition(" ")[0], "another-machine", 1))
+    assert not holder.is_gone("somebody's own word")
