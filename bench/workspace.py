@@ -137,7 +137,9 @@ def edit(dice: random.Random, paths: list[Path]) -> dict[Path, bytes]:
     return before
 
 
-def round_trip(clock: Clock, base: Path, root: Path, paths: list[Path], dice: random.Random, turn: int) -> dict[str, float]:
+def round_trip(
+    clock: Clock, base: Path, root: Path, paths: list[Path], dice: random.Random, turn: int
+) -> dict[str, float]:
     """One round: everything once for each contender, in an order that changes from round to round."""
     homes = base / f"round{turn}"
     homes.mkdir()

@@ -108,6 +108,6 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
 
 
 @pytest.fixture
-def lone(tmp_path: Path) -> Iterator[Desk]:
+def lone(tmp_path: Path) -> Desk:
     """A desk on SQLite only, for what does not depend on the engine."""
-    yield Desk(tmp_path, lambda: tmp_path / "store.db")
+    return Desk(tmp_path, lambda: tmp_path / "store.db")

@@ -29,7 +29,7 @@ class Stage:
         self.live.mkdir()
         desk = Desk(self.live, lambda: self.live / "store.db")
         thread = desk.store.thread("talk")
-        for number in range(6):
+        for number in range(15):
             desk.write(f"edited{number}", f"old {number}")
             desk.write(f"gone{number}", f"old {number}", mode=0o640)
         desk.write("d/file-to-dir", "1")
@@ -42,7 +42,7 @@ class Stage:
         self.snapshot = desk.ws.snapshot()
         self.first = thread.save({"turn": 1})
         (desk.root / "d").chmod(0o755)
-        for number in range(6):
+        for number in range(15):
             desk.write(f"edited{number}", f"new {number}", mode=0o755)
             (desk.root / f"gone{number}").unlink()
             desk.write(f"made/new{number}", "new")

@@ -138,9 +138,7 @@ def test_a_tree_that_is_nested_too_deeply_is_refused(lone: Desk) -> None:
 
 def test_forged_setuid_bits_are_dropped(lone: Desk) -> None:
     forger = Forger(lone)
-    ref = forger.blob(
-        msgspec.msgpack.encode([1, [b"tool"], [FILE << 12 | 0o4755], [4], [forger.file().ref]])
-    )
+    ref = forger.blob(msgspec.msgpack.encode([1, [b"tool"], [FILE << 12 | 0o4755], [4], [forger.file().ref]]))
     lone.ws.restore(forger.snapshot(ref))
     assert (lone.root / "tool").stat().st_mode & 0o7777 == 0o755
 

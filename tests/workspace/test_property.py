@@ -16,8 +16,25 @@ from clew.engines.memory import MemoryEngine
 from .conftest import Desk
 
 NAMES = st.sampled_from(
-    [b"a", b"A", b"b c", b" lead", b"trail ", b"new\nline", "émoji 🧵".encode(), b"\xff\xfe broken", b"-rf", b"*", b"a.b",
-     b"#x", b"!y", b"\\", b"~", b"'q'", b"x" * 200]  # fmt: skip
+    [
+        b"a",
+        b"A",
+        b"b c",
+        b" lead",
+        b"trail ",
+        b"new\nline",
+        "émoji 🧵".encode(),
+        b"\xff\xfe broken",
+        b"-rf",
+        b"*",
+        b"a.b",
+        b"#x",
+        b"!y",
+        b"\\",
+        b"~",
+        b"'q'",
+        b"x" * 200,
+    ]
 )
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(b"/".join)
 CONTENT = st.one_of(st.binary(max_size=40), st.just(b"\0" * 5000), st.sampled_from([b"same", b"size"]))

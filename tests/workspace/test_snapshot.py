@@ -29,9 +29,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     original = pack.read
 
-    def read(place: Any, path: bytes, reading: Any) -> Any:
+    def read(place: Any, path: bytes, *rest: Any) -> Any:
         found.append(os.path.basename(os.fsdecode(path)))
-        return original(place, path, reading)
+        return original(place, path, *rest)
 
     monkeypatch.setattr(pack, "read", read)
     return found
@@ -43,7 +43,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "RACY", -(10**12))
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
+# -- what is kept ----------------------------------------------------------------------------------------------------
 
 
 def test_bytes_modes_links_and_empty_directories_come_back_as_they_were(desk: Desk) -> None:
@@ -133,7 +133,7 @@ def test_a_cap_refuses_the_snapshot_and_says_which_one(desk: Desk, limits: Limit
     assert desk.ws.snapshots() == []
 
 
-# -- guards -------------------------------------------------------------------------------------------------------------
+# -- guards ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_root_of_all_files_home_and_what_is_above_home_are_refused(
@@ -195,7 +195,7 @@ def test_the_index_is_private_and_never_inside_the_directory(lone: Desk) -> None
     assert lone.names() == ["a"]
 
 
-# -- change detection -----------------------------------------------------------------------------------------------------
+# -- change detection ------------------------------------------------------------------------------------------------
 
 
 def test_unchanged_files_are_never_read_not_even_by_another_process(
@@ -321,8 +321,8 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(desk: Desk, monkeypa
     original = pack._content
     left = [1]
 
-    def content(handle: int, facts: os.stat_result, reading: Any) -> Any:
-        result = original(handle, facts, reading)
+    def content(*args: Any) -> Any:
+        result = original(*args)
         if left[0]:
             left[0] -= 1
             path.write_text(f"new {left[0]}")
@@ -339,7 +339,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(desk: Desk, monkeypa
     assert desk.read("f") == "new 0"
 
 
-# -- storage --------------------------------------------------------------------------------------------------------------
+# -- storage ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_insertion_into_a_large_file_costs_a_piece_and_not_the_file(lone: Desk) -> None:

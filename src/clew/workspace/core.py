@@ -19,13 +19,13 @@ from clew.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
 from clew.history.core import Core
 from clew.workspace import diff as differ
 from clew.workspace.lock import take
-from clew.workspace.log import Log, Record
-from clew.workspace.look import Eyes, Seen, Work, entries_of, in_place
+from clew.workspace.log import Log
+from clew.workspace.look import Eyes, Seen, Work, in_place
 from clew.workspace.plan import describe, show
 from clew.workspace.restore import Restorer, alike, flags
 from clew.workspace.together import HeadMove
-from clew.workspace.trees import Entry, Op, Tree, compare
-from clew.workspace.values import Changes, FileDiff, Limits, Skipped, Snapshot, Status
+from clew.workspace.trees import Entry, Op, compare
+from clew.workspace.values import Changes, FileDiff, Limits, Snapshot, Status
 from clew.workspace.walk import Place, Progress
 
 ATTEMPTS = 16
@@ -55,7 +55,8 @@ class Workspace:
         self._core = core
         self.root = os.fsdecode(real)
         self.name = thread_name(real, name)
-        self._place = Place(real, tuple(sorted(os.path.realpath(os.fsencode(p)) for p in own)), limits or Limits(), unreadable)
+        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in own))
+        self._place = Place(real, ours, limits or Limits(), unreadable)
         self._log = Log(core, self.name)
         self._work = work
         self._timeout = timeout
@@ -117,7 +118,7 @@ class Workspace:
         async with self._alone():
             tip = await self._log.tip()
             seen = await self._eyes.look(tip, keep=False)
-            ops = await compare(None if tip is None else tip.tree, seen.tree, self._reader(seen))
+            ops = await compare(None if tip is None else tip.tree, seen.tree, self._restorer.reader(seen))
             skipped = show(sorted(seen.index.skipped()))
             return Status(seen.index.files, seen.index.size, describe(ops), skipped, seen.flagged)
 
@@ -131,7 +132,7 @@ class Workspace:
         async with self._alone():
             one = await self._log.find(a)
             seen = await self._eyes.look(await self._log.tip(), keep=False)
-            return await self._differences(await compare(one.tree, seen.tree, self._reader(seen)), text, seen)
+            return await self._differences(await compare(one.tree, seen.tree, self._restorer.reader(seen)), text, seen)
 
     async def _differences(self, ops: list[Op], text: bool, seen: Seen | None) -> FileDiff:
         shown = {change.path for change in describe(ops)}
@@ -192,7 +193,7 @@ class Workspace:
 
             async def wanted(seen: Seen) -> list[Op]:
                 ops = await compare(one.tree, other.tree, self._log.trees)
-                now = entries_of(seen.index, (op.path for op in ops), self._place.root)
+                now = {path: entry for path, entry, _ in seen.items((op.path for op in ops), self._place.root)}
                 result = []
                 for op in ops:
                     here = now.get(op.path)
@@ -205,14 +206,6 @@ class Workspace:
             changes = await self._restorer.restore(one, wanted, dry_run=dry_run)
             merged = sorted({*changes.kept, *show(kept)})
             return Changes(changes.changes, tuple(merged), changes.safety, dry_run)
-
-    def _reader(self, seen: Seen) -> Any:
-        async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
-            wanted = set(names)
-            here = wanted & seen.made.keys()
-            return {name: seen.made[name] for name in here} | await self._log.trees(wanted - here)
-
-        return read
 
     @property
     def _shown_root(self) -> str:

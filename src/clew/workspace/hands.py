@@ -31,7 +31,8 @@ class Hands:
         self._path = root
         self._staging_name = b".clew-restore-" + token.encode()
         self._staging: int | None = None
-        self._staged: dict[bytes, bytes] = {}
+        self._staged: dict[bytes, bytes] = {}  # path -> name in the staging directory
+        self._masked = MODES  # permission bits that the process does not give to new files
         self._open: list[tuple[bytes, int]] = []  # directories from the root down to the one used last
         self._loosened: dict[bytes, int] = {}  # directories made writable for a while, and the mode they had
 
@@ -46,24 +47,40 @@ class Hands:
 
     # -- staging ----------------------------------------------------------------------------------------------------
 
+    def prepare(self, steps: list[Op]) -> None:
+        """Make the staging directory, and in it every directory that the steps will make: a new directory is filled
+        there and comes into its place as a whole."""
+        os.mkdir(self._staging_name, 0o700, dir_fd=self._root)
+        self._staging = os.open(self._staging_name, _OPEN, dir_fd=self._root)
+        handle = os.open(b"umask", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODES, dir_fd=self._staging)
+        self._masked = MODES & ~stat.S_IMODE(os.fstat(handle).st_mode)
+        os.close(handle)
+        for op in steps:  # parents come before children
+            if op.new is not None and op.new.kind == DIR and (op.old is None or op.old.kind != DIR):
+                self._staged[op.path] = name = self._staged_name(op.path)
+                os.mkdir(name, 0o700, dir_fd=self._staging)
+
+    def _staged_name(self, path: bytes) -> bytes:
+        above, _, name = path.rpartition(b"/")
+        inside = self._staged.get(above) if above else None
+        return b"%d" % len(self._staged) if inside is None else inside + b"/" + name
+
     def stage(self, op: Op, pieces: list[bytes]) -> None:
         """Write the new file or link of a step, complete with its mode, where it can be renamed from."""
-        if self._staging is None:
-            os.mkdir(self._staging_name, 0o700, dir_fd=self._root)
-            self._staging = os.open(self._staging_name, _OPEN, dir_fd=self._root)
-        name = b"%d" % len(self._staged)
+        name = self._staged_name(op.path)
         if op.new is not None and op.new.kind == LINK:
             os.symlink(op.new.ref, name, dir_fd=self._staging)
         elif op.new is not None:
-            handle = os.open(
-                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._staging
-            )
+            mode = op.new.mode & MODES
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(name, flags, mode, dir_fd=self._staging)
             try:
                 for piece in pieces:
-                    view = memoryview(piece)
-                    while view:
-                        view = view[os.write(handle, view) :]
-                os.fchmod(handle, op.new.mode & MODES)
+                    done = os.write(handle, piece)
+                    while done < len(piece):
+                        done += os.write(handle, memoryview(piece)[done:])
+                if mode & self._masked:
+                    os.fchmod(handle, mode)
             finally:
                 os.close(handle)
         self._staged[op.path] = name
@@ -76,13 +93,12 @@ class Hands:
             if op.old is not None and (op.new is None or (op.old.kind == DIR) != (op.new.kind == DIR)):
                 self._take_away(op, expect)
         for op in steps:
-            if op.new is None:
-                continue
-            if op.new.kind == DIR:
-                self._make_directory(op)
-            elif op.path in self._staged:
+            staged = self._staged.get(op.path)
+            if op.new is None or (staged is not None and b"/" in staged):
+                continue  # nothing to put, or it came with its directory
+            if staged is not None:
                 self._put(op, expect)
-            else:
+            elif op.new.kind != DIR:
                 self._set_mode(op.path, op.new.mode)
         self._forget(0)
         for op in reversed(steps):
@@ -111,13 +127,6 @@ class Hands:
         else:
             self._check(op, facts, expect)
             os.unlink(name, dir_fd=directory)
-
-    def _make_directory(self, op: Op) -> None:
-        directory, name = self._parent(op.path)
-        try:
-            os.mkdir(name, 0o700, dir_fd=directory)
-        except FileExistsError:
-            os.close(self._enter(directory, name, op.path))  # a directory is fine, anything else is not
 
     def _put(self, op: Op, expect: Mapping[bytes, Signature] | None) -> None:
         facts = self._facts(op.path)

@@ -20,11 +20,11 @@ _DIRECTORY = b"(?P<ps_d>/)"
 class Rules:
     """The ignore rules that hold in one directory: its own, then those of the directories above it."""
 
-    __slots__ = ("_groups", "_parent", "_start", "bad")
+    __slots__ = ("bad", "groups", "parent", "start")
 
     def __init__(self, lines: Iterable[bytes] = (), directory: bytes = b"", parent: Rules | None = None) -> None:
-        self._parent = parent
-        self._start = len(directory)
+        self.parent = parent
+        self.start = len(directory)
         self.bad: list[bytes] = []  #: lines that are no pattern
         groups: list[tuple[bool, list[bytes]]] = []
         for line in lines:
@@ -35,7 +35,7 @@ class Rules:
             if not groups or groups[-1][0] != ignores:
                 groups.append((ignores, []))
             groups[-1][1].append(regex)
-        self._groups = [
+        self.groups = [
             (ignores, re.compile(b"|".join(b"(?:%s)" % regex for regex in regexes), re.DOTALL).search)
             for ignores, regexes in reversed(groups)
         ]
@@ -59,10 +59,10 @@ class Rules:
         subject = path + b"/" if is_dir else path
         rules: Rules | None = self
         while rules is not None:
-            for ignores, search in rules._groups:
-                if search(subject[rules._start :]):
+            for ignores, search in rules.groups:
+                if search(subject[rules.start :]):
                     return ignores
-            rules = rules._parent
+            rules = rules.parent
         return False
 
     def below(self, directory: bytes, files: Iterable[bytes]) -> Rules:

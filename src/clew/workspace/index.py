@@ -64,7 +64,6 @@ class Index(msgspec.Struct):
         """Everything left out, with the reason."""
         return ((folder.path + name, reason) for folder in self.folders for name, reason in folder.skipped)
 
-
     def seal(self, name_of: Callable[[bytes], bytes]) -> dict[bytes, bytes]:
         """Hash the folders whose hash is unknown, deepest first, and their parents; return the trees made."""
         made: dict[bytes, bytes] = {}
@@ -93,7 +92,7 @@ def trusted(sig: Signature, start: int) -> Signature | None:
     return None if ctime > start - RACY or abs(mtime - start) <= RACY else sig
 
 
-# -- the file that keeps an index between processes ----------------------------------------------------------------------
+# -- the file that keeps an index between processes -------------------------------------------------------------------
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Index)

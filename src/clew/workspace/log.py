@@ -1,8 +1,8 @@
 """The log of a workspace: a thread of kind "workspace", one checkpoint for each thing that happened to the directory.
 
 Three kinds of record: a *snapshot*; *restoring*, which is the safety snapshot before a restore and the restore's
-journal in one; and *restored*, which closes it. What lists need stands in the checkpoint's metadata, what only a restore
-needs in its state. Trees and file contents are blobs of the same lineage, so one sweep serves them all.
+journal in one; and *restored*, which closes it. What lists need stands in the checkpoint's metadata, what only a
+restore needs in its state. Trees and file contents are blobs of the same lineage, so one sweep serves them all.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Log:
         return [_record(checkpoint) for checkpoint in await self._thread.history(all=True)]
 
     async def find(self, at: Any) -> Record:
-        """The snapshot that `at` names: a Snapshot, its id, a unique prefix of it, or what a checkpoint's `files` says."""
+        """The snapshot that `at` names: a Snapshot, its id or a unique prefix of it, or a Checkpoint's `files`."""
         if isinstance(at, Snapshot):
             at = at.id
         elif isinstance(at, Checkpoint):
@@ -210,7 +210,9 @@ class Log:
         large = {entry.ref: entry for entry in entries if entry.kind == PIECES}
         lists = await self.blobs(large)
         return {
-            name for ref, data in lists.items() for name in trees.decode_pieces(data, large[ref].size, f"blob {ref.hex()}")
+            name
+            for ref, data in lists.items()
+            for name in trees.decode_pieces(data, large[ref].size, f"blob {ref.hex()}")
         }
 
 

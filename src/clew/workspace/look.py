@@ -1,8 +1,8 @@
 """Looking at the directory: from the walk to an exact tree of what is there, with the blobs that the store lacks.
 
 The index says what was read before; the newest record says what the store has. An entry is taken over unread only if
-its signature is unchanged *and* the newest record's tree holds its blob: that record is the head, the head is swapped in
-the same commit, and a sweep never takes what a head needs. Anything else is read again. So a lost cache, a cache of
+its signature is unchanged *and* the newest record's tree holds its blob: that record is the head, the head is swapped
+in the same commit, and a sweep never takes what a head needs. Anything else is read again. So a lost cache, a cache of
 another store, or a sweep in between cost time, never content.
 """
 
@@ -46,19 +46,24 @@ class Seen(msgspec.Struct, frozen=True):
 
     index: Index
     tree: bytes
-    made: dict[bytes, Tree]  #: trees that the store may lack
+    made: dict[bytes, bytes]  #: trees that the store may lack
     blobs: Blobs  #: framed, not written yet
     flagged: tuple[Skipped, ...]
     fresh: Mapping[int, Signature]
 
-    def signatures(self, root: bytes) -> dict[bytes, Signature]:
-        """What each path looked like."""
-        start = len(root) + 1
-        return {
-            path[start:]: sig
-            for at, (path, kept) in enumerate(zip(self.index.paths, self.index.sigs, strict=True))
-            if (sig := self.fresh.get(at, kept)) is not None
-        }
+    def tree_of(self, name: bytes) -> Tree:
+        """One of the trees that were made."""
+        return trees.decode(self.made[name], f"tree {name.hex()}")
+
+    def items(self, paths: Iterable[bytes], root: bytes) -> Iterator[tuple[bytes, Entry, Signature | None]]:
+        """Entry and signature of those of the paths that are in the tree."""
+        index = self.index
+        places = dict(zip(index.paths, range(len(index.paths)), strict=True))
+        for path in paths:
+            at = places.get(root + b"/" + path)
+            entry = None if at is None else index.entries[at]
+            if at is not None and entry is not None:
+                yield path, entry, self.fresh.get(at, index.sigs[at])
 
     def withheld(self) -> list[bytes]:
         """What is in the directory, and neither ignored nor in the tree: a restore to it must not take that away."""
@@ -95,11 +100,11 @@ class Eyes:
         if keep:
             blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
         tree = walked.index.tree
-        assert tree is not None  # noqa: S101  # seal() hashes every folder
+        assert tree is not None
         return Seen(
             walked.index,
             tree,
-            {name: trees.decode(data, f"tree {name.hex()}") for name, data in made.items()},
+            made,
             blobs,
             tuple(Skipped(os.fsdecode(path), reason) for path, reason in walked.flagged),
             walked.fresh,
@@ -119,11 +124,9 @@ class Eyes:
                 return blobs
             await self._log.put(blobs)
 
-    def _large_before(
-        self, walked: Walked, old: Index | None, have: set[bytes], tip: Record | None
-    ) -> Iterator[Entry]:
+    def _large_before(self, walked: Walked, old: Index | None, have: set[bytes], tip: Record | None) -> Iterator[Entry]:
         """What large dirty files were before, as far as the store is sure to have it."""
-        large = [walked.index.paths[at] for at in walked.dirty if _size(walked.index.paths[at]) >= LARGE]
+        large = [walked.index.paths[at] for at in walked.dirty if at in walked.fresh and walked.fresh[at][2] >= LARGE]
         if not large or old is None or tip is None:
             return
         before = dict(zip(old.paths, old.entries, strict=True))
@@ -182,15 +185,8 @@ def _collect(stream: Iterator[Blobs]) -> tuple[Blobs, bool]:
         batch |= blobs
         size += sum(map(len, blobs.values()))
         if size >= BATCH:
-            return batch, False
-    return batch, True
-
-
-def _size(path: bytes) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0  # gone: the packer will see that too
+            return dict(sorted(batch.items())), False
+    return dict(sorted(batch.items())), True  # in the order of an engine's index
 
 
 def _copy(index: Index) -> Index:
@@ -200,15 +196,3 @@ def _copy(index: Index) -> Index:
         sigs=list(index.sigs),
         entries=list(index.entries),
     )
-
-
-def entries_of(index: Index, paths: Iterable[bytes], root: bytes) -> dict[bytes, Entry]:
-    """What the index has at these paths."""
-    places = {path: at for at, path in enumerate(index.paths)}
-    found: dict[bytes, Entry] = {}
-    for path in paths:
-        at = places.get(root + b"/" + path)
-        entry = None if at is None else index.entries[at]
-        if entry is not None:
-            found[path] = entry
-    return found

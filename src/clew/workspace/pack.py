@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
+
 from clew.errors import FilesError, MissingExtra
 from clew.workspace.index import Signature, signature, trusted
 from clew.workspace.trees import FILE, MODES, PIECES, Entry, encode_pieces
@@ -23,7 +24,8 @@ LARGE = 2**20  # bytes from which pieces pay
 PIECE = 16 * 1024  # what the cutter aims at; the pieces it makes are about a quarter larger
 ATTEMPTS = 3
 CROWD = 48  # files below which a second thread costs more than it brings
-BUNDLE = 32  # files that one thread takes at a time
+BUNDLE, BUNDLE_BYTES = 64, 4 * 2**20  # what one thread takes at a time
+AHEAD = 8  # bundles per core that may wait to be written
 
 Name = Callable[[bytes], bytes]  # content -> id
 Wrap = Callable[[bytes, bytes], bytes]  # (id, content) -> what the engine keeps
@@ -60,51 +62,74 @@ class Reading(msgspec.Struct, frozen=True):
 def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | None = None) -> Iterator[Blobs]:
     """Read the dirty files, fill their places in the index, and give out the new blobs."""
     index, total, done, volume = walked.index, len(walked.dirty), 0, 0
-    paths = [index.paths[at] for at in walked.dirty]
-    for bundle in _spread(lambda part: [read(place, path, reading) for path in part], paths):
-        for packed in bundle:
-            at = walked.dirty[done]
+
+    def work(places: Sequence[int]) -> list[Packed]:
+        return [read(place, index.paths[at], reading, walked.fresh.get(at)) for at in places]
+
+    for places, bundle in _spread(work, _bundles(walked)):
+        for at, packed in zip(places, bundle, strict=True):
             index.entries[at] = packed.entry
-            index.sigs[at] = None
-            if packed.sig is not None:
+            if packed.sig is None:
+                walked.fresh.pop(at, None)
+                index.sigs[at] = None
+            else:
                 walked.fresh[at] = packed.sig
                 index.sigs[at] = trusted(packed.sig, walked.start)
             if packed.problem is not None:
                 walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
-            done += 1
             volume += packed.entry.size if packed.entry is not None else 0
-            if volume > place.limits.total_bytes:
-                limit = place.limits.total_bytes
-                raise FilesError(place.root, f"its changed files have more than {limit} bytes (limits.total_bytes)")
             if packed.blobs:
                 yield packed.blobs
+        if volume > place.limits.total_bytes:
+            limit = place.limits.total_bytes
+            raise FilesError(place.root, f"its changed files have more than {limit} bytes (limits.total_bytes)")
+        done += len(places)
         if progress is not None:
             progress(done, total)
 
 
-def _spread(work: Callable[[Sequence[bytes]], list[Packed]], paths: list[bytes]) -> Iterator[list[Packed]]:
-    """Do the work bundle by bundle, in order; on all cores where there is much of it, a few bundles ahead."""
-    if len(paths) < CROWD:
-        for path in paths:
-            yield work([path])
+def _bundles(walked: Walked) -> list[list[int]]:
+    """Dirty files in parcels of some files and some megabytes each, so that few parcels ahead are little memory."""
+    bundles: list[list[int]] = []
+    room = 0
+    for at in walked.dirty:
+        size = walked.fresh[at][2] if at in walked.fresh else 0
+        if not bundles or room < size or len(bundles[-1]) == BUNDLE:
+            bundles.append([])
+            room = BUNDLE_BYTES
+        bundles[-1].append(at)
+        room -= size
+    return bundles
+
+
+def _spread(
+    work: Callable[[Sequence[int]], list[Packed]], bundles: list[list[int]]
+) -> Iterator[tuple[list[int], list[Packed]]]:
+    """Do the work bundle by bundle, in order; on all cores where there is much of it, some bundles ahead."""
+    if sum(map(len, bundles)) < CROWD:
+        for bundle in bundles:
+            yield bundle, work(bundle)
         return
     cores = min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:
-        ahead: list[Future[list[Packed]]] = []
+        ahead: list[tuple[list[int], Future[list[Packed]]]] = []
         try:
-            for first in range(0, len(paths), BUNDLE):
-                ahead.append(pool.submit(work, paths[first : first + BUNDLE]))
-                if len(ahead) > 4 * cores:
-                    yield ahead.pop(0).result()
+            for bundle in bundles:
+                ahead.append((bundle, pool.submit(work, bundle)))
+                if len(ahead) > AHEAD * cores:
+                    first, future = ahead.pop(0)
+                    yield first, future.result()
             while ahead:
-                yield ahead.pop(0).result()
+                first, future = ahead.pop(0)
+                yield first, future.result()
         finally:
-            for future in ahead:
+            for _, future in ahead:
                 future.cancel()
 
 
-def read(place: Place, path: bytes, reading: Reading) -> Packed:
-    """Read one file as it stands."""
+def read(place: Place, path: bytes, reading: Reading, seen: Signature | None = None) -> Packed:
+    """Read one file as it stands. `seen` is how the walk saw it: if it still looks like that after it was read, it
+    need not be looked at before."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -112,16 +137,16 @@ def read(place: Place, path: bytes, reading: Reading) -> Packed:
     except OSError as error:
         return _failed(place, path, error)
     try:
-        before = os.fstat(handle)
-        if not stat.S_ISREG(before.st_mode):
-            return Packed(None, None, {})  # replaced since it was looked at: listed again next time
+        before = signature(os.fstat(handle)) if seen is None else seen
         for attempt in range(ATTEMPTS):
+            if not stat.S_ISREG(before[4]):
+                return Packed(None, None, {})  # replaced since it was looked at: listed again next time
             if attempt:
                 os.lseek(handle, 0, os.SEEK_SET)
             entry, blobs = _content(handle, before, reading)
-            after = os.fstat(handle)
-            if signature(after) == signature(before) and entry.size == after.st_size:
-                return Packed(entry, signature(after), blobs)
+            after = signature(os.fstat(handle))
+            if after == before and entry.size == after[2]:
+                return Packed(entry, after, blobs)
             before = after
         return Packed(entry, None, blobs, "it kept changing while it was read")
     except OSError as error:
@@ -136,13 +161,13 @@ def _failed(place: Place, path: bytes, error: OSError) -> Packed:
     return Packed(None, None, {}, f"unreadable: {error.strerror}")
 
 
-def _content(handle: int, facts: os.stat_result, reading: Reading) -> tuple[Entry, Blobs]:
-    mode = facts.st_mode & MODES
-    if facts.st_size >= LARGE:
+def _content(handle: int, seen: Signature, reading: Reading) -> tuple[Entry, Blobs]:
+    mode, size = seen[4] & MODES, seen[2]
+    if size >= LARGE:
         return _pieces(handle, mode, reading)
-    data = os.read(handle, facts.st_size + 1)
-    while len(data) < facts.st_size:  # a short read, or the file shrank
-        more = os.read(handle, facts.st_size + 1 - len(data))
+    data = os.read(handle, size + 1)
+    while len(data) < size:  # a short read, or the file shrank
+        more = os.read(handle, size + 1 - len(data))
         if not more:
             break
         data += more

@@ -22,7 +22,7 @@ from clew.workspace.hands import Hands, clear_leftovers, needs_staging
 from clew.workspace.ignore import IGNORE_FILES, Rules
 from clew.workspace.index import Signature
 from clew.workspace.log import Journal, Log, Record
-from clew.workspace.look import Eyes, Seen, Work, entries_of
+from clew.workspace.look import Eyes, Seen, Work
 from clew.workspace.pack import Reading, read
 from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
 from clew.workspace.trees import DIR, FILE, LINK, MODES, Entry, Op, Tree, compare
@@ -52,7 +52,9 @@ Wanted = Callable[[Seen], Awaitable[list[Op]]]
 class Restorer:
     """Carries out restores in one directory. Its callers hold the directory's lock."""
 
-    def __init__(self, place: Place, log: Log, eyes: Eyes, work: Work, remake: Callable[[dict[str, Any]], Move]) -> None:
+    def __init__(
+        self, place: Place, log: Log, eyes: Eyes, work: Work, remake: Callable[[dict[str, Any]], Move]
+    ) -> None:
         self._place = place
         self._log = log
         self._eyes = eyes
@@ -82,7 +84,7 @@ class Restorer:
             return changes
         if move is not None and await move.state() != "ready":
             raise _moved(move)
-        steps = self._with_loosened(plan.steps, seen)
+        steps, expect = self._prepared(plan.steps, seen)
         journal = Journal(
             [(op.path, op.old, op.new) for op in steps],
             target.tree,
@@ -93,7 +95,7 @@ class Restorer:
         begun = await self._begin(tip, seen, journal, seen.blobs)
         await self._eyes.remember(seen)
         try:
-            await self._carry_out(steps, seen.signatures(self._place.root))
+            await self._carry_out(steps, expect)
             moved = move is None or await move.make()
         except (ClewError, OSError) as error:
             raise await self._given_up(begun, journal, error) from error
@@ -116,27 +118,33 @@ class Restorer:
         where = error.filename if isinstance(error.filename, str | bytes) else self._place.root
         return FilesError(where, f"{error.strerror}; {outcome}")
 
-    def _with_loosened(self, steps: list[Op], seen: Seen) -> list[Op]:
-        """Directories that must be made writable for a while, as steps that give them their mode back."""
-        present = {op.path for op in steps}
-        above = {op.path[: op.path.rfind(b"/")] for op in steps if b"/" in op.path} - present
-        entries = entries_of(seen.index, above, self._place.root)
-        tight = [Op(path, entry, entry) for path, entry in entries.items() if entry.mode & 0o700 != 0o700]
-        return sorted(steps + tight)
+    def _prepared(self, steps: list[Op], seen: Seen) -> tuple[list[Op], dict[bytes, Signature]]:
+        """The steps, with those that give directories back their mode which must be made writable for a while; and
+        what every path looked like."""
+        present = {op.path for op in steps if op.old is not None}
+        above = {op.path[: op.path.rfind(b"/")] for op in steps if b"/" in op.path} - {op.path for op in steps}
+        tight: list[Op] = []
+        expect: dict[bytes, Signature] = {}
+        for path, entry, sig in seen.items(present | above, self._place.root):
+            if sig is not None:
+                expect[path] = sig
+            if path in above and entry.mode & 0o700 != 0o700:
+                tight.append(Op(path, entry, entry))
+        return sorted(steps + tight), expect
 
     def towards(self, tree: bytes) -> Wanted:
         """Everything in which the directory differs from `tree`."""
 
         async def ops(seen: Seen) -> list[Op]:
-            return await compare(seen.tree, tree, self._reader(seen))
+            return await compare(seen.tree, tree, self.reader(seen))
 
         return ops
 
-    def _reader(self, seen: Seen | None) -> trees.Read:
+    def reader(self, seen: Seen) -> trees.Read:
         async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
-            made = {} if seen is None else seen.made
             wanted = set(names)
-            return {name: made[name] for name in wanted & made.keys()} | await self._log.trees(wanted - made.keys())
+            made = wanted & seen.made.keys()
+            return {name: seen.tree_of(name) for name in made} | await self._log.trees(wanted - made)
 
         return read
 
@@ -144,7 +152,7 @@ class Restorer:
         """Of the steps' paths, those at which the directory differs from the newest record."""
         if tip is None or not plan.steps:
             return {op.path for op in plan.steps if op.old is not None}
-        return {op.path for op in await compare(tip.tree, seen.tree, self._reader(seen)) if op.new is not None}
+        return {op.path for op in await compare(tip.tree, seen.tree, self.reader(seen)) if op.new is not None}
 
     async def _plan(self, target: Record, seen: Seen, ops: list[Op]) -> Plan:
         gone = removals(ops)
@@ -158,9 +166,7 @@ class Restorer:
             return alike(self._entry(path), entry)
 
         return await self._work(
-            lambda: make_plan(
-                root, ops, known=known, skipped=skipped, withheld=set(withheld), rules=rules, same=same
-            )
+            lambda: make_plan(root, ops, known=known, skipped=skipped, withheld=set(withheld), rules=rules, same=same)
         )
 
     async def _known(self, paths: set[bytes]) -> set[bytes]:
@@ -277,8 +283,10 @@ class Restorer:
             return
         hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
         try:
+            await self._work(lambda: hands.prepare(steps))
             for batch in _batches(op for op in steps if needs_staging(op)):
-                contents = await self._log.contents(op.new for op in batch if op.new is not None and op.new.kind != LINK)
+                files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
+                contents = await self._log.contents(files)
 
                 def stage(batch: list[Op] = batch, contents: dict[bytes, list[bytes]] = contents) -> None:
                     for op in batch:

@@ -51,7 +51,8 @@ class HeadMove:
             return "done"
         trail = await Trail.to(self._core, head, head.branch, head.step)
         # After a rewind the place it left is off the trail; after a move forward the place it went to is on it.
-        done = start not in trail if self.intent["back"] else (self.intent["to_branch"], self.intent["to_step"]) in trail
+        goal = (self.intent["to_branch"], self.intent["to_step"])
+        done = start not in trail if self.intent["back"] else goal in trail
         return "done" if done else "lost"
 
     async def make(self) -> bool:

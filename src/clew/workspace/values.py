@@ -66,7 +66,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a restore did, or would do: `changes` in the directory, and what was `kept` although the snapshot differs."""
+    """What a restore did, or would do: `changes` to the directory, and what was `kept` although it differs."""
 
     changes: tuple[Change, ...]
     kept: tuple[Skipped, ...] = ()

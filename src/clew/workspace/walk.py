@@ -52,7 +52,7 @@ class Walked(msgspec.Struct):
     dirty: list[int]
     start: int
     flagged: list[tuple[bytes, str]] = []
-    fresh: dict[int, Signature] = {}  #: what dirty files looked like when they were read
+    fresh: dict[int, Signature] = {}  #: what dirty files look like: first as the walk saw them, then as they were read
 
 
 def walk(place: Place, old: Index | None, key: bytes = b"") -> Walked:
@@ -89,6 +89,7 @@ class _Walk:
         self.deadline = time.monotonic() + place.limits.seconds
         self.new = Index(key, [], [place.root], [None], [None])
         self.dirty: list[int] = []
+        self.fresh: dict[int, Signature] = {}
         self.flagged: list[tuple[bytes, str]] = []
         self.now: list[Signature | None] = []
         self.rules: dict[bytes, Rules] = {}
@@ -114,7 +115,7 @@ class _Walk:
                 entry = self.new.entries[child]
                 if entry is not None and entry.kind == DIR:
                     todo.append((path + name + b"/", child, number, anew))
-        return Walked(self.new, self.dirty, self.start, self.flagged)
+        return Walked(self.new, self.dirty, self.start, self.flagged, self.fresh)
 
     def _check_limits(self) -> None:
         if len(self.new.paths) > self.place.limits.files:
@@ -201,6 +202,7 @@ class _Walk:
             self._add(folder, name, base, seen, None)
         else:
             self.dirty.append(len(self.new.paths))
+            self.fresh[len(self.new.paths)] = sig
             self._add(folder, name, base, None, None)
 
     def _add(self, folder: Folder, name: bytes, base: bytes, sig: Signature | None, entry: Entry | None) -> None:
