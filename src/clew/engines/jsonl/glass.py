@@ -35,6 +35,7 @@ _COUNTS = struct.Struct("<HH")
 _SECTION = struct.Struct("<HIIQI")
 _LENGTH = struct.Struct("<I")
 _ARRAY = struct.Struct(">BI")
+_ARRAY_HEADS = frozenset(bytes([head]) for head in (*range(0x90, 0xA0), 0xDC, 0xDD))
 _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
 #: what decoding or encoding may say about bytes that are not of the form that is tried
@@ -47,15 +48,19 @@ def show(data: bytes) -> msgspec.Raw:
         return _EMPTY
     content = _content(data)
     if content is not None:
-        for form in (_show_payload, _show_list, _show_text):
-            for shown in (_as_it_is, _one_by_one):
-                try:
-                    text = _to_json(form(content, shown))
-                    if hide(text) == data:
-                        return msgspec.Raw(text)
-                except _NO:
-                    continue
-    return msgspec.Raw(_to_json({"b64": base64.b64encode(data).decode()}))
+        for form, shown in _LIST_FIRST if content[:1] in _ARRAY_HEADS else _PAYLOAD_FIRST:
+            try:
+                text = _to_json(form(content, shown))
+                if hide(text) == data:
+                    return msgspec.Raw(text)
+            except _NO:
+                continue
+    return veil(data)
+
+
+def veil(data: bytes) -> msgspec.Raw:
+    """`data` in base64, without a look at it."""
+    return msgspec.Raw(b'{"b64":"' + base64.b64encode(data) + b'"}') if data else _EMPTY
 
 
 def hide(shown: bytes | msgspec.Raw) -> bytes:
@@ -90,6 +95,7 @@ def _content(data: bytes) -> bytes | None:
 
 
 Shown = Callable[[list[Any]], list[Any]]
+Form = Callable[[bytes, Shown], Any]
 
 
 def _show_payload(content: bytes, shown: Shown) -> Any:
@@ -153,3 +159,17 @@ def _pack(value: Any) -> bytes:
     if isinstance(value, dict) and _PACKED in value:
         return base64.b64decode(value[_PACKED], validate=True)
     return _encode(value)
+
+
+#: A list nearly always holds bytes somewhere (an id), so it is shown value by value at once.
+_LIST_FIRST: tuple[tuple[Form, Shown], ...] = (
+    (_show_list, _one_by_one),
+    (_show_payload, _as_it_is),
+    (_show_payload, _one_by_one),
+    (_show_text, _as_it_is),
+)
+_PAYLOAD_FIRST: tuple[tuple[Form, Shown], ...] = (
+    (_show_payload, _as_it_is),
+    (_show_payload, _one_by_one),
+    (_show_text, _as_it_is),
+)

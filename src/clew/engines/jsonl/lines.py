@@ -167,9 +167,14 @@ def branch_of(line: BranchLine, lineage: str) -> Branch:
 
 
 def _row(row: NewRow) -> RowLine:
-    show = glass.show
     return RowLine(
-        row.branch.hex(), row.step, row.id.hex(), row.digest.hex(), show(row.meta), show(row.root), show(row.payload)
+        row.branch.hex(),
+        row.step,
+        row.id.hex(),
+        row.digest.hex(),
+        glass.show(row.meta),
+        glass.veil(row.root),  # pointers only: where the parts of the state lie
+        glass.show(row.payload),
     )
 
 
@@ -185,7 +190,7 @@ def _head(head: Head) -> HeadLine:
         head.updated,
         head.count,
         head.size,
-        glass.show(head.note),
+        glass.veil(head.note),
     )
 
 

@@ -1,7 +1,7 @@
 """The engine contract on SQLite: each method is one statement on the right connection.
 
-Small reads go to the writer's own connection when it is idle: its cache is warm after a write, while a reader's cache
-is empty after every commit of another connection. Whole ranges go to the pool of readers.
+Reads go to the writer's own connection when it is idle: its cache is warm after a write, while a reader's cache is
+empty after every commit of another connection. Where threads compete for it, whole ranges go to the pool of readers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clew.engines.sqlite.writer import Writer
 from clew.errors import ClewError, Unavailable
 
 REMEMBERED = 10_000  #: branch numbers kept in memory, about 2 MB
-SHORT = 256  #: steps that are read on the writer's connection
+SHORT = 256  #: steps that count as a little
 LEASES_KEPT = 86_400.0  #: seconds after their end
 
 
@@ -56,8 +56,13 @@ class SQLiteEngine(Engine):
             raise
 
     def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
-        """Read a little: on the writer's connection if it is idle."""
+        """Read on the writer's connection if it is idle."""
         found = self._writer.read(statement, values)
+        return self._readers.fetch(statement, values) if found is None else found
+
+    def _fetch_much(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """Read a lot: on the writer's connection only if nobody else wants it."""
+        found = self._writer.read(statement, values, much=True)
         return self._readers.fetch(statement, values) if found is None else found
 
     def _number(self, lineage: str, branch: bytes, *, remembered: bool = True) -> int:
@@ -80,7 +85,7 @@ class SQLiteEngine(Engine):
         first, last = max(first, 0), min(last, LAST_STEP)
         if first > last:
             return []
-        fetch = self._fetch if last - first < SHORT else self._readers.fetch
+        fetch = self._fetch if last - first < SHORT else self._fetch_much
         number = self._number(lineage, branch)
         found = fetch(statement, (number << STEP_BITS | first, number << STEP_BITS | last))
         if not found:
@@ -164,7 +169,7 @@ class SQLiteEngine(Engine):
         return list(map(Row._make, self._range(sql.ROWS, lineage, branch, first, last)))
 
     async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
-        return self._readers.fetch(sql.LOCATE, (lineage, low, high, limit))
+        return self._fetch_much(sql.LOCATE, (lineage, low, high, limit))
 
     async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
         found = {}

@@ -37,6 +37,7 @@ class Turns:
         self._guard = threading.Lock()
         self._taken = False
         self._queue: deque[Ticket] = deque()
+        self.crowded = False  #: whether anybody ever had to wait
 
     def take(self) -> bool:
         """Take the turn if nobody has it."""
@@ -53,6 +54,7 @@ class Turns:
             if not self._taken:
                 self._taken = ticket.leads = True
                 return True
+            self.crowded = True
         arrived = False
         try:
             arrived = ticket.gate.acquire(timeout=timeout)

@@ -71,9 +71,12 @@ class Writer:
             raise ticket.error
         return ticket.result  # type: ignore[no-any-return]
 
-    def read(self, sql: str, values: Sequence[Any]) -> list[Any] | None:
-        """Read on this connection, whose cache is warm after a write; None if it is busy."""
-        if self._place.readonly or not self._turns.take():
+    def read(self, sql: str, values: Sequence[Any], *, much: bool = False) -> list[Any] | None:
+        """Read on this connection, whose cache is warm after a write; None if it is busy.
+
+        `much`: only if no write ever had to wait for its turn, for this one would, while a whole range is read."""
+        turns = self._turns
+        if self._place.readonly or (much and turns.crowded) or not turns.take():
             return None
         try:
             line = self._line or self._open()
@@ -81,7 +84,7 @@ class Writer:
         except _DRIVER as error:
             raise translated(error, self._place.path) from error
         finally:
-            self._turns.give()
+            turns.give()
 
     def outside(self, statements: Sequence[str]) -> None:
         """Run statements that cannot be part of a transaction, with all other writers kept away."""
