@@ -24,37 +24,9 @@ def test_an_id_that_cannot_be_one_is_refused(store: Any, id: Any) -> None:
 
 
 HOSTILE = [
-    "../../etc/passwd",
-    "/",
-    ".",
-    "a/b",
-    "🧵",
-    "\u00e9",
-    "e\u0301",
-    "\u0410",
-    "A",
-    "a",
-    "a ",
-    "a%",
-    "a_",
-    "a*",
-    "a:b",
-    "a_b",
-]
-HOSTILE += [
-    "a%",
-    "a_",
-    "a*",
-    "a:b",
-    "a_b",
-    "lock:x",
-    "'; DROP TABLE heads; --",
-    "{a}",
-    "[1]",
-    "\n",
-    "\x1f",
-    "con",
-    "x" * 512,
+    *("../../etc/passwd", "/", ".", "a/b", "\U0001f9f5", "\n", "\x1f", "con", "x" * 512),
+    *("\u00e9", "e\u0301", "\u0410", "A", "a", "a "),  # look-alikes: composed and decomposed, Cyrillic and Latin
+    *("a%", "a_", "a*", "a:b", "a_b", "lock:x", "'; DROP TABLE heads; --", "{a}", "[1]"),
 ]
 
 
