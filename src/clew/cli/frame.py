@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -121,13 +120,16 @@ def confirm(frame: Frame, what: str, *, yes: bool) -> None:
     click.confirm(f"{what}. Go on?", abort=True, err=True)
 
 
-def run(command: click.Command) -> NoReturn:
+def say(text: str) -> None:
+    """One line of plain text; names in it may come from anywhere."""
+    click.echo(_one_line(text))
+
+
+def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code; an error is one line with a hint."""
     frame = Frame()
-    with contextlib.suppress(AttributeError, ValueError):  # no such signal on Windows
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `clew log | head` just ends
     try:
-        code = command.main(obj=frame, standalone_mode=False, prog_name="clew")
+        code = command.main(args, obj=frame, standalone_mode=False, prog_name="clew")
     except click.exceptions.Exit as leave:
         code = leave.exit_code
     except (click.Abort, KeyboardInterrupt):

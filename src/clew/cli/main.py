@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
 from typing import NamedTuple
 
 import click
@@ -20,6 +22,8 @@ class Entry(NamedTuple):
 LOOK, CHANGE, MOVE, KEEP = "Look", "Change", "Import and export", "Look after the store"
 COMMANDS: dict[str, Entry] = {
     "threads": Entry(LOOK, "List threads, newest first."),
+    "sessions": Entry(LOOK, "List conversations, newest first."),
+    "runs": Entry(LOOK, "List runs that have not finished."),
     "log": Entry(LOOK, "Draw a thread's history as a graph."),
     "show": Entry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
     "diff": Entry(LOOK, "Show what changed between two checkpoints."),
@@ -105,4 +109,6 @@ def clew(ctx: click.Context, store: str | None, debug: bool) -> None:
 
 def main() -> None:
     """The entry point of the command."""
+    with contextlib.suppress(AttributeError, ValueError):  # Windows has no such signal
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `clew log | head` just ends
     run(clew)

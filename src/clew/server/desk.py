@@ -227,9 +227,11 @@ class Desk:
 
     def append(self, asked: ask.Append) -> CheckpointJson:
         """Add items at the end of a list of the state, whatever is in it."""
-        handle = self._handle(asked.thread)
-        facts = _facts(asked)
-        return checkpoint_json(handle.append(asked.key, from_json(asked.items), **facts))
+        items, facts = from_json(asked.items), _facts(asked)
+        plain = facts == _facts(ask.Append(thread=asked.thread, items=[]))
+        if plain and asked.key == "messages" and self._kind(asked.thread) == "session":
+            return checkpoint_json(self.store.session(asked.thread).extend(items))  # counts the user's turns as well
+        return checkpoint_json(self._handle(asked.thread).append(asked.key, items, **facts))
 
     def update(self, asked: ask.Update) -> CheckpointJson:
         """Set some top-level keys of the state."""
@@ -277,6 +279,10 @@ class Desk:
 
     def _handle(self, thread: str) -> Thread[Any]:
         return self.store.thread(thread)
+
+    def _kind(self, thread: str) -> str | None:
+        found = self.store.threads(thread, limit=1)
+        return found[0].kind if found and found[0].id == thread else None
 
     def _at(self, asked: ask.AskCheckpoint) -> Checkpoint:
         return resolve(self._handle(asked.thread), asked.at)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, at_argument, pass_frame, place, thread_argument
+from clew.cli.frame import Command, Frame, at_argument, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from clew import Thread
@@ -29,4 +29,4 @@ def command(frame: Frame, thread: str, at: str, to: str | None) -> None:
     if frame.json:
         frame.answer({"thread": made.id, "at": checkpoint.id, "step": checkpoint.step})
     else:
-        click.echo(f"forked {thread} at step {checkpoint.step} to {made.id}")
+        say(f"forked {thread} at step {checkpoint.step} to {made.id}")

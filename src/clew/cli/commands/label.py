@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame, place, thread_argument
+from clew.cli.frame import Command, Frame, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from clew import Thread
@@ -34,4 +34,4 @@ def command(frame: Frame, thread: str, name: str | None, at: str, remove: bool) 
     if frame.json:
         frame.answer({"checkpoint": checkpoint_json(checkpoint)})
     else:
-        click.echo(f"step {checkpoint.step} is called {name}" if name else f"step {checkpoint.step} has no label now")
+        say(f"step {checkpoint.step} is called {name}" if name else f"step {checkpoint.step} has no label now")

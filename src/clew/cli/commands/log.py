@@ -96,6 +96,6 @@ def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork])
         text.append(f"  {line(what.what)}", "added")
     text.append(f" {size(checkpoint.written)}", "size")
     if what.preview:
-        text.append(f"  {what.role}: ", what.role if what.role in ("user", "assistant", "tool", "system") else "dim")
+        text.append(f"  {line(what.role)}: ", what.role if what.role in ("user", "assistant", "tool", "system") else "dim")
         text.append(line(what.preview), "default")
     return text

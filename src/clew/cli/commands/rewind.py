@@ -14,6 +14,7 @@ from clew.cli.frame import (
     dry_run_option,
     pass_frame,
     place,
+    say,
     thread_argument,
     yes_option,
 )
@@ -50,7 +51,7 @@ def command(frame: Frame, thread: str, at: str, prune: bool, dry_run: bool, yes:
             {"thread": thread, "head": checkpoint_json(target), "left": [c.id for c in left], "done": not dry_run}
         )
     else:
-        click.echo(f"would {what}" if dry_run else f"{thread} stands at step {target.step} now; `clew undo` goes back")
+        say(f"would {what}" if dry_run else f"{thread} stands at step {target.step} now; `clew undo` goes back")
 
 
 def _left(thread: Thread[Any], target: Checkpoint) -> list[Checkpoint]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, place, yes_option
+from clew.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, place, say, yes_option
 
 if TYPE_CHECKING:
     from clew import Thread
@@ -45,4 +45,4 @@ def command(frame: Frame, threads: tuple[str, ...], at: str | None, dry_run: boo
     if frame.json:
         frame.answer({"threads": list(threads), "at": checkpoint.id if at is not None else None, "done": not dry_run})
     else:
-        click.echo(f"would {what}" if dry_run else f"{what}: done")
+        say(f"would {what}" if dry_run else f"{what}: done")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame, place, thread_argument
+from clew.cli.frame import Command, Frame, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from clew import Thread
@@ -33,4 +33,4 @@ def command(frame: Frame, thread: str, tags: tuple[str, ...], at: str, remove: b
     if frame.json:
         frame.answer({"checkpoint": checkpoint_json(checkpoint)})
     else:
-        click.echo(f"step {checkpoint.step}: {' '.join('#' + tag for tag in checkpoint.tags) or 'no tags'}")
+        say(f"step {checkpoint.step}: {' '.join('#' + tag for tag in checkpoint.tags) or 'no tags'}")

@@ -28,4 +28,5 @@ def command(frame: Frame, prefix: str, limit: int, kind: str | None, by_name: bo
         return
     from clew.cli import listing
 
-    listing.show(found, more=more, nothing="no threads yet" if not prefix else f"no thread starts with {prefix!r}")
+    columns = {"kind": [info.kind for info in found], "saved": [str(info.count) for info in found]}
+    listing.show(found, columns, more=more, nothing=f"no thread starts with {prefix!r}" if prefix else "no threads yet")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame, thread_argument
+from clew.cli.frame import Command, Frame, pass_frame, say, thread_argument
 
 if TYPE_CHECKING:
     from clew import Thread
@@ -25,4 +25,4 @@ def command(frame: Frame, thread: str) -> None:
     if frame.json:
         frame.answer({"thread": thread, "head": checkpoint_json(head)})
     else:
-        click.echo(f"{thread} stands at step {head.step} now")
+        say(f"{thread} stands at step {head.step} now")

@@ -1,0 +1,31 @@
+"""`clew sessions`: conversations, newest first."""
+
+from __future__ import annotations
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame
+
+
+@click.command(cls=Command, epilog="\b\nExamples:\n  clew sessions\n  clew sessions telegram: --limit 20 --json")
+@click.argument("prefix", default="")
+@click.option("-l", "--limit", type=click.IntRange(1), default=200, show_default=True, help="At most so many.")
+@pass_frame
+def command(frame: Frame, prefix: str, limit: int) -> None:
+    """List sessions whose name starts with PREFIX, newest first, with their messages and user turns."""
+    with frame.store() as store:
+        found = store.sessions(prefix, limit=limit + 1)
+    more, found = len(found) > limit, found[:limit]
+    if frame.json:
+        from clew.present.records import thread_json
+
+        rows = [thread_json(info) | {"messages": info.messages, "user_turns": info.user_turns} for info in found]
+        frame.answer({"sessions": rows, "more": more})
+        return
+    from clew.cli import listing
+
+    columns = {
+        "messages": [f"{info.messages:,}" for info in found],
+        "turns": [f"{info.user_turns:,}" for info in found],
+    }
+    listing.show(found, columns, more=more, nothing="no sessions yet")

@@ -1,0 +1,171 @@
+"""Each command: what it prints, what it changes, how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+
+from .conftest import Run
+
+
+def _thread(place: Path, name: str = "talk") -> clew.Thread[Any]:
+    return clew.open(place / "clew.db").thread(name)
+
+
+def test_threads_lists_newest_first_and_by_prefix(run: Run) -> None:
+    assert [t["id"] for t in run("threads", "--json").data["threads"]] == ["other", "talk-fork", "talk"]
+    assert [t["id"] for t in run("threads", "talk", "--json").data["threads"]] == ["talk-fork", "talk"]
+    page = run("threads", "--limit", "1", "--json").data
+    assert (len(page["threads"]), page["more"]) == (1, True)
+    assert "talk-fork" in run("threads").out
+
+
+def test_log_draws_the_branches_with_labels_tags_and_what_was_added(run: Run) -> None:
+    lines = run("log", "talk").out.splitlines()
+    assert [line[:3].rstrip() for line in lines] == ["◉", "●", "│ ○", "├─╯", "●", "●"]
+    assert "[built]" in lines[0]
+    assert "talk-fork" in lines[0]
+    assert "mode=build" in lines[0]
+    assert "#good" in lines[1]
+    assert "+1 message" in lines[1]
+    assert "assistant: a token bucket" in lines[1]
+    assert "#bad" in lines[2]
+    assert all("\x1b" not in line for line in lines)
+
+
+def test_log_can_leave_out_what_rewinds_left_behind(run: Run) -> None:
+    assert len(run("log", "talk", "--trail").out.splitlines()) == 4
+    data = run("log", "talk", "--json").data
+    assert len(data["checkpoints"]) == 5
+    assert data["checkpoints"][0]["id"] == data["head"]
+    assert data["forks"][0]["thread_id"] == "talk-fork"
+
+
+def test_show_renders_the_conversation_and_the_rest_of_the_state(run: Run) -> None:
+    shown = run("show", "talk").out
+    assert "a token bucket" in shown
+    assert "mode" in shown
+    older = run("show", "talk", "@~2", "--json").data
+    assert older["state"] == {"messages": [{"role": "user", "content": "build a rate limiter"}], "mode": "plan"}
+
+
+def test_show_folds_early_messages_and_long_tool_results(run: Run, place: Path) -> None:
+    thread = _thread(place, "long")
+    thread.append("messages", [{"role": "user", "content": f"number {i}"} for i in range(80)])
+    thread.append("messages", [{"role": "tool", "name": "run", "content": "\n".join(f"line {i}" for i in range(50))}])
+    folded = run("show", "long").out
+    assert "31 earlier messages" in folded
+    assert "47 more lines" in folded
+    whole = run("show", "long", "--full").out
+    assert "number 0" in whole
+    assert "line 49" in whole
+
+
+def test_diff_shows_what_changed_and_can_say_so_by_its_exit_code(run: Run) -> None:
+    assert "mode" in run("diff", "talk").out
+    data = run("diff", "talk", "start", "built", "--json").data
+    assert {c["path"]: c["kind"] for c in data["changes"]} == {
+        "messages[0]": "added",
+        "messages[1]": "added",
+        "mode": "changed",
+    }
+    assert run("diff", "talk", "@", "@", "--exit-code").code == 0
+    assert run("diff", "talk", "--exit-code").code == 1
+
+
+def test_find_looks_at_labels_tags_custom_fields_and_texts(run: Run) -> None:
+    assert [f["checkpoint"]["step"] for f in run("find", "--tag", "bad", "--json").data["found"]] == [3]
+    assert len(run("find", "--label", "start", "--json").data["found"]) == 1
+    assert len(run("find", "--custom", "run=7", "--json").data["found"]) == 1
+    told = run("find", "--text", "TOKEN bucket", "--json").data["found"]
+    assert {(f["checkpoint"]["thread_id"], f["message"]) for f in told} == {("talk", 1)}
+    assert run("find", "--tag", "nothing").code == 3
+    assert run("find").code == 2
+
+
+def test_fork_makes_a_thread_at_the_named_place(run: Run, place: Path) -> None:
+    data = run("fork", "talk", "start", "--to", "again", "--json").data
+    assert (data["thread"], data["step"]) == ("again", 1)
+    assert _thread(place, "again").load() == {"messages": [], "mode": "plan"}
+    assert run("fork", "talk", "--to", "again").code == 4
+
+
+def test_rewind_asks_first_shows_what_it_would_do_and_can_be_undone(run: Run, place: Path) -> None:
+    planned = run("rewind", "talk", "start", "--dry-run")
+    assert "would rewind talk to step 1: leave behind 3 checkpoints" in planned.out
+    refused = run("rewind", "talk", "start")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert _thread(place).step == 4
+    assert run("rewind", "talk", "start", "--yes", "--json").data["done"] is True
+    assert _thread(place).step == 1
+    assert run("undo", "talk").code == 0
+    assert _thread(place).step == 4
+
+
+def test_label_and_tag_change_what_is_said(run: Run, place: Path) -> None:
+    assert run("label", "talk", "shipped").code == 0
+    assert run("tag", "talk", "a", "b", "--at", "shipped").out == "step 4: #a #b\n"
+    assert run("tag", "talk", "a", "--remove").out == "step 4: #b\n"
+    head = _thread(place).head
+    assert head is not None
+    assert (head.label, head.tags) == ("shipped", ("b",))
+    assert run("label", "talk", "--remove").code == 0
+    assert run("label", "talk").code == 2
+
+
+def test_rm_deletes_only_when_it_is_told_to(run: Run, place: Path) -> None:
+    assert run("rm", "other").code == 2
+    assert run("rm", "other", "-n").out == "would delete other: 1 checkpoints\n"
+    assert run("rm", "other", "nobody", "-y").code == 3
+    assert _thread(place, "other").exists()
+    assert run("rm", "other", "-y").code == 0
+    assert not _thread(place, "other").exists()
+    assert run("rm", "talk", "--at", "3", "-y").code == 0
+    assert [c.step for c in _thread(place).history()] == [1, 2, 4]
+
+
+def test_export_writes_every_form_to_stdout_or_a_file(run: Run, place: Path) -> None:
+    assert json.loads(run("export", "talk").out)["state"]["mode"] == "build"
+    assert len(run("export", "talk", "--format", "messages").out.splitlines()) == 2
+    assert run("export", "talk", "--format", "markdown", "-o", "talk.md").code == 0
+    assert "a token bucket" in (place / "talk.md").read_text()
+
+
+def test_sessions_and_runs_list_their_kind(run: Run, place: Path) -> None:
+    with clew.open(place / "clew.db") as store:
+        store.session("chat").add("user", "hello")
+        with pytest.raises(RuntimeError), store.run("job", task="nightly") as job:
+            job.checkpoint(messages=[], input_tokens=12)
+            raise RuntimeError
+    [chat] = run("sessions", "--json").data["sessions"]
+    assert (chat["id"], chat["messages"], chat["user_turns"]) == ("chat", 1, 1)
+    [waiting] = run("runs", "--json").data["runs"]
+    assert (waiting["id"], waiting["task"], waiting["input_tokens"]) == ("job", "nightly", 12)
+    assert "nightly" in run("runs").out
+    assert "chat" in run("sessions").out
+
+
+def test_stats_bench_and_doctor_answer(run: Run, place: Path) -> None:
+    assert run("stats", "--json").data["threads"] == 3
+    figures = run("bench", "--turns", "20", "--json").data["milliseconds"]
+    assert figures["append a turn"][0] > 0
+    assert run("stats", "--json").data["threads"] == 3
+    assert run("doctor", "--json").data["healthy"] is True
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, place: Path) -> None:
+    gone = run("doctor", "-s", "nowhere.db")
+    assert gone.code == 1
+    assert "-s or CLEW_STORE" in gone.out
+    (place / "broken.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    broken = run("doctor", "-s", "broken.db", "--json")
+    assert broken.code == 1
+    assert broken.data["healthy"] is False
+    (place / "clew.db").chmod(0o644)
+    assert "chmod 600" in run("doctor").out

@@ -1,0 +1,173 @@
+"""What holds for every command: the store, the help, errors, JSON, terminals, documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import clew
+from clew.cli.main import COMMANDS
+from clew.cli.main import clew as group
+
+from .conftest import Run
+
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def _command(name: str) -> click.Command:
+    found = group.get_command(click.Context(group), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_documented_with_all_of_its_options(name: str) -> None:
+    text = DOCS.read_text()
+    section = re.search(rf"^### `clew {name}`.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None, f"docs/cli.md has no section on clew {name}"
+    common = {"--store", "--json", "--debug", "--help"}
+    for parameter in _command(name).params:
+        longest = max(parameter.opts, key=len)
+        if isinstance(parameter, click.Option) and longest not in common:
+            assert f"`{longest}" in section[0], f"clew {name} {longest} is not documented"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples_and_the_common_options(name: str, run: Run) -> None:
+    command = _command(name)
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--json", "--store", "--debug"} <= options
+    assert command.help
+    assert f"clew {name}" in (command.epilog or "")
+
+
+def test_the_store_is_the_option_then_the_environment_then_the_directory(run: Run, place: Path, tmp_path: Path) -> None:
+    with clew.open(place / "second.db") as store:
+        store.thread("elsewhere").save({})
+    assert "talk" in run("threads").out
+    assert "elsewhere" in run("threads", env={"CLEW_STORE": "second.db"}).out
+    assert "elsewhere" in run("-s", "second.db", "threads").out
+    assert "talk" in run("threads", "-s", "clew.db", env={"CLEW_STORE": "second.db"}).out
+
+
+def test_looking_at_a_store_that_is_not_there_does_not_make_it(run: Run, place: Path) -> None:
+    for command in (("threads",), ("log", "x"), ("stats",)):
+        assert run(*command, "-s", "typo.db").code == 3
+    assert not (place / "typo.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("show", "nobody"), 3),
+        (("show", "talk", "no-such-label"), 3),
+        (("shwo",), 2),
+        (("log", "talk", "--limit", "x"), 2),
+        (("threads", "-s", "nosuch://x"), 2),
+        (("threads", "-s", "redis://127.0.0.1:1/0"), 6),
+    ],
+)
+def test_an_error_is_one_line_and_has_its_own_exit_code(run: Run, args: tuple[str, ...], code: int) -> None:
+    ended = run(*args)
+    assert ended.code == code
+    assert ended.out == ""
+    assert ended.err.startswith("error: ")
+    assert "Traceback" not in ended.err
+    assert len(ended.err.splitlines()) <= 2
+    told = run(*args, "--json")
+    if args != ("shwo",) and "x" not in args:
+        assert json.loads(told.out)["error"]["exit_code"] == code
+
+
+def test_debug_shows_the_traceback(run: Run) -> None:
+    assert "Traceback" in run("show", "nobody", "--debug").err
+
+
+def test_a_misspelt_command_gets_a_hint(run: Run) -> None:
+    assert "did you mean `clew show`?" in run("shwo").err
+
+
+def test_stored_control_characters_never_reach_the_terminal(run: Run, place: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2Jboo\x9b31m"
+    with clew.open(place / "clew.db") as store:
+        thread = store.thread(f"evil{evil}")
+        thread.save({"messages": [{"role": evil, "content": evil}], evil: {evil: evil}}, label=evil, tags=[evil])
+        name = thread.id
+    for args in (("threads",), ("log", name), ("show", name), ("diff", name, "1", "1"), ("find", "--tag", evil), ("show", name, evil + "x")):
+        ended = run(*args)
+        assert not set("\x1b\x07\x9b") & set(ended.out + ended.err), args
+
+
+def test_a_terminal_gets_colour_and_a_pipe_does_not(place: Path) -> None:
+    out = _on_a_terminal(place, "log", "talk")
+    assert "\x1b[" in out
+    assert "token bucket" in out
+
+
+def test_a_question_on_a_terminal_can_be_answered_with_no(place: Path) -> None:
+    out = _on_a_terminal(place, "rm", "other", answer=b"n\n")
+    assert "Go on?" in out
+    with clew.open(place / "clew.db") as store:
+        assert store.thread("other").exists()
+
+
+def _on_a_terminal(place: Path, *args: str, answer: bytes = b"") -> str:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "clew.cli", *args],
+        cwd=place,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "200", "NO_COLOR": ""},
+    ) as process:
+        os.close(theirs)
+        os.write(ours, answer)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+        process.wait(30)
+    os.close(ours)
+    return seen.decode()
+
+
+def test_a_reader_that_leaves_early_is_no_error(place: Path) -> None:
+    ended = subprocess.run(
+        f"{sys.executable} -m clew.cli log talk | head -n 1", shell=True, cwd=place, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith("◉")
+    assert "Traceback" not in ended.stderr
+
+
+def test_shell_completion_knows_commands_and_threads(place: Path) -> None:
+    environment = os.environ | {"_CLEW_COMPLETE": "bash_complete", "COMP_WORDS": "clew log ta", "COMP_CWORD": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", "from clew.cli.main import main; main()"], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert {line.partition(",")[2] for line in ended.stdout.splitlines()} == {"talk", "talk-fork"}
+
+
+def test_help_and_log_import_neither_the_server_nor_other_engines(place: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['clew', 'log', 'talk']\n"
+        "from clew.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*[m for m in ('starlette', 'uvicorn', 'redis', 'psycopg', 'asyncio', 'clew.server') if m in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True)
+    assert ended.stderr.strip() == ""

@@ -1,0 +1,69 @@
+"""Looking into a state one level at a time, and seeing where forks part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import clew
+
+
+@pytest.fixture
+def thread() -> Any:
+    with clew.open("memory:") as store:
+        thread: clew.Thread[Any] = store.thread("t")
+        thread.save({"plan": {"steps": ["a", "b"], "note": "x" * 5000}, "n": 7, "text": "y" * 200_000, "raw": b"z" * 200_000})
+        for i in range(300):
+            thread.append("messages", [{"role": "user", "content": f"message {i} " + "w" * 200}])
+        yield thread
+
+
+def test_an_outline_names_kinds_counts_and_sizes_without_values(thread: clew.Thread[Any]) -> None:
+    found = {part.name: part for part in thread.outline().parts}
+    assert (found["messages"].kind, found["messages"].count, found["messages"].known) == ("list", 300, False)
+    assert (found["plan"].kind, found["plan"].count) == ("dict", 2)
+    assert (found["n"].value, found["n"].known) == (7, True)
+    assert (found["text"].kind, found["text"].known, found["raw"].kind) == ("text", False, "bytes")
+    assert found["text"].size >= 200_000
+
+
+def test_a_path_leads_to_any_part(thread: clew.Thread[Any]) -> None:
+    assert thread.outline(["plan", "steps", 1]).value == "b"
+    assert thread.outline(["messages", 17, "content"]).value.startswith("message 17 ")
+    assert thread.outline(["raw"]).value == b"z" * 200_000
+    page = thread.outline(["messages"], start=290, stop=400)
+    assert (page.count, page.start, [part.name for part in page.parts]) == (300, 290, list(range(290, 300)))
+    assert thread.outline(["messages"], at=11, start=0, stop=0).count == 10
+
+
+@pytest.mark.parametrize("path", [["nope"], ["messages", 300], ["messages", "x"], ["plan", "steps", -1], ["n", "deeper"]])
+def test_a_path_to_nothing_is_not_found(thread: clew.Thread[Any], path: list[str | int]) -> None:
+    with pytest.raises(clew.NotFound, match="has nothing at"):
+        thread.outline(path)
+
+
+def test_a_path_is_a_sequence_and_bounds_are_numbers(thread: clew.Thread[Any]) -> None:
+    with pytest.raises(clew.InvalidInput):
+        thread.outline("messages")
+    with pytest.raises(clew.InvalidInput):
+        thread.outline(["messages"], start=-1)
+
+
+def test_forks_say_where_the_ways_part() -> None:
+    with clew.open("memory:") as store:
+        thread: clew.Thread[Any] = store.thread("t")
+        steps = [thread.append("messages", [i]) for i in range(5)]
+        child = thread.fork("child", at=3)
+        child.append("messages", ["c"])
+        grandchild = child.fork("grandchild")
+        thread.rewind(2)
+        thread.append("messages", ["other"])
+        [one, two] = thread.forks()
+        assert (one.thread_id, one.at, one.relation) == ("child", steps[2].id, "child")
+        assert (two.thread_id, two.at) == ("grandchild", steps[2].id)
+        relations = {fork.thread_id: (fork.step, fork.relation) for fork in grandchild.forks()}
+        assert relations["child"] == (4, "parent")
+        assert relations["t"][0] == 2
+        with pytest.raises(clew.ThreadNotFound):
+            store.thread("nobody").forks()
