@@ -1,6 +1,6 @@
 """States as JSON, exactly: what JSON has no word for becomes an object with one `$` key, and comes back from it.
 
-    {"$bytes": "aGk="}   {"$datetime": "2026-11-15T21:00:00+00:00"}   {"$tuple": [1, 2]}   {"$type": "Plan", "value": {…}}
+    {"$bytes": "aGk="}  {"$datetime": "2026-11-15T21:00:00+00:00"}  {"$tuple": [1, 2]}   {"$type": "Plan", "value": {…}}
 
 A dict that could be taken for one of these (a `$` key, or keys that are not strings) is written as `{"$map": [[key,
 value], …]}`. Whole numbers beyond 2**53 are `{"$int": "…"}`, because JavaScript would round them.
@@ -79,13 +79,23 @@ def _special(value: dict[str, Any]) -> Any:
     return _SCALARS[name][2](inner)
 
 
+def _folded(value: dt.datetime | dt.time) -> str:
+    """ISO 8601 has no word for the second of two hours with the same name, when clocks are put back."""
+    return value.isoformat() + (_FOLD if value.fold else "")
+
+
+def _unfolded(cls: Any, text: str) -> Any:
+    return cls.fromisoformat(text.removesuffix(_FOLD)).replace(fold=int(text.endswith(_FOLD)))
+
+
+_FOLD = " (second)"
 _GROUPS: dict[str, Callable[[Any], Any]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 _SCALARS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "$int": (int, str, int),
     "$float": (float, repr, float),
-    "$datetime": (dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
+    "$datetime": (dt.datetime, lambda value: _folded(value), lambda text: _unfolded(dt.datetime, text)),
     "$date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
-    "$time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
+    "$time": (dt.time, lambda value: _folded(value), lambda text: _unfolded(dt.time, text)),
     "$seconds": (dt.timedelta, dt.timedelta.total_seconds, lambda seconds: dt.timedelta(seconds=seconds)),
     "$uuid": (uuid.UUID, str, uuid.UUID),
     "$decimal": (decimal.Decimal, str, decimal.Decimal),
