@@ -68,6 +68,10 @@ class Conflict(ClewError):
         self.actual = actual
 
 
+class LockLost(Conflict):
+    """The lock that a save relied on had expired and went to another owner; nothing was written."""
+
+
 class EncodeError(InvalidInput):
     """A value in the state has no exact encoding. `path` names it, for example `state["plan"][3].owner`."""
 

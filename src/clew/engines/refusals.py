@@ -7,7 +7,7 @@ was expected and which one is there.
 from __future__ import annotations
 
 from clew.engines.base import Fence
-from clew.errors import Conflict, Unavailable
+from clew.errors import Conflict, LockLost, Unavailable
 
 
 def moved(thread: str) -> Conflict:
@@ -30,9 +30,9 @@ def branch_gone(lineage: str, branch: bytes) -> Conflict:
     return Conflict(lineage, None, None, f"branch {branch.hex()} is not in {lineage!r}: a sweep removed it")
 
 
-def fence_stale(fence: Fence) -> Conflict:
+def fence_stale(fence: Fence) -> LockLost:
     """The lease that the commit relies on has had another owner since."""
-    return Conflict(
+    return LockLost(
         fence.name,
         None,
         None,

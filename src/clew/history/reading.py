@@ -1,0 +1,184 @@
+"""Reading a thread: its states, its checkpoints, and what changed between two of them. Nothing here writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.encode.assemble import place
+from clew.encode.nodes import Inline, Listing, Root
+from clew.encode.types import conform
+from clew.encode.values import Values
+from clew.engines.base import Branch, Head
+from clew.errors import Corrupt, ThreadNotFound
+from clew.history import diff as differ
+from clew.history.handle import Handle, S
+from clew.history.names import check_custom, check_limit, check_name
+from clew.history.read import Reader
+from clew.history.records import checkpoint, open_note
+from clew.history.trail import Seen, Trail, describe, find, look, pair_up, parent_of, visible
+from clew.model import Checkpoint, Diff
+
+LAST_STEP = 2**32 - 1
+
+
+class Reading(Handle[S]):
+    """The part of a thread that reads."""
+
+    async def load(self, at: Any = None, as_: Any = None) -> Any:
+        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
+        wanted = as_ or self.type
+        values = self.values if as_ is None else Values(self.values.types.with_type(as_))
+        for last_try in (False, True):
+            head, id, branch, step, data = await self._row(at)
+            reader = Reader(self.core, head.lineage, values)
+            try:
+                state = await reader.value((await reader.root(branch, step, data)).tree)
+                break
+            except Corrupt:
+                # A sweep may have folded and freed what this root points at while it was read; then the head moved.
+                if last_try or await self.core.engine.head(self.id) == head:
+                    raise
+        if at is None:
+            self.writer.seen = id
+        return state if wanted is None else conform(state, wanted)
+
+    async def tail(self, key: str, count: int, at: Any = None) -> list[Any]:
+        """The last `count` items of the list `state[key]`, without reading those before them."""
+        limit = check_limit(count, "count") or 0
+        head, _, branch, step, data = await self._row(at)
+        reader = Reader(self.core, head.lineage, self.values)
+        root = await reader.root(branch, step, data)
+        node = (root.tree.children or {}).get(check_name(key, "key"))
+        if node is None:
+            return []
+        total = node.count if isinstance(node, Listing) else limit
+        if isinstance(node, Inline):
+            return (await reader.items(node, 0, 2**31))[-limit:] if limit else []
+        return await reader.items(node, max(0, total - limit), total)
+
+    async def root(self, at: Any = None) -> tuple[Head, Root, Reader]:
+        """For views: the head, the root at a place, and a reader for what it points at."""
+        head, _, branch, step, data = await self._row(at)
+        reader = Reader(self.core, head.lineage, self.values)
+        return head, await reader.root(branch, step, data), reader
+
+    async def _row(self, at: Any) -> tuple[Head, bytes, bytes, int, bytes]:
+        """(head, checkpoint id, branch, step, root's bytes) of a place."""
+        self.core.check_open()
+        if at is None:
+            found = await self.core.engine.tip(self.id)
+            if found is None:
+                raise ThreadNotFound(self.id)
+            head, row = found
+            id, branch, step = open_note(self.core.frames, head).checkpoint, head.branch, head.step
+        else:
+            head = await self.standing()
+            seen = await find(self.core, head, at)
+            id, branch, step = seen.step.id, seen.branch.id, seen.step.step
+            row = await self.core.engine.row(head.lineage, branch, step)
+        if row is None:
+            raise Corrupt(place(branch, step), "the row is missing")
+        return head, id, branch, step, row.root
+
+    async def head(self) -> Checkpoint | None:
+        """The checkpoint the thread stands at."""
+        self.core.check_open()
+        head = await self.core.engine.head(self.id)
+        if head is None:
+            return None
+        return await describe(self.core, head, await find(self.core, head, head.step))
+
+    async def step(self) -> int:
+        """The number of the head's step, 0 when there is none."""
+        self.core.check_open()
+        head = await self.core.engine.head(self.id)
+        return head.step if head is not None else 0
+
+    async def exists(self) -> bool:
+        """Whether the thread has a checkpoint."""
+        self.core.check_open()
+        return await self.core.engine.head(self.id) is not None
+
+    async def get(self, at: Any) -> Checkpoint:
+        """The checkpoint that `at` names."""
+        head = await self.standing()
+        return await describe(self.core, head, await find(self.core, head, at))
+
+    async def history(
+        self, limit: int | None = None, newest_first: bool = False, all: bool = False
+    ) -> list[Checkpoint]:
+        """The checkpoints on the way to the head, oldest first, what a fork inherited included. `limit` keeps the
+        newest. `all`: also what rewinds left behind."""
+        most = check_limit(limit)
+        self.core.check_open()
+        head = await self.core.engine.head(self.id)
+        if head is None:
+            return []
+        trail = await Trail.to(self.core, head, head.branch, head.step)
+        seen: list[Seen] = []
+        extra = 1 if most is not None else 0  # one more, for the oldest one's parent
+        async for one in trail.back():
+            if one.alive:
+                seen.append(one)
+                if most is not None and not all and len(seen) == most + extra:
+                    break
+        checkpoints = list(pair_up(self.core, seen[::-1]))
+        if all:
+            checkpoints += await self._abandoned(head, trail)
+            checkpoints.sort(key=lambda c: (c.step, c.created_at, c.id))
+        if most is not None:
+            checkpoints = checkpoints[-most:] if most else []
+        return checkpoints[::-1] if newest_first else checkpoints
+
+    async def _abandoned(self, head: Head, trail: Trail) -> list[Checkpoint]:
+        """What this thread wrote that is not on its trail."""
+        result: list[Checkpoint] = []
+        for branch in await visible(self.core, head):
+            parent: bytes | None = None
+            for one in await self._written(head, branch):
+                if (branch.id, one.step.step) in trail:
+                    parent = one.step.id
+                    continue
+                if parent is None:
+                    before = await parent_of(self.core, head, branch.id, one.step.step)
+                    parent = before.step.id if before is not None else None
+                result.append(
+                    checkpoint(
+                        self.core.values, branch.thread, one.step.id, one.step.step, one.meta, one.remark, parent
+                    )
+                )
+                parent = one.step.id
+        return result
+
+    async def _written(self, head: Head, branch: Branch) -> list[Seen]:
+        """The living checkpoints of a branch, oldest first."""
+        steps = await self.core.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
+        return [seen for seen in (look(self.core, head, branch, step) for step in steps) if seen.alive]
+
+    async def find(
+        self, tag: str | None = None, label: str | None = None, custom: dict[str, Any] | None = None
+    ) -> list[Checkpoint]:
+        """Checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones included."""
+        fields = check_custom(custom)
+        return [
+            c
+            for c in await self.history(all=True)
+            if (tag is None or tag in c.tags)
+            and (label is None or c.label == label)
+            and all(key in c.custom and c.custom[key] == value for key, value in fields.items())
+        ]
+
+    async def diff(self, a: Any, b: Any = None) -> Diff:
+        """What changed from `a` to `b` (the head, if not given). Descends only where the two differ."""
+        head = await self.standing()
+        one = await find(self.core, head, a)
+        other = await find(self.core, head, head.step if b is None else b)
+        reader = Reader(self.core, head.lineage, self.values)
+        roots = []
+        for seen in (one, other):
+            row = await self.core.engine.row(head.lineage, seen.branch.id, seen.step.step)
+            if row is None:
+                raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
+            roots.append(await reader.root(seen.branch.id, seen.step.step, row.root))
+        changes = await differ.compare(reader, self.values, roots[0].tree, roots[1].tree)
+        return Diff(await describe(self.core, head, one), await describe(self.core, head, other), tuple(changes))
