@@ -52,13 +52,13 @@ class ClewSaver(BaseCheckpointSaver[str]):
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """One more than `current`, with a random end: two branches never give one version to two values."""
-        number, width = 0, 8
-        if isinstance(current, str):
-            digits = current.partition(".")[0]
-            number, width = int(digits), max(width, len(digits))
+        number = 0
+        if isinstance(current, str):  # ours are 14 hexadecimal digits; other savers write a decimal number and a dot
+            digits, dot, _ = current.partition(".")
+            number = int(digits) if dot else int(current[:8], 16)
         elif current is not None:
             number = int(current)
-        return f"{number + 1:0{width}}.{random.getrandbits(32):08x}"
+        return f"{number + 1:08x}{random.getrandbits(24):06x}"
 
     @property
     def _checkpoints(self) -> Checkpoints:

@@ -17,14 +17,13 @@ from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from clew.adapters.colours import settle
-from clew.adapters.langgraph.memory import Memory, Pending, Remembered, Talk, same
+from clew.adapters.langgraph.changes import Changes, plan, recognise, refer, remember, resolve
+from clew.adapters.langgraph.memory import Memory, Pending, Remembered
 from clew.adapters.langgraph.names import (
     Place,
-    channel_of,
     config_of,
     escape,
     graph_id,
-    key_for,
     key_of,
     place_in,
     place_of,
@@ -37,7 +36,6 @@ from clew.model import Checkpoint
 from clew.store import Store
 
 _ATTEMPTS = 256  # parallel tasks of one step write at once; each round at least one of them gets through
-_WORTH = 128  # characters of a write from which it pays to look whether the checkpoint holds the same
 
 
 class Checkpoints:
@@ -56,64 +54,33 @@ class Checkpoints:
         place, parent = place_in(config), config["configurable"].get("checkpoint_id")
         base = await self._base(place, parent)
         said = dict(get_serializable_checkpoint_metadata(config, metadata))
+        before = base or Remembered("", {}, {})
         try:
-            await self._save(place, base, parent, checkpoint, said, new, careful=False)
+            change = plan(self._plain, before, checkpoint, new, careful=False)
+            await self._save(place, base, parent, said, change)
         except EncodeError:  # something inside a message that only LangGraph's serializer can encode
-            await self._save(place, base, parent, checkpoint, said, new, careful=True)
+            change = plan(self._plain, before, checkpoint, new, careful=True)
+            await self._save(place, base, parent, said, change)
         return config_of(place, checkpoint["id"])
 
     async def _save(
-        self,
-        place: Place,
-        base: Remembered | None,
-        parent: str | None,
-        checkpoint: GraphCheckpoint,
-        said: dict[str, Any],
-        new: ChannelVersions,
-        *,
-        careful: bool,
+        self, place: Place, base: Remembered | None, parent: str | None, said: dict[str, Any], change: Changes
     ) -> None:
-        plain = self._plain
-        id, values, versions = checkpoint["id"], checkpoint["channel_values"], checkpoint["channel_versions"]
-        before = base or Remembered("", {}, {})
-        book = plain.channel({key: value for key, value in checkpoint.items() if key not in ("id", "channel_values")})
-        changes: dict[str, Any] = {MARK: book}
-        kept = {channel: value for channel, value in before.plain.items() if channel in values}
-        talks = {channel: talk for channel, talk in before.talks.items() if channel in values}
-        longer: tuple[str, list[Any]] | None = None
-        for channel, value in values.items():
-            if (
-                channel in before.channels
-                and channel not in new
-                and versions.get(channel) == before.versions.get(channel)
-            ):
-                continue
-            old = before.talks.get(channel)
-            talk = Talk.of(value, old) if plain.readable and type(value) is list and not careful else None
-            kept.pop(channel, None)
-            talks.pop(channel, None)
-            if talk is None:
-                changes[key_for(channel)] = kept[channel] = plain.channel(value, careful=careful)
-                continue
-            talks[channel] = talk
-            if old is not None and longer is None and talk.items[0] is old.items[0]:
-                longer = (key_for(channel), plain.channel(value[len(old.items) :]))
-            else:
-                changes[key_for(channel)] = plain.channel(value)
-        made = Remembered(id, book, kept, talks)
-        self._memory.put(f"{place.name}//coming", made)
+        id = change.made.id
+        self._memory.put(f"{place.name}//coming", change.made)
         facts: Any = {"id": key_of(id), "custom": self._custom(said, id, parent, base)}
         thread: Any = self.store.thread(place.name)
         after = None if base is not None and id > base.id else await settle(thread.head)
         if base is not None:
-            gone = [key_for(channel) for channel in base.channels - values.keys()]
-            await settle(thread.update(changes, remove=gone, append=longer, parent=key_of(base.id), **facts))
+            await settle(
+                thread.update(change.set, remove=change.remove, append=change.longer, parent=key_of(base.id), **facts)
+            )
         else:
-            await settle(thread.save(changes, **facts))
+            await settle(thread.save(change.set, **facts))
         if after is not None and graph_id(after) > id:
             await settle(thread.rewind(after.id))  # it came late: the newest stays the newest
         else:
-            self._memory.put(place.name, made)
+            self._memory.put(place.name, change.made)
 
     def _custom(self, said: dict[str, Any], id: str, parent: str | None, base: Remembered | None) -> dict[str, Any]:
         custom: dict[str, Any] = self._plain.channel(said)
@@ -133,7 +100,7 @@ class Checkpoints:
         if isinstance(known, Remembered) and known.id == parent:
             return known
         try:
-            return _remember(parent, await settle(self.store.thread(place.name).load(at=key_of(parent))))
+            return remember(parent, await settle(self.store.thread(place.name).load(at=key_of(parent))))
         except NotFound:
             return None
 
@@ -146,11 +113,10 @@ class Checkpoints:
             [task_id, task_path, WRITES_IDX_MAP.get(channel, i), channel, plain.channel(value, careful=True)]
             for i, (channel, value) in enumerate(writes)
         ]
-        self._refer(place, id, made)
         known = self._memory.get(place.writes)
         for _ in range(_ATTEMPTS):
             before = await self._pending(place, id, known)
-            items = _merge(before.items, made)
+            items = _merge(before.items, self._refer(place, id, made))
             if items == before.items:
                 return
             number = before.number + 1
@@ -167,20 +133,13 @@ class Checkpoints:
             return
         raise Conflict(place.writes, None, None)
 
-    def _refer(self, place: Place, id: str, made: list[list[Any]]) -> None:
-        """A task that passes a part of its checkpoint on, as the first one does with a graph's input, need not have it
-        stored twice: the write says where in the checkpoint its value stands."""
+    def _refer(self, place: Place, id: str, made: list[list[Any]]) -> list[list[Any]]:
+        """The same writes, with references into their checkpoint where that holds the values already."""
         for name in (place.name, f"{place.name}//coming"):
             known = self._memory.get(name)
-            if not isinstance(known, Remembered) or known.id != id:
-                continue
-            for item in made:
-                for channel, value in known.plain.items():
-                    part = value.get(item[3]) if type(value) is dict else None
-                    if part and len(repr(part)) >= _WORTH and MARK not in item[4] and same(part, item[4]):
-                        item[4] = {MARK: {"same": [channel, item[3]]}}
-                        break
-            return
+            if isinstance(known, Remembered) and known.id == id:
+                return [[*item[:4], refer(item[4], item[3], known)] for item in made]
+        return made
 
     async def _pending(self, place: Place, id: str, known: Pending | None) -> Pending:
         """The pending writes of a checkpoint, and where their thread stands."""
@@ -230,16 +189,16 @@ class Checkpoints:
                 found = ours[0] if ours else None
         if found is None or MARK not in found.custom:
             return None
-        return await self.whole(place, found, remember=True)
+        return await self.whole(place, found, fresh=True)
 
-    async def whole(self, place: Place, found: Checkpoint, *, remember: bool = False) -> CheckpointTuple:
+    async def whole(self, place: Place, found: Checkpoint, *, fresh: bool = False) -> CheckpointTuple:
         plain, id = self._plain, graph_id(found)
         known = self._memory.get(place.name)
         if not isinstance(known, Remembered) or known.id != id:
-            known = _remember(id, await settle(self.store.thread(place.name).load(at=found.id)))
+            known = remember(id, await settle(self.store.thread(place.name).load(at=found.id)))
         values = {channel: plain.value(value) for channel, value in known.plain.items()}
-        if remember and plain.readable:
-            known = _recognise(known, values)
+        if fresh and plain.readable:
+            known = recognise(known, values)
             self._memory.put(place.name, known)
         values |= {channel: talk.copies() for channel, talk in known.talks.items()}
         checkpoint = cast("GraphCheckpoint", {**plain.value(known.book), "id": id, "channel_values": values})
@@ -250,7 +209,7 @@ class Checkpoints:
             checkpoint,
             cast("CheckpointMetadata", self._metadata(found)),
             config_of(place, parent) if parent is not None else None,
-            [(task, channel, plain.value(_resolve(value, known))) for task, _, _, channel, value in pending.items],
+            [(task, channel, plain.value(resolve(value, known))) for task, _, _, channel, value in pending.items],
         )
 
     def _metadata(self, found: Checkpoint) -> dict[str, Any]:
@@ -295,31 +254,6 @@ class Checkpoints:
         prefix = "" if thread_id is None else escape(str(thread_id))
         places = [place_of(info.id) for info in await settle(self.store.threads(prefix=prefix))]
         return [p for p in places if p is not None and (thread_id is None or p.thread_id == str(thread_id))]
-
-
-def _remember(id: str, state: dict[str, Any]) -> Remembered:
-    channels = {channel_of(key): value for key, value in state.items() if key != MARK}
-    return Remembered(id, state.get(MARK) or {}, channels)
-
-
-def _recognise(known: Remembered, values: dict[str, Any]) -> Remembered:
-    """The same checkpoint, with its lists of messages as such."""
-    talks = dict(known.talks)
-    for channel, value in values.items():
-        talk = Talk.of(value) if type(value) is list else None
-        if talk is not None:
-            talks[channel] = talk
-    plain = {channel: value for channel, value in known.plain.items() if channel not in talks}
-    return Remembered(known.id, known.book, plain, talks)
-
-
-def _resolve(value: Any, known: Remembered) -> Any:
-    """A write that stands in its checkpoint, or itself."""
-    mark = value.get(MARK) if type(value) is dict else None
-    if type(mark) is not dict:
-        return value
-    channel, part = mark["same"]
-    return known.plain[channel][part]
 
 
 def _merge(known: list[Any], made: list[list[Any]]) -> list[Any]:

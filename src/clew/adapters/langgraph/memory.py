@@ -111,8 +111,12 @@ def _exact(messages: list[Any]) -> bytes | None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two plain values are exactly the same, as far as that is cheap to tell."""
-    try:
-        return marshal.dumps(one, 2) == marshal.dumps(other, 2)
-    except ValueError:
+    """Whether two plain values are exactly the same, types included, but for the order of keys."""
+    kind = type(one)
+    if kind is not type(other):
         return False
+    if kind is dict:
+        return one.keys() == other.keys() and all(same(item, other[key]) for key, item in one.items())
+    if kind is list or kind is tuple:
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
