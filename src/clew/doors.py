@@ -12,20 +12,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from clew.engines.base import Engine
+from clew.engines.stepping import finish
 
 P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C")
-
-
-def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration is untyped
-    coroutine.close()
-    raise RuntimeError("a blocking engine suspended: this is a defect of the engine, please report it")
 
 
 class Hop:

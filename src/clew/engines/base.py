@@ -168,6 +168,7 @@ class Engine(ABC):
     """A place for branches, rows, heads, marks and blobs. See the module's docstring for the ground rules."""
 
     properties: Properties
+    generation: int = 0  #: raised by a mirror each time its active side changes; branches are started anew then
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ costs a retry and never a wrong write.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -104,6 +105,14 @@ class Core:
         self.closed = False
         self.failed_writes = 0  # of sessions that log their errors instead of raising them
         self._branches: OrderedDict[bytes, Branch] = OrderedDict()
+
+    def new_branch(self) -> bytes:
+        """An id for a branch: the engine's generation in two bytes, then random ones."""
+        return (self.engine.generation % 65536).to_bytes(2, "big") + os.urandom(14)
+
+    def is_current(self, branch: bytes) -> bool:
+        """Whether a branch may be gone on with: it was started in this generation."""
+        return branch[:2] == (self.engine.generation % 65536).to_bytes(2, "big")
 
     def check_open(self) -> None:
         if self.closed:

@@ -168,7 +168,7 @@ class Writer:
         branches: tuple[Branch, ...] = ()
         if tip is None:
             owner = os.urandom(16)
-            branch, step, parent = Branch(os.urandom(16), self._thread, self._thread, owner), 1, None
+            branch, step, parent = Branch(core.new_branch(), self._thread, self._thread, owner), 1, None
             branches = (branch,)
             here, lineage = branch.id, self._thread
             root, memories, digest = None, ({} if whole else None), NO_DIGEST
@@ -181,8 +181,8 @@ class Writer:
             version, count, expect = head.version + 1, head.count + 1, head.key
             now = max(now, head.updated + 1)
             here = head.branch
-            if tip.note.pinned:
-                branch = Branch(os.urandom(16), lineage, self._thread, owner, (head.branch, head.step))
+            if tip.note.pinned or not core.is_current(head.branch):
+                branch = Branch(core.new_branch(), lineage, self._thread, owner, (head.branch, head.step))
                 branches, here = (branch,), branch.id
             memories = tip.memories
             if whole and memories is None:
@@ -229,7 +229,7 @@ class Writer:
             reader = Reader(core, head.lineage, self._values)
             root = await reader.root(seen.branch.id, seen.step.step, row.root)
             memories = await reader.memories(root.tree)
-            branch = Branch(os.urandom(16), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
+            branch = Branch(core.new_branch(), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
             step = seen.step.step + 1
             planned = plan(self._planner(branch.id, step, root, memories))
             now = max(core.now(), seen.meta.created + 1)

@@ -1,0 +1,120 @@
+"""The colour of a mirror: how it waits, how it runs two things at once, and how it works in the background.
+
+A mirror of two blocking engines is a blocking engine itself: its background work is a daemon thread. As soon as one
+side really suspends, the mirror does; then a blocking side is called in threads, and the background is a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
+
+import msgspec
+
+from clew.engines.base import Engine
+from clew.engines.stepping import finish
+
+
+class Hopped:
+    """A blocking engine whose calls each run in a thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.properties = msgspec.structs.replace(engine.properties, blocking=False)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+
+        async def hop(*args: Any, **options: Any) -> Any:
+            return await asyncio.to_thread(finish, method(*args, **options))
+
+        return hop
+
+
+def side(engine: Engine, blocking: bool) -> Engine:
+    """An engine as a mirror of this colour calls it."""
+    return engine if blocking or not engine.properties.blocking else cast("Engine", Hopped(engine))
+
+
+async def pause(blocking: bool, seconds: float) -> None:
+    if blocking:
+        time.sleep(seconds)  # noqa: ASYNC251  # no loop runs in this colour
+    else:
+        await asyncio.sleep(seconds)
+
+
+async def both(blocking: bool, one: Awaitable[None], other: Awaitable[None]) -> list[BaseException | None]:
+    """Do two things, at once where that can be; what each raised."""
+    if not blocking:
+        return list(await asyncio.gather(one, other, return_exceptions=True))
+    raised: list[BaseException | None] = []
+    for work in (one, other):
+        try:
+            await work
+            raised.append(None)
+        except Exception as error:  # noqa: BLE001  # handed to the caller as a value
+            raised.append(error)
+    return raised
+
+
+class Background:
+    """Calls `tick` every now and then, and at once after `wake`. Starts at the first `wake`; stops with `stop`."""
+
+    def __init__(self, blocking: bool, tick: Callable[[], Coroutine[Any, Any, float]]) -> None:
+        self._blocking = blocking
+        self._tick = tick
+        self._stopping = False
+        self._due = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._task_due: asyncio.Event | None = None
+
+    def wake(self) -> None:
+        if self._stopping:
+            return
+        if self._blocking:
+            self._due.set()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="clew-mirror", daemon=True)
+                self._thread.start()
+            return
+        if self._task is None or self._task.done():
+            self._task_due = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(self._loop())
+        if self._task_due is not None:
+            self._task_due.set()
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopping:
+            self._due.wait(wait)
+            self._due.clear()
+            if not self._stopping:
+                wait = finish(self._tick())
+
+    async def _loop(self) -> None:
+        assert self._task_due is not None
+        wait = 0.0
+        while not self._stopping:
+            try:
+                await asyncio.wait_for(self._task_due.wait(), wait or 0.001)
+            except TimeoutError:
+                wait = 0.0  # nobody called: it is time for the next look
+            self._task_due.clear()
+            if not self._stopping:
+                wait = await self._tick()
+
+    async def stop(self, patience: float) -> None:
+        """Let a tick that is under way come to its end, for at most `patience` seconds."""
+        self._stopping = True
+        self._due.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(patience)
+        if self._task is not None:
+            if self._task_due is not None:
+                self._task_due.set()
+            await asyncio.wait([self._task], timeout=patience)
+            self._task.cancel()

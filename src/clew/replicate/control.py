@@ -1,0 +1,131 @@
+"""What each side of a mirror knows of its role: a generation, which side is active, and who was deleted.
+
+The control record is a head under a reserved name, which no user can give and no listing shows; its step is the
+generation. Each change of the active side raises the generation, by compare-and-swap, so of two processes that both
+want to change it one does, and the other sees that it was done.
+
+The *role lease* is how a writer that missed the change is stopped: all processes of one generation hold it under the
+same owner, and so with the same token, and every commit names that token. Whoever raises the generation gives the lease
+to a new owner, and from then on the engine itself refuses the old token.
+
+A tombstone remembers that a life of a thread was ended on the active side, for a follower that missed it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from clew.engines.base import Commit, Engine, Fence, Head, Lease, Swap
+from clew.errors import Conflict, Corrupt
+
+Name = Literal["primary", "replica"]
+RESERVED = "\U0010ffff\U0010ffff"
+LINEAGE = f"{RESERVED}mirror"
+GONE = f"{RESERVED}gone/"
+_ROLE = f"{RESERVED}role"
+_FOR_EVER = 10 * 365 * 86400.0
+_NOBODY = bytes(16)
+
+
+class Role(msgspec.Struct, frozen=True, array_like=True):
+    """Which side is active, in which generation. Sides that never met are in generation 0, the primary active."""
+
+    generation: int = 0
+    active: Name = "primary"
+
+
+async def read(side: Engine) -> tuple[Role, Head | None]:
+    """What a side knows; (generation 0, primary) on a side that was never mirrored."""
+    head = await side.head(LINEAGE)
+    if head is None:
+        return Role(), None
+    try:
+        return msgspec.msgpack.decode(head.note, type=Role), head
+    except msgspec.DecodeError as error:
+        raise Corrupt("the mirror's control record", str(error)) from error
+
+
+async def write(side: Engine, role: Role) -> Role:
+    """Bring a side up to `role`; what it knows afterwards, which may be newer."""
+    while True:
+        known, head = await read(side)
+        if head is not None and known.generation >= role.generation:
+            return known
+        version = 1 if head is None else head.version + 1
+        note = msgspec.msgpack.encode(role)
+        generation = role.generation
+        new = Head(LINEAGE, LINEAGE, _NOBODY, _NOBODY, generation, version, "mirror", 0, generation, 0, 0, note)
+        try:
+            await side.commit(Commit(LINEAGE, (Swap(LINEAGE, head.key if head else None, new),)))
+        except Conflict:
+            continue
+        return role
+
+
+async def fence(side: Engine, generation: int) -> Fence:
+    """The token of this generation on a side. Older generations' tokens are refused from here on."""
+    while True:
+        answer = await side.lease(_ROLE, _owner(generation), _FOR_EVER)
+        if isinstance(answer, Lease):
+            return Fence(_ROLE, answer.token)
+        held = int(answer.owner.removeprefix("generation-"))
+        if held > generation:
+            raise Conflict(LINEAGE, None, None, f"generation {generation} is over: this side is in generation {held}")
+        await side.release(_ROLE, answer.owner)
+
+
+def _owner(generation: int) -> str:
+    return f"generation-{generation}"
+
+
+# -- tombstones --------------------------------------------------------------------------------------------------------
+
+
+async def bury(side: Engine, thread: str, owner: bytes, generation: int) -> None:
+    """Remember that this life of a thread is about to be ended."""
+    name = GONE + owner.hex()
+    if await side.head(name) is None:
+        note = thread.encode()
+        stone = Head(name, LINEAGE, owner, _NOBODY, generation, 1, "gone", 0, 0, 0, 0, note)
+        try:
+            await side.commit(Commit(LINEAGE, (Swap(name, None, stone),)))
+        except Conflict:
+            return  # another process did
+
+
+async def buried(side: Engine, head: Head) -> bool:
+    """Whether this life of a thread was ended on that side, and nothing was written to it in a later generation."""
+    stone = await side.head(GONE + head.owner.hex())
+    return stone is not None and generation_of(head.branch) <= stone.step
+
+
+def stamp(generation: int) -> bytes:
+    """The first two bytes of the ids of all branches that are started in a generation."""
+    return (generation % 65536).to_bytes(2, "big")
+
+
+def generation_of(branch: bytes) -> int:
+    return int.from_bytes(branch[:2], "big")
+
+
+async def clear(side: Engine, other: Engine) -> int:
+    """Take away the tombstones of threads that neither side has any more; how many remain."""
+    remain = 0
+    for stone in await side.threads(prefix=GONE):
+        thread = stone.note.decode()
+        heads = [await side.head(thread), await other.head(thread)]
+        if any(head is not None and head.owner == stone.owner for head in heads):
+            remain += 1
+            continue
+        try:
+            await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
+        except Conflict:
+            remain += 1
+    return remain
+
+
+def hidden(name: str) -> bool:
+    """Whether a thread or lineage is one of ours."""
+    return name.startswith(RESERVED)

@@ -1,0 +1,246 @@
+"""Making one lineage equal on two engines, by exchanging only what is missing.
+
+The active side is right about heads. Everything else is a union: branches, rows and blobs never change once written,
+and two sides that were both written to did so in different generations, hence on different branches, so that nothing
+collides. What the follower has and the active side never got (it was acknowledged just before the active side changed)
+is brought over first, and reported: it becomes a branch of its thread beside the head, or the thread itself where the
+active side has none of that name. Only then is the follower brought up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from clew.engines.base import Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
+from clew.errors import Conflict
+from clew.replicate import control
+
+LAST = 2**32 - 1
+_BATCH = 4 * 1024 * 1024  # bytes in one commit
+_ROWS = 256  # rows read at once
+_TRIES = 16
+
+Progress = Callable[[int, int], None]  # records and bytes shipped so far
+
+
+class Diverged(msgspec.Struct, frozen=True):
+    """A head that the follower had and the active side did not know: its rows are kept, it is not the head."""
+
+    lineage: str
+    head: Head
+    same_life: bool  #: False: another thread of the same name, made on the other side
+
+
+class Report(msgspec.Struct):
+    """What a reconciliation did."""
+
+    records: int = 0
+    bytes: int = 0
+    diverged: list[Diverged] = []
+    restored: list[str] = []  #: threads that only the follower had
+
+    def add(self, other: Report) -> None:
+        self.records += other.records
+        self.bytes += other.bytes
+        self.diverged += other.diverged
+        self.restored += other.restored
+
+
+async def reconcile(active: Engine, follower: Engine, lineage: str, progress: Progress | None = None) -> Report:
+    """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
+    moved under it."""
+    report = Report()
+    for _ in range(_TRIES):
+        if await _once(active, follower, lineage, report, progress):
+            return report
+    raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+
+
+async def _once(active: Engine, follower: Engine, lineage: str, report: Report, progress: Progress | None) -> bool:
+    ours = {head.thread: head for head in await active.heads(lineage)}
+    theirs = {head.thread: head for head in await follower.heads(lineage)}
+    ship = _Ship(lineage, report, progress)
+    brought = False
+    for thread, head in theirs.items():
+        here = ours.get(thread)
+        if here is not None and here.key == head.key:
+            continue
+        if await _unknown(active, lineage, head, here):
+            if not brought:
+                await ship.rows(follower, active, authority=False)
+                brought = True
+            if here is not None:
+                found = Diverged(lineage, head, here.owner == head.owner)
+                if found not in report.diverged:
+                    report.diverged.append(found)
+            elif await _put(active, [Swap(thread, None, head)], lineage):
+                report.restored.append(thread)
+                ours[thread] = head
+            else:
+                return False
+    # A delete that only the follower knows of: it was acknowledged while the follower was active.
+    for thread, head in list(ours.items()):
+        if thread not in theirs and await control.buried(follower, head):
+            if not await _put(active, [Swap(thread, head.key, None)], lineage):
+                return False
+            del ours[thread]
+    await ship.rows(active, follower, authority=True)
+    swaps = [
+        Swap(thread, theirs[thread].key if thread in theirs else None, head)
+        for thread, head in ours.items()
+        if thread not in theirs or theirs[thread].key != head.key
+    ]
+    swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
+    if swaps and not await _put(follower, swaps, lineage):
+        return False
+    if not ours:
+        await _clear(follower, lineage)
+    return True
+
+
+async def _unknown(active: Engine, lineage: str, head: Head, here: Head | None) -> bool:
+    """Whether the follower's head is news to the active side."""
+    if await control.buried(active, head):
+        return False
+    if here is None or here.owner != head.owner:
+        return True
+    # The same place with another row is no news: inside one generation that row was refused, and never acknowledged.
+    return await active.row(lineage, head.branch, head.step) is None
+
+
+async def _put(side: Engine, swaps: Sequence[Swap], lineage: str) -> bool:
+    try:
+        await side.commit(Commit(lineage, tuple(swaps)))
+    except Conflict:
+        return False
+    return True
+
+
+async def _clear(side: Engine, lineage: str) -> None:
+    """No thread is left in the lineage: neither are its rows."""
+    branches = [branch.id for branch in await side.branches(lineage)]
+    blobs = [id for id, _ in await side.blob_ids(lineage)]
+    if branches or blobs:
+        try:
+            await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+        except Conflict:
+            return  # a thread appeared: the next reconciliation looks again
+
+
+class _Ship:
+    """Copies what one side lacks of a lineage, in batches that are each one commit."""
+
+    def __init__(self, lineage: str, report: Report, progress: Progress | None) -> None:
+        self._lineage = lineage
+        self._report = report
+        self._progress = progress
+
+    async def rows(self, source: Engine, target: Engine, *, authority: bool) -> None:
+        """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet. Only a
+        source with `authority` replaces what the target has."""
+        await self._blobs(source, target)
+        known = {branch.id for branch in await target.branches(self._lineage)}
+        for branch in await source.branches(self._lineage):
+            await self._branch(source, target, branch, branch.id not in known, authority)
+
+    async def _blobs(self, source: Engine, target: Engine) -> None:
+        have = {id for id, _ in await target.blob_ids(self._lineage)}
+        lacking = [(id, size) for id, size in await source.blob_ids(self._lineage) if id not in have]
+        batch: list[bytes] = []
+        weight = 0
+        for id, size in lacking:
+            batch.append(id)
+            weight += size
+            if weight >= _BATCH:
+                await self._copy_blobs(source, target, batch)
+                batch, weight = [], 0
+        if batch:
+            await self._copy_blobs(source, target, batch)
+
+    async def _copy_blobs(self, source: Engine, target: Engine, ids: list[bytes]) -> None:
+        found = await source.blobs(self._lineage, ids)
+        await target.commit(Commit(self._lineage, blobs=found))
+        self._count(len(found), sum(map(len, found.values())))
+
+    async def _branch(self, source: Engine, target: Engine, branch: Branch, new: bool, authority: bool) -> None:
+        ours = {step.step: step for step in await source.steps(self._lineage, branch.id, 0, LAST)}
+        theirs = {} if new else {step.step: step for step in await target.steps(self._lineage, branch.id, 0, LAST)}
+        # The same place with another digest inside one generation: a row that was refused and never acknowledged.
+        wrong = [n for n, step in theirs.items() if authority and n in ours and ours[n].digest != step.digest]
+        if wrong:
+            heads = [(head.thread, head.key) for head in await target.heads(self._lineage)]
+            await target.drop(Drop(self._lineage, heads, rows=[(branch.id, number) for number in wrong]))
+        lacking = sorted(number for number in ours if number not in theirs or number in wrong)
+        marks = [
+            Mark(branch.id, number, step.mark)
+            for number, step in ours.items()
+            if step.mark is not None
+            and (number not in theirs or (theirs[number].mark != step.mark and (authority or not theirs[number].mark)))
+        ]
+        first = (branch,) if new else ()
+        for i in range(0, len(lacking), _ROWS):
+            numbers = lacking[i : i + _ROWS]
+            chosen = set(numbers)
+            rows = await source.rows(self._lineage, branch.id, numbers[0], numbers[-1])
+            for batch in _batches([row for row in rows if row.step in chosen]):
+                await self._copy(
+                    target, Commit(self._lineage, rows=[_new(branch.id, r) for r in batch], branches=first)
+                )
+                first = ()
+        if first or marks:
+            await self._copy(target, Commit(self._lineage, branches=first, marks=marks))
+
+    async def _copy(self, target: Engine, commit: Commit) -> None:
+        await target.commit(commit)
+        self._count(len(commit.rows), sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows))
+
+    def _count(self, records: int, size: int) -> None:
+        self._report.records += records
+        self._report.bytes += size
+        if self._progress is not None:
+            self._progress(self._report.records, self._report.bytes)
+
+
+def _new(branch: bytes, row: Row) -> NewRow:
+    return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)
+
+
+def _batches(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in runs of at most a few megabytes."""
+    batches: list[list[Row]] = []
+    weight = 0
+    for row in rows:
+        if not batches or weight >= _BATCH:
+            batches.append([])
+            weight = 0
+        batches[-1].append(row)
+        weight += len(row.root) + len(row.payload) + len(row.meta)
+    return batches
+
+
+async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[str]:
+    """The lineages whose heads are not the same on both sides, found page by page; nothing but heads is read."""
+    found: dict[str, None] = {}
+    for side, other in ((active, follower), (follower, active)):
+        after: str | None = None
+        while heads := await side.threads(after=after, limit=page):
+            last = heads[-1].thread
+            twins = {head.thread: head.key for head in await _upto(other, after, last, page)}
+            for head in heads:
+                if not control.hidden(head.thread) and twins.get(head.thread) != head.key:
+                    found[head.lineage] = None
+            after = last
+    return list(found)
+
+
+async def _upto(side: Engine, after: str | None, last: str, page: int) -> list[Head]:
+    """The heads behind `after`, up to and with `last`."""
+    found: list[Head] = []
+    while heads := await side.threads(after=after, limit=page):
+        found += [head for head in heads if head.thread <= last]
+        if heads[-1].thread >= last:
+            break
+        after = heads[-1].thread
+    return found

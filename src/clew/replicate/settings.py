@@ -1,0 +1,47 @@
+"""The options of a mirror, checked before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from clew.errors import InvalidInput
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How two sides are kept equal, and when the other one takes over."""
+
+    replication: Literal["sync", "async"] = "sync"
+    replica_required: bool = False  #: sync only: refuse a save that the replica did not take
+    failover: bool = True
+    max_failovers: int = 3  #: within `failover_window` seconds
+    failover_window: float = 600.0
+    failback_after: float = 300.0  #: seconds of health before the primary is active again
+    health_every: float = 30.0
+    max_pending: int = 10_000  #: commits waiting for the follower before only their lineages are remembered
+    back_pressure: bool = False  #: async only: a save waits while that many are pending
+    drain: float = 10.0  #: seconds that close() gives to what is pending
+    on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
+
+    def __post_init__(self) -> None:
+        if self.replication not in ("sync", "async"):
+            raise InvalidInput(f"replication={self.replication!r} is unknown: use 'sync' or 'async'")
+        if self.replica_required and self.replication == "async":
+            raise InvalidInput(
+                "replica_required=True needs replication='sync': async acknowledges before the replica has it"
+            )
+        if self.back_pressure and self.replication == "sync":
+            raise InvalidInput("back_pressure=True needs replication='async': in sync nothing waits")
+        for name in ("failover_window", "failback_after", "health_every", "drain"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                raise InvalidInput(f"{name}={value!r} must be a number of seconds above 0")
+        for name in ("max_failovers", "max_pending"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
+
+
+OPTIONS = frozenset(Settings.__struct_fields__)

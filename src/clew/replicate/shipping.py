@@ -1,0 +1,102 @@
+"""What the follower still lacks: commits in the order they were made, and lineages of which only a comparison can tell.
+
+The queue is bounded. When it is full, its commits are let go and their lineages remembered instead: the active side has
+everything, so what is missing can always be found by comparing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import NamedTuple
+
+from clew.engines.base import Commit
+
+
+class Parcel(NamedTuple):
+    """A commit on its way."""
+
+    commit: Commit
+    size: int
+    since: float
+
+
+class Pending:
+    """Safe to use from several threads; nothing in it waits."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._parcels: deque[Parcel] = deque()
+        self._bytes = 0
+        self._behind: dict[str, float] = {}  # lineage -> since when
+
+    def add(self, commit: Commit) -> bool:
+        """Queue a commit; False if the queue is full (then its lineages have been marked)."""
+        size = sum(len(row.payload) + len(row.root) + len(row.meta) for row in commit.rows)
+        with self._lock:
+            if commit.lineage in self._behind:
+                return True
+            self._parcels.append(Parcel(commit, size, time.monotonic()))
+            self._bytes += size
+            if len(self._parcels) <= self._most:
+                return True
+            self._overflow()
+            return False
+
+    def _overflow(self) -> None:
+        for parcel in self._parcels:
+            self._behind.setdefault(parcel.commit.lineage, parcel.since)
+        self._parcels.clear()
+        self._bytes = 0
+
+    def next(self) -> Commit | None:
+        """The oldest commit whose lineage is not marked."""
+        with self._lock:
+            while self._parcels:
+                parcel = self._parcels.popleft()
+                self._bytes -= parcel.size
+                if parcel.commit.lineage not in self._behind:
+                    return parcel.commit
+            return None
+
+    def mark(self, *lineages: str) -> None:
+        """These lineages have to be compared."""
+        with self._lock:
+            for lineage in lineages:
+                self._behind.setdefault(lineage, time.monotonic())
+
+    def mark_all(self) -> None:
+        """The follower is away: what was queued will have to be compared."""
+        with self._lock:
+            self._overflow()
+
+    def take_behind(self) -> list[str]:
+        """The marked lineages, which are no longer marked: a commit made from now on is queued again."""
+        with self._lock:
+            lineages = list(self._behind)
+            self._behind.clear()
+            return lineages
+
+    def is_behind(self, lineage: str) -> bool:
+        return lineage in self._behind
+
+    @property
+    def behind(self) -> int:
+        return len(self._behind)
+
+    @property
+    def records(self) -> int:
+        return len(self._parcels)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def seconds(self) -> float:
+        """How long the oldest one has been waiting."""
+        with self._lock:
+            since = [*self._behind.values(), *(parcel.since for parcel in list(self._parcels)[:1])]
+        return time.monotonic() - min(since) if since else 0.0
