@@ -77,11 +77,12 @@ def test_only_the_item_that_json_cannot_express_is_packed() -> None:
 
 
 def test_values_inside_of_a_root_are_shown() -> None:
-    root = encode([1, 0, {"messages": [0, encode([{"role": "user", "content": "hi"}])], "id": [0, b"\xff" * 16]}])
+    messages = [{"role": "user", "content": "hi", "image": b"\x00"}]
+    root = encode([1, 0, {"messages": [0, encode(messages)], "id": [0, b"\xff" * 16]}])
     found = shown(framed(root))
     assert isinstance(found, dict)
     assert found["list"][2] == {
-        "messages": [0, {"$packed": [{"role": "user", "content": "hi"}]}],
+        "messages": [0, {"$packed": [{"role": "user", "content": "hi", "image": {"$bytes": "AA=="}}]}],
         "id": [0, {"$bytes": "/////////////////////w=="}],
     }
 

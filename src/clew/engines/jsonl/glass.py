@@ -183,8 +183,8 @@ def _escape(value: Any) -> Any:
 def _escape_bytes(data: bytes) -> dict[str, Any]:
     if data[:1] in _VALUE_HEADS:
         try:
-            value = _decode(data)
-            if _encode(_from_json(_to_json(value))) == data:
+            value = _escape(_decode(data))
+            if _pack(_from_json(_to_json(value))) == data:
                 return {"$packed": value}
         except _NO:
             return {"$bytes": base64.b64encode(data).decode()}
@@ -203,7 +203,7 @@ def _unescape(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "$packed" in value:
-        return _encode(value["$packed"])
+        return _pack(value["$packed"])
     if "$bytes" in value:
         return base64.b64decode(value["$bytes"], validate=True)
     return {key: _unescape(item) for key, item in value.items()}
