@@ -29,15 +29,24 @@ class Reader:
         self._blobs: dict[bytes, bytes] = {}
         self.assembler = Assembler(self._values, self._rows, self._blobs)
 
-    async def root(self, branch: bytes, step: int, data: bytes) -> Root:
-        """The root in these bytes, with every page of its tree."""
+    async def root(self, branch: bytes, step: int, data: bytes, deep: bool = True) -> Root:
+        """The root in these bytes; `deep`: with every page of its tree, else `level` reads them one by one."""
         where = place(branch, step)
         root = unpack_root(self._core.frames.unwrap(data, f"{where}: root"), branch, where)
-        tree = root.tree
+        return Root(await self._whole(root.tree), root.streams) if deep else root
+
+    async def level(self, tree: Tree) -> dict[str, Node]:
+        """The children of a tree, without the pages of theirs."""
+        if tree.children is not None:
+            return tree.children
+        await self.fetch((page.branch, page.step, page.step) for page in tree.pages)
+        return {key: node for page in tree.pages for key, node in self.assembler.page(page).items()}
+
+    async def _whole(self, tree: Tree) -> Tree:
         while pages := list(pages_of(tree)):
             await self.fetch((page.branch, page.step, page.step) for page in pages)
             tree = self.assembler.tree(tree)
-        return Root(tree, root.streams)
+        return tree
 
     async def value(self, node: Node) -> Any:
         """The value of a node."""

@@ -68,6 +68,7 @@ def application(
     handlers: dict[Any, Any] = {ClewError: _refused, msgspec.ValidationError: _refused, msgspec.DecodeError: _refused}
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.token = token
+    app.state.watch = watch
     return app
 
 

@@ -38,7 +38,7 @@ def command(
     from clew import MissingExtra
 
     try:
-        import uvicorn
+        from clew.server.serve import Server
     except ModuleNotFoundError as error:
         raise MissingExtra("clew ui", "ui") from error
     from clew.server import application
@@ -58,9 +58,7 @@ def command(
             click.echo("  Ctrl-C stops it")
         if browser and not frame.json:
             click.launch(address)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, date_header=False)
-        config.timeout_graceful_shutdown = 1
-        uvicorn.Server(config).run(sockets=[socket])
+        Server(app).run(sockets=[socket])
 
 
 def _listen(host: str, port: int) -> Any:
