@@ -111,7 +111,7 @@ def test_sub_agents_are_sessions_of_their_own(store: Any, tmp_path: Path) -> Non
     assert uuids(store.session("s-1")) == ["a", "b"]
     assert uuids(store.session("s-1/sidechain-s1")) == ["s1", "s2"]
     assert uuids(store.session("s-1/agent-7")) == ["g1"]
-    assert uuids(store.session("s-1/agent-9/agent-9")) == ["z"]
+    assert uuids(store.session("s-1/agent-9")) == ["z"]
 
 
 def test_repeated_entries_circles_and_lost_parents_do_no_harm(store: Any, tmp_path: Path) -> None:

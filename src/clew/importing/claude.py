@@ -41,17 +41,15 @@ def read(content: Content) -> list[Found]:
     for owner, group in groups.items():
         stretches, head = _stretches(group, leaf if leaf in group else next(reversed(group)))
         facts = {"title": title} if title and not owner else {}
-        id = f"{session}/{owner}" if owner else session
+        part = owner or (content.path.stem if content.path.stem.startswith("agent-") else "")
+        id = f"{session}/{part}" if part else session
         found.append(Found(id, stretches=tuple(stretches), head=head, facts=facts, notes=() if owner else notes))
     return found
 
 
 def _session_id(content: Content, entries: dict[str, Message]) -> str:
-    stem = content.path.stem
     told = [entry["sessionId"] for entry in entries.values() if type(entry.get("sessionId")) is str]
-    if stem in told or not told:
-        return stem
-    return f"{told[-1]}/{stem}" if stem.startswith("agent-") else str(told[-1])
+    return content.path.stem if content.path.stem in told or not told else str(told[-1])
 
 
 def _owner(entry: Message, entries: dict[str, Message]) -> str:
