@@ -50,7 +50,9 @@ def inspector(store: clew.Store, **options: Any) -> Iterator[Inspector]:
         assert worker.is_alive()
         time.sleep(0.01)
     try:
-        with httpx.Client(base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False) as client:
+        with httpx.Client(
+            base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False
+        ) as client:
             yield Inspector(store, url, client)
     finally:
         server.should_exit = True

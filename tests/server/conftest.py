@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fix_inspector import Inspector, inspector
 
 import clew
+from fix_inspector import Inspector, inspector
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from fix_inspector import Inspector
 
 from clew.server.operations import OPERATIONS, ROOT, STREAMS
+from fix_inspector import Inspector
 
 
 def test_the_store_and_its_threads_are_told(served: Inspector) -> None:
@@ -39,7 +39,7 @@ def test_history_is_paged_rows_of_a_graph(served: Inspector) -> None:
     assert [row["on_trail"] for row in whole["rows"]] == [True, False, False, True, True, True]
     assert whole["rows"][0]["preview"] == "another way"
     parts = [served.get("history", thread="talk", start=i, limit=2)["rows"] for i in (0, 2, 4)]
-    assert sum(parts, []) == whole["rows"]
+    assert [row for part in parts for row in part] == whole["rows"]
     assert served.get("history", thread="talk", trail=True)["total"] == 4
 
 
@@ -152,13 +152,17 @@ def test_fork_rewind_undo_annotate_and_delete(served: Inspector) -> None:
         ("export", {"thread": "talk", "form": "exe"}, 400),
     ],
 )
-def test_a_bad_question_gets_one_clear_refusal(served: Inspector, path: str, query: dict[str, Any], status: int) -> None:
+def test_a_bad_question_gets_one_clear_refusal(
+    served: Inspector, path: str, query: dict[str, Any], status: int
+) -> None:
     answer = served.client.get(f"/api/v1/{path}", params=query)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"thread": "x", "items": 1}', b'{"thread": "x", "items": [], "z": 1}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"{}", b'{"thread": "x", "items": 1}', b'{"thread": "x", "items": [], "z": 1}', b"\xff"]
+)
 def test_a_bad_body_changes_nothing(served: Inspector, body: bytes) -> None:
     answer = served.client.post("/api/v1/append", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400

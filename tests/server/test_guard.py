@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from click.testing import CliRunner
-from fix_inspector import TOKEN, Inspector, inspector
 
 import clew
 from clew.cli.commands.ui import command as ui
 from clew.server.events import compare
 from clew.server.operations import OPERATIONS, ROOT
+from fix_inspector import TOKEN, Inspector, inspector
 
 
 @contextlib.contextmanager
@@ -48,10 +48,14 @@ def test_no_path_leads_out_of_the_page(served: Inspector, path: str) -> None:
         assert client.get(path).status_code == 404
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "evil@evil"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "evil@evil"]
+)
 def test_a_name_that_is_not_ours_is_refused_even_with_the_token(served: Inspector, host: str) -> None:
     for path in ("/", "/api/v1/store"):
-        assert _raw(served, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}").startswith("HTTP/1.1 421")
+        assert _raw(served, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}").startswith(
+            "HTTP/1.1 421"
+        )
 
 
 def test_our_own_names_are_answered(served: Inspector) -> None:
@@ -72,7 +76,12 @@ def _raw(served: Inspector, request: str) -> str:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}],
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
 )
 def test_a_request_from_another_site_is_refused_even_with_the_token(served: Inspector, headers: dict[str, str]) -> None:
     answer = served.client.post("/api/v1/append", json={"thread": "x", "items": []}, headers=headers)

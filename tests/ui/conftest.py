@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fix_inspector import TOKEN, Inspector, inspector
 
 import clew
+from fix_inspector import TOKEN, Inspector, inspector
 
 CHROMIUM = os.environ.get("CLEW_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 PICTURES = Path(__file__).parents[2] / "build" / "inspector"
@@ -63,7 +63,9 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
     contexts: list[Any] = []
     wrong: list[str] = []
 
-    def open_(served: Inspector, *, width: int = 1600, height: int = 900, scheme: str = "light", token: str = TOKEN) -> Any:
+    def open_(
+        served: Inspector, *, width: int = 1600, height: int = 900, scheme: str = "light", token: str = TOKEN
+    ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         contexts.append(context)
         context.set_default_timeout(15_000)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fix_inspector import Inspector, inspector
 from playwright.sync_api import expect
 
 import clew
+from fix_inspector import Inspector, inspector
 
 from .conftest import Open
 
@@ -112,7 +112,7 @@ def test_a_checkpoint_is_labelled_and_forked(served: Inspector, open_page: Open)
     page = open_page(served)
     _choose(page)
     page.get_by_role("button", name="Label").click()
-    page.get_by_label("Label", exact=False).first.fill("good one")
+    page.locator("dialog input[name=label]").fill("good one")
     page.locator("dialog input[name=tags]").fill("green fast")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#facts .label")).to_have_text("good one")
@@ -162,9 +162,11 @@ def test_a_running_agent_is_followed_live(served: Inspector, open_page: Open) ->
 
 
 def test_hostile_content_is_text_wherever_it_is_shown(served: Inspector, open_page: Open) -> None:
-    evil = "<img src=x onerror=\"window.owned=1\"><script>window.owned=1</script>"
+    evil = '<img src=x onerror="window.owned=1"><script>window.owned=1</script>'
     thread = served.store.thread(f"evil {evil}")
-    thread.save({"messages": [{"role": evil, "content": evil}], evil: evil, "deep": {evil: [evil]}}, label=evil, tags=[evil])
+    thread.save(
+        {"messages": [{"role": evil, "content": evil}], evil: evil, "deep": {evil: [evil]}}, label=evil, tags=[evil]
+    )
     thread.append("messages", [{"role": "user", "content": f"```html\n{evil}\n```"}], custom={evil: evil})
     page = open_page(served)
     _choose(page, thread.id)
@@ -185,11 +187,18 @@ def test_the_policy_stops_a_script_and_markup_that_somebody_smuggles_in(served: 
     page = open_page(served)
     expect(page.locator(".thread")).to_have_count(2)
     ran = page.evaluate(
-        "() => { const s = document.createElement('script'); try { s.textContent = 'window.owned=1'; } catch (e) { return 'refused'; }"
-        " document.body.append(s); return window.owned ?? null; }"
+        """() => {
+          const script = document.createElement('script');
+          try { script.textContent = 'window.owned = 1'; } catch { return 'refused'; }
+          document.body.append(script);
+          return window.owned ?? null;
+        }"""
     )
     assert ran in (None, "refused")
-    assert page.evaluate("() => { try { document.body.innerHTML = '<p>x'; return 'set'; } catch { return 'refused'; } }") == "refused"
+    assert (
+        page.evaluate("() => { try { document.body.innerHTML = '<p>x'; return 'set'; } catch { return 'refused'; } }")
+        == "refused"
+    )
 
 
 def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
@@ -203,7 +212,9 @@ def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
             page = open_page(served)
             page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
             _choose(page, "long")
-            expect(page.locator(".message")).to_have_count(100)  # the last 50, and the 50 before them as they come near
+            expect(page.locator(".message")).to_have_count(50)
+            page.locator("#view").evaluate("node => { node.scrollTop = 0; }")
+            expect(page.locator(".message")).to_have_count(100)
             assert page.locator(".row").count() < 60
             page.locator("#rows").evaluate("node => { node.scrollTop = node.scrollHeight / 2; }")
             expect(page.locator(".row .step").first).to_have_text(re.compile(r"^[45]\d{3}$"))
@@ -218,7 +229,9 @@ def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_one_pane_is_shown_at_a_time_and_nothing_sticks_out(served: Inspector, open_page: Open, scheme: str) -> None:
+def test_on_a_phone_one_pane_is_shown_at_a_time_and_nothing_sticks_out(
+    served: Inspector, open_page: Open, scheme: str
+) -> None:
     page = open_page(served, width=360, height=740, scheme=scheme)
     page.locator(".thread", has_text="talk").click()
     expect(page.locator("#rows")).to_be_visible()
@@ -266,7 +279,12 @@ def test_a_checkpoint_is_downloaded(served: Inspector, open_page: Open, tmp_path
 def test_a_screen_reader_and_a_weak_eye_find_their_way(served: Inspector, open_page: Open, scheme: str) -> None:
     page = open_page(served, scheme=scheme)
     _choose(page)
-    for role, name in (("navigation", "Threads"), ("region", "History"), ("listbox", "Checkpoints"), ("tablist", "Views")):
+    for role, name in (
+        ("navigation", "Threads"),
+        ("region", "History"),
+        ("listbox", "Checkpoints"),
+        ("tablist", "Views"),
+    ):
         expect(page.get_by_role(role, name=name)).to_be_visible()
     expect(page.get_by_role("option", name="Step 6, the head")).to_have_attribute("aria-selected", "true")
     active = page.locator("#rows").get_attribute("aria-activedescendant")
@@ -284,7 +302,8 @@ _CONTRAST = """() => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
   const light = (name) => {
     canvas.fillStyle = css.getPropertyValue(name); canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => v / 255).map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    const linear = (v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => linear(v / 255));
     return .2126 * r + .7152 * g + .0722 * b;
   };
   const weak = [];

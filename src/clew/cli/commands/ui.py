@@ -30,11 +30,13 @@ def command(
 ) -> None:
     """Open the web inspector: threads, history, conversations, state, differences, live.
 
-    It listens on this machine only, and every call needs the token that is printed at the start. To listen elsewhere, give
-    --host and a token of your own.
+    It listens on this machine only, and every call needs the token that is printed at the start. To listen elsewhere,
+    give --host and a token of your own.
     """
     if host not in _LOOPBACK and (token is None or len(token) < 16):
-        raise click.UsageError("listening on other than this machine needs --token (or CLEW_UI_TOKEN) of 16 characters or more.")
+        raise click.UsageError(
+            "listening on other than this machine needs --token (or CLEW_UI_TOKEN) of 16 characters or more."
+        )
     from clew import MissingExtra
 
     try:
