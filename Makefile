@@ -9,7 +9,7 @@ BENCH  := .venv-bench
 BENCH_READY := $(BENCH)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help test demo bench lint format types layers check clean
+.PHONY: help test browser demo bench lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -32,7 +32,17 @@ $(BENCH_READY): pyproject.toml $(wildcard bench/requirements.txt)
 	$(BENCH)/bin/python $(PIP) --editable ".[all]" --requirement bench/requirements.txt
 	touch $@
 
-test: $(READY)
+# The inspector is tested in a real Chromium: Debian's, where this machine lets us install it.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			{ apt-get install -y -qq chromium || { apt-get update -qq && apt-get install -y -qq chromium; }; } >/dev/null 2>&1 \
+				|| echo "no Chromium: apt-get could not install it, tests/ui will be left out"; \
+		else \
+			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
+		fi; }
+
+test: $(READY) browser
 	$(BIN)/python -m pytest $(ARGS)
 
 demo: $(READY)

@@ -41,7 +41,7 @@ def draw(raw: dict[str, Any], path: Path) -> None:
     )
     figure = plt.figure(figsize=(13.6, 5.6), facecolor=PAPER)
     times(figure.add_axes((0.04, 0.105, 0.29, 0.7)), raw["w1"]["full"])
-    sizes(figure.add_axes((0.575, 0.105, 0.215, 0.7)), raw["disk"])
+    sizes(figure.add_axes((0.575, 0.105, 0.205, 0.7)), raw["disk"])
     steps = max(raw["w1"]["full"]["floor"]["steps"])
     figure.text(0.04, 0.94, "What one more step costs", fontsize=16, fontweight="bold", color=INK)
     unique = raw["disk"]["unique"] / 1e6

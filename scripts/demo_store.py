@@ -1,6 +1,6 @@
 """Makes the store that the pictures in the docs are taken of: a coding agent at work, with a rewind and a fork.
 
-    python scripts/demo_store.py demo.db
+python scripts/demo_store.py demo.db
 """
 
 from __future__ import annotations
@@ -59,7 +59,12 @@ def rate_limiter(store: clew.Store) -> None:
     thread.update({"usage": {"input": 2_140, "output": 318}})
     thread.append(
         "messages",
-        [say("assistant", "The gateway is one FastAPI app. I will count requests per key in a dict, reset each second.")],
+        [
+            say(
+                "assistant",
+                "The gateway is one FastAPI app. I will count requests per key in a dict, reset each second.",
+            )
+        ],
         tags=["design"],
     )
     turn = thread.head
@@ -75,13 +80,17 @@ def rate_limiter(store: clew.Store) -> None:
         "messages",
         [
             call("c3", "run", command="pytest -q tests/test_limit.py"),
-            answer("c3", "run", "F.F\nFAILED test_burst_at_the_edge: 40 requests passed within 100 ms\n2 failed, 1 passed"),
+            answer(
+                "c3", "run", "F.F\nFAILED test_burst_at_the_edge: 40 requests passed within 100 ms\n2 failed, 1 passed"
+            ),
         ],
         tags=["failed"],
     )
     thread.annotate(thread.step, label="fixed-window")
     thread.rewind(turn)
-    thread.append("messages", [say("user", "A fixed window lets double the rate through at its edge. Use a token bucket.")])
+    thread.append(
+        "messages", [say("user", "A fixed window lets double the rate through at its edge. Use a token bucket.")]
+    )
     thread.append(
         "messages",
         [

@@ -45,7 +45,8 @@ def run(setting: Setting) -> Outcome:
 
 
 def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
-    """In turns: clew appends messages, then the very lines it wrote are appended to a file of their own."""
+    """In turns: clew appends messages, then the very lines it wrote are appended to a file of their own. (The floor is
+    fsync, as asked; the engine itself may do with fdatasync, which costs the same on a file that grows.)"""
     here, there = scratch.new(), scratch.new()
     store: Any = clew.open(f"jsonl:{here}")
     session = store.session("chat")

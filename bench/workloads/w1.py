@@ -104,8 +104,15 @@ def promises(found: dict[str, Series], durability: str) -> list[Target]:
         Target("W1a", f"append, last tenth against first tenth, {level}", append.tenth(9) / append.tenth(0), 1.15),
         Target("W1a", f"append against the floor, {level}", append.median / floor.median, against),
         Target("W1a", f"append, total against DeltaChannel, {level}", delta.total / append.total, 2, at_least=True),
-        Target("W1a", f"append, p99 against DeltaChannel, {level}", delta.p99 / append.p99, 10, at_least=True),
     ]
+    # Exactly one save in a hundred carries DeltaChannel's snapshot, so its p99 is the lightest of them; and on a busy
+    # machine the tail of a bare commit grows up to it. Both are told beside the ratio.
+    tails = (
+        f"{who} {series.p99 * 1e3:.2f}" for who, series in (("append", append), ("Delta", delta), ("floor", floor))
+    )
+    p99 = delta.p99 / append.p99
+    what = f"append, p99 against DeltaChannel, {level}"
+    made.append(Target("W1a", what, p99, 10, at_least=True, note="p99 in ms: " + ", ".join(tails)))
     allowed = 1.5 * floor.tenth(9) + 1.3 * found["encode"].tenth(9)
     note = f"allowed {allowed * 1e3:.3f} ms: 1.5 x floor + 1.3 x msgspec encode"
     what = f"save of the whole state, last tenth, {level}"

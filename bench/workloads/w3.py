@@ -159,11 +159,15 @@ def run(setting: Setting) -> Outcome:
     median = {name: statistics.median(values) for name, values in medians.items()}
     tail = {name: statistics.median(values) for name, values in tails.items()}
     rows = [[name, f"{rate[name]:,.0f}", f"{median[name] * 1e3:.3f}", f"{tail[name] * 1e3:.3f}"] for name in table]
-    one = rate["clew, one writer"]
+    # One writer at its steady pace: a stall of a busy machine must not make it look slow, and eight writers fast.
+    one = max(rate["clew, one writer"], 1 / median["clew, one writer"])
+    note = f"one writer: {one:,.0f}/s"
     slow = tail["clew, 4 processes"] / median["clew, one writer"]
     targets = [
-        Target("W3", "8 threads against one writer, saves/s, FULL", rate["clew, 8 threads"] / one, 1.5, at_least=True),
-        Target("W3", "8 tasks against one writer, saves/s, FULL", rate["clew, 8 tasks"] / one, 2.2, at_least=True),
+        Target(
+            "W3", "8 threads against one writer, saves/s, FULL", rate["clew, 8 threads"] / one, 1.5, True, note=note
+        ),
+        Target("W3", "8 tasks against one writer, saves/s, FULL", rate["clew, 8 tasks"] / one, 2.2, True, note=note),
         Target("W3", "4 processes, p99 against one writer's median, FULL", slow, 10),
     ]
     raw = {name: {"per_second": rate[name], "median": median[name], "p99": tail[name]} for name in table}

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
@@ -25,6 +26,9 @@ from clew.model import Checkpoint
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
+
+if TYPE_CHECKING:
+    from clew.importing import Report
 
 S = TypeVar("S")
 _Raised = type[BaseException] | None
@@ -89,6 +93,25 @@ class AsyncStore:
     async def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
         return await self.hop(list_runs(self._core, prefix, limit, after))
+
+    async def import_(
+        self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Report:
+        """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
+        already is not imported again, and nothing newer is overwritten; bad files are in the report."""
+        from clew.importing import import_awaited
+
+        return await import_awaited(self._core, self.hop, target, format, progress)
+
+    async def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
+        """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
+        from clew import exporting
+
+        form = exporting.form_of(format, to)
+        text = exporting.write(await self.hop(exporting.document(self._core, id, at)), form)
+        if to is not None:
+            await asyncio.to_thread(exporting.put, text, to)
+        return text
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

@@ -10,6 +10,7 @@ import msgspec
 from clew.errors import InvalidInput
 
 Shape = Literal["dict", "list", "text", "bytes", "value"]
+Relation = Literal["child", "parent", "sibling"]
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +103,7 @@ class Fork(msgspec.Struct, frozen=True):
     thread_id: str
     at: str
     step: int
-    relation: Literal["child", "parent", "sibling"]
+    relation: Relation
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +131,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidInput(f"{name}={value} is negative")
         if self.ttl == dt.timedelta(0):
             raise InvalidInput("ttl=0 would remove everything: use a longer time, or None")
-        if isinstance(self.keep_tags, str) or not all(isinstance(tag, str) for tag in self.keep_tags):
+        if type(self.keep_tags) is not tuple or not all(isinstance(tag, str) for tag in self.keep_tags):
             raise InvalidInput(f"keep_tags must be a tuple of str, not {self.keep_tags!r}")
 
 
@@ -150,6 +151,53 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
             f"{self.threads:,} thread(s) and {self.checkpoints:,} checkpoint(s) {verb} removed; "
             f"{self.rows:,} row(s) and {self.blobs:,} blob(s), {self.bytes:,} bytes, {verb} freed"
         )
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that does not hold. `where` names the record."""
+
+    lineage: str
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.lineage!r}: {self.where}: {self.reason}"
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verify looked at, what it found, and what it set aside."""
+
+    threads: int = 0
+    checkpoints: int = 0
+    rows: int = 0
+    blobs: int = 0
+    orphans: int = 0  #: blobs that no living checkpoint needs: garbage, not damage
+    problems: tuple[Problem, ...] = ()
+    repaired: bool = False  #: what is damaged was set aside, and every thread stands on a sound checkpoint
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        looked = (
+            f"{self.threads:,} thread(s), {self.checkpoints:,} checkpoint(s), "
+            f"{self.rows:,} row(s), {self.blobs:,} blob(s)"
+        )
+        if self.ok:
+            return f"{looked}: all sound"
+        told = "\n".join(f"  {problem}" for problem in self.problems)
+        return f"{looked}: {len(self.problems)} problem(s){', set aside' if self.repaired else ''}\n{told}"
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy brought over; what was there already is not counted."""
+
+    threads: int = 0
+    rows: int = 0
+    blobs: int = 0
+    bytes: int = 0
 
 
 def _brief(value: Any) -> str:

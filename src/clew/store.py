@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
@@ -21,6 +22,9 @@ from clew.history.upkeep import Upkeep
 from clew.model import Checkpoint
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
+
+if TYPE_CHECKING:
+    from clew.importing import Report
 
 S = TypeVar("S")
 
@@ -88,6 +92,25 @@ class Store:
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
         return finish(list_runs(self._core, prefix, limit, after))
+
+    def import_(
+        self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> Report:
+        """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
+        already is not imported again, and nothing newer is overwritten; bad files are in the report."""
+        from clew.importing import import_blocking
+
+        return import_blocking(self._core, target, format, progress)
+
+    def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
+        """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
+        from clew import exporting
+
+        form = exporting.form_of(format, to)
+        text = exporting.write(finish(exporting.document(self._core, id, at)), form)
+        if to is not None:
+            exporting.put(text, to)
+        return text
 
     def __len__(self) -> int:
         return self.count()

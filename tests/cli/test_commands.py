@@ -137,12 +137,17 @@ def test_export_writes_every_form_to_stdout_or_a_file(run: Run, place: Path) -> 
     assert "a token bucket" in (place / "talk.md").read_text()
 
 
+def _fail(store: clew.Store) -> None:
+    with store.run("job", task="nightly") as job:
+        job.checkpoint(messages=[], input_tokens=12)
+        raise RuntimeError("the job dies")
+
+
 def test_sessions_and_runs_list_their_kind(run: Run, place: Path) -> None:
     with clew.open(place / "clew.db") as store:
         store.session("chat").add("user", "hello")
-        with pytest.raises(RuntimeError), store.run("job", task="nightly") as job:
-            job.checkpoint(messages=[], input_tokens=12)
-            raise RuntimeError
+        with pytest.raises(RuntimeError):
+            _fail(store)
     [chat] = run("sessions", "--json").data["sessions"]
     assert (chat["id"], chat["messages"], chat["user_turns"]) == ("chat", 1, 1)
     [waiting] = run("runs", "--json").data["runs"]

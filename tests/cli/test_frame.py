@@ -101,7 +101,14 @@ def test_stored_control_characters_never_reach_the_terminal(run: Run, place: Pat
         thread = store.thread(f"evil{evil}")
         thread.save({"messages": [{"role": evil, "content": evil}], evil: {evil: evil}}, label=evil, tags=[evil])
         name = thread.id
-    for args in (("threads",), ("log", name), ("show", name), ("diff", name, "1", "1"), ("find", "--tag", evil), ("show", name, evil + "x")):
+    for args in (
+        ("threads",),
+        ("log", name),
+        ("show", name),
+        ("diff", name, "1", "1"),
+        ("find", "--tag", evil),
+        ("show", name, evil + "x"),
+    ):
         ended = run(*args)
         assert not set("\x1b\x07\x9b") & set(ended.out + ended.err), args
 
@@ -147,7 +154,12 @@ def _on_a_terminal(place: Path, *args: str, answer: bytes = b"") -> str:
 
 def test_a_reader_that_leaves_early_is_no_error(place: Path) -> None:
     ended = subprocess.run(
-        f"{sys.executable} -m clew.cli log talk | head -n 1", shell=True, cwd=place, capture_output=True, text=True, check=True
+        f"{sys.executable} -m clew.cli log talk | head -n 1",
+        shell=True,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ended.stdout.startswith("◉")
     assert "Traceback" not in ended.stderr
@@ -156,7 +168,12 @@ def test_a_reader_that_leaves_early_is_no_error(place: Path) -> None:
 def test_shell_completion_knows_commands_and_threads(place: Path) -> None:
     environment = os.environ | {"_CLEW_COMPLETE": "bash_complete", "COMP_WORDS": "clew log ta", "COMP_CWORD": "2"}
     ended = subprocess.run(
-        [sys.executable, "-c", "from clew.cli.main import main; main()"], cwd=place, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", "from clew.cli.main import main; main()"],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert {line.partition(",")[2] for line in ended.stdout.splitlines()} == {"talk", "talk-fork"}
 
@@ -167,7 +184,8 @@ def test_help_and_log_import_neither_the_server_nor_other_engines(place: Path) -
         "from clew.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print(*[m for m in ('starlette', 'uvicorn', 'redis', 'psycopg', 'asyncio', 'clew.server') if m in sys.modules], file=sys.stderr)"
+        "heavy = ('starlette', 'uvicorn', 'redis', 'psycopg', 'asyncio', 'clew.server')\n"
+        "print(*[m for m in heavy if m in sys.modules], file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True)
     assert ended.stderr.strip() == ""

@@ -197,6 +197,14 @@ def test_another_engine_that_reads_while_a_line_is_being_written_sees_only_whole
     branch = records.branch()
     step(writer.commit(records.following(records.head(branch, 2, 2), branch)))
     assert payload_steps(reader, 0, 9) == [1, 2, 3]
+    # The same size, but another line: what was torn has been cut off and written over.
+    whole, torn = (place / "t.jsonl").read_bytes(), b"torn".ljust(len(file_lines(place / "t.jsonl")[-1]))
+    (place / "t.jsonl").write_bytes(whole[: -len(torn)])
+    assert payload_steps(reader, 0, 9) == [1, 2]
+    (place / "t.jsonl").write_bytes(whole[: -len(torn)] + torn)
+    assert payload_steps(reader, 0, 9) == [1, 2]
+    (place / "t.jsonl").write_bytes(whole)
+    assert payload_steps(reader, 0, 9) == [1, 2, 3]
     step(writer.close())
     step(reader.close())
 
@@ -226,6 +234,39 @@ def test_a_damaged_line_is_named_and_the_rest_stays_readable(place: Path, caplog
     assert step(engine.stats())["damaged"] == 1
     step(engine.commit(records.following(head, branch)))
     assert payload_steps(engine, 4, 9) == [4, 5, 6, 7]
+    step(engine.close())
+
+
+def test_only_the_gap_where_the_damage_lies_is_blamed_on_it(place: Path) -> None:
+    engine = opened(place)
+    head = fill(engine, steps=9)
+    branch = records.branch()
+    step(engine.drop(Drop("t", expect=[("t", head.key)], rows=[(branch.id, 2), (branch.id, 3)])))
+    step(engine.compact())
+    step(engine.close())
+    damage(place / "t.jsonl", 5)  # steps 1, 4, 5, 6: the last of these
+    engine = opened(place)
+    assert payload_steps(engine, 1, 5) == [1, 4, 5]
+    assert step(engine.row("t", branch.id, 2)) is None
+    for first, last in ((5, 7), (6, 6), (1, 9)):
+        with pytest.raises(Corrupt, match=r"t\.jsonl, line 5"):
+            payload_steps(engine, first, last)
+    assert payload_steps(engine, 7, 1 << 31) == [7, 8, 9]
+    step(engine.close())
+
+
+def test_a_head_whose_row_was_in_a_damaged_line_is_not_taken_for_one_without_a_row(place: Path) -> None:
+    engine = opened(place)
+    head = fill(engine, steps=3)
+    branch = records.branch()
+    moved = records.head(branch, 3, 4, note=b"moved")
+    step(engine.commit(Commit("t", swaps=[Swap("t", head.key, moved)])))
+    step(engine.close())
+    damage(place / "t.jsonl", 4)
+    engine = opened(place)
+    assert step(engine.head("t")) == moved
+    with pytest.raises(Corrupt, match=r"t\.jsonl, line 4"):
+        step(engine.tip("t"))
     step(engine.close())
 
 

@@ -51,7 +51,7 @@ def test_any_payload_comes_back_and_is_shown(items: list[object], slots: list[ob
     section = Section(3, 7, len(items), offset, b"".join(map(encode, items)))
     found = shown(framed(pack([section], [encode(slot) for slot in slots])))
     assert isinstance(found, dict)
-    assert set(found) == {"items", "slots"}
+    assert set(found) - {"escaped"} == {"items", "slots"}
 
 
 def test_messages_are_plain_json() -> None:
@@ -60,8 +60,15 @@ def test_messages_are_plain_json() -> None:
     assert shown(data) == {"items": [{"stream": 0, "start": 0, "at": 0, "of": [message, message]}], "slots": []}
 
 
+def test_bytes_in_a_message_hide_nothing_else_of_it() -> None:
+    message = {"role": "user", "content": [{"text": "look"}, {"image": b"\x00\xff"}]}
+    found = shown(framed(pack([Section(0, 0, 1, 0, encode(message))], [])))
+    assert isinstance(found, dict)
+    assert found["items"][0]["of"] == [{"role": "user", "content": [{"text": "look"}, {"image": {"$bytes": "AP8="}}]}]
+
+
 def test_only_the_item_that_json_cannot_express_is_packed() -> None:
-    items = [{"role": "user"}, {"image": b"\x00\xff"}, math.nan, {"$msgpack": "an innocent key"}]
+    items = [{"role": "user"}, math.nan, {"$bytes": "an innocent key"}, {"when": msgspec.msgpack.Ext(5, b"x")}]
     found = shown(framed(pack([Section(0, 0, 4, 0, b"".join(map(encode, items)))], [])))
     assert isinstance(found, dict)
     first, *others = found["items"][0]["of"]
@@ -69,14 +76,25 @@ def test_only_the_item_that_json_cannot_express_is_packed() -> None:
     assert all(set(other) == {"$msgpack"} for other in others)
 
 
+def test_values_inside_of_a_root_are_shown() -> None:
+    messages = [{"role": "user", "content": "hi", "image": b"\x00"}]
+    root = encode([1, 0, {"messages": [0, encode(messages)], "id": [0, b"\xff" * 16]}])
+    found = shown(framed(root))
+    assert isinstance(found, dict)
+    assert found["list"][2] == {
+        "messages": [0, {"$packed": [{"role": "user", "content": "hi", "image": {"$bytes": "AA=="}}]}],
+        "id": [0, {"$bytes": "/////////////////////w=="}],
+    }
+
+
 def test_texts_and_lists_are_shown_and_what_is_compressed_is_not() -> None:
     assert shown(framed(b"Ein Text")) == {"text": "Ein Text"}
-    assert shown(framed(encode(["label", ["a tag"], 3]))) == {"list": ["label", ["a tag"], 3]}
+    assert shown(framed(encode(["label", ["a tag"], 3]))) == {"list": ["label", ["a tag"], 3], "escaped": True}
     assert set(shown(Frames("zstd").wrap(b"much of the same " * 100, "here"))) == {"b64"}  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(
-    "text", ["5", "{}", '{"b64": "?"}', '{"items": 1, "slots": []}', '{"list": [{"$msgpack": 1}]}']
+    "text", ["5", "{}", '{"b64": "?"}', '{"items": 1, "slots": []}', '{"list": [{"$msgpack": 1}], "escaped": true}']
 )
 def test_json_that_clew_cannot_have_written_is_named(text: str) -> None:
     with pytest.raises(Corrupt, match="line 7"):

@@ -13,7 +13,9 @@ import clew
 def thread() -> Any:
     with clew.open("memory:") as store:
         thread: clew.Thread[Any] = store.thread("t")
-        thread.save({"plan": {"steps": ["a", "b"], "note": "x" * 5000}, "n": 7, "text": "y" * 200_000, "raw": b"z" * 200_000})
+        thread.save(
+            {"plan": {"steps": ["a", "b"], "note": "x" * 5000}, "n": 7, "text": "y" * 200_000, "raw": b"z" * 200_000}
+        )
         for i in range(300):
             thread.append("messages", [{"role": "user", "content": f"message {i} " + "w" * 200}])
         yield thread
@@ -37,7 +39,9 @@ def test_a_path_leads_to_any_part(thread: clew.Thread[Any]) -> None:
     assert thread.outline(["messages"], at=11, start=0, stop=0).count == 10
 
 
-@pytest.mark.parametrize("path", [["nope"], ["messages", 300], ["messages", "x"], ["plan", "steps", -1], ["n", "deeper"]])
+@pytest.mark.parametrize(
+    "path", [["nope"], ["messages", 300], ["messages", "x"], ["plan", "steps", -1], ["n", "deeper"]]
+)
 def test_a_path_to_nothing_is_not_found(thread: clew.Thread[Any], path: list[str | int]) -> None:
     with pytest.raises(clew.NotFound, match="has nothing at"):
         thread.outline(path)

@@ -14,16 +14,26 @@ _CASES: list[tuple[Any, Message]] = [
     ({"role": "user", "content": "hi"}, Message("user", "hi")),
     ("bare text", Message("message", "bare text")),
     (
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}],
+        },
         Message("assistant", calls=(Call("1", "f", "{}"),)),
     ),
     ({"role": "tool", "tool_call_id": "1", "content": "42"}, Message("tool", results=(Result("1", "", "42"),))),
     (
-        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "2", "name": "g", "input": {}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "2", "name": "g", "input": {}}],
+        },
         Message("assistant", "a", calls=(Call("2", "g", "{}"),)),
     ),
     (
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": "x"}]}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": "x"}]}],
+        },
         Message("user", results=(Result("2", "", "x"),)),
     ),
     ({"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}, Message("assistant", thinking="hm")),
@@ -31,7 +41,10 @@ _CASES: list[tuple[Any, Message]] = [
         {"type": "function_call", "call_id": "3", "name": "h", "arguments": "{}"},
         Message("assistant", calls=(Call("3", "h", "{}"),)),
     ),
-    ({"type": "function_call_output", "call_id": "3", "output": "ok"}, Message("tool", results=(Result("3", "", "ok"),))),
+    (
+        {"type": "function_call_output", "call_id": "3", "output": "ok"},
+        Message("tool", results=(Result("3", "", "ok"),)),
+    ),
     ({"role": "model", "parts": [{"text": "gemini"}]}, Message("assistant", "gemini")),
     (
         {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}}]},
@@ -43,7 +56,10 @@ _CASES: list[tuple[Any, Message]] = [
         Message("assistant", "pydantic"),
     ),
     (
-        {"kind": "request", "parts": [{"part_kind": "tool-return", "tool_name": "f", "tool_call_id": "9", "content": "r"}]},
+        {
+            "kind": "request",
+            "parts": [{"part_kind": "tool-return", "tool_name": "f", "tool_call_id": "9", "content": "r"}],
+        },
         Message("user", results=(Result("9", "f", "r"),)),
     ),
 ]
@@ -75,7 +91,9 @@ def test_what_a_step_added_is_said_in_a_few_words() -> None:
     with clew.open("memory:") as store:
         thread: clew.Thread[Any] = store.thread("t")
         first = thread.append("messages", [{"role": "user", "content": "hello"}])
-        second = thread.append("messages", [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b" * 500}])
+        second = thread.append(
+            "messages", [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b" * 500}]
+        )
         third = thread.update({"mode": "fast"})
         fourth = thread.update({"mode": "slow"})
         fifth = thread.save({"mode": "slow"})

@@ -22,7 +22,18 @@ def thread() -> Iterator[clew.Thread[Any]]:
 
 @pytest.mark.parametrize(
     ("text", "step"),
-    [("@", 6), (None, 6), ("@~2", 4), ("@~", 5), ("~3", 3), ("4", 4), ("4~1", 3), ("good", 3), ("good~2", 1), ("odd~name", 5)],
+    [
+        ("@", 6),
+        (None, 6),
+        ("@~2", 4),
+        ("@~", 5),
+        ("~3", 3),
+        ("4", 4),
+        ("4~1", 3),
+        ("good", 3),
+        ("good~2", 1),
+        ("odd~name", 5),
+    ],
 )
 def test_a_name_finds_its_checkpoint(thread: clew.Thread[Any], text: str | None, step: int) -> None:
     assert resolve(thread, text).step == step

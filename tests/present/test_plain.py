@@ -32,7 +32,9 @@ _SCALARS = (
 _KEYS = st.text() | st.integers() | st.booleans() | st.tuples(st.integers())
 _VALUES = st.recursive(
     _SCALARS,
-    lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(_KEYS, inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner)
+    ),
     max_leaves=12,
 )
 
@@ -69,7 +71,9 @@ def test_not_a_number_comes_back_as_not_a_number() -> None:
     assert math.isnan(from_json(to_json(math.nan)))
 
 
-@pytest.mark.parametrize("value", [{"$nope": 1}, {"$bytes": "%%"}, {"$uuid": "x"}, {"$map": [1]}, {"$int": "1", "b": 2}])
+@pytest.mark.parametrize(
+    "value", [{"$nope": 1}, {"$bytes": "%%"}, {"$uuid": "x"}, {"$map": [1]}, {"$int": "1", "b": 2}]
+)
 def test_what_clew_never_writes_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidInput):
         from_json(value)

@@ -84,7 +84,8 @@ pass_frame = click.make_pass_decorator(Frame, ensure=True)
 
 def _complete_thread(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     frame = ctx.ensure_object(Frame)
-    frame.url = frame.url or ctx.params.get("store") or (ctx.parent and ctx.parent.params.get("store"))
+    if frame.url is None and ctx.parent is not None:
+        frame.url = ctx.parent.params.get("store")
     from clew import ClewError
 
     try:
@@ -139,7 +140,7 @@ def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
         code = _fail(frame, "UsageError", error.format_message(), USAGE, error.ctx)
     except click.ClickException as error:
         code = _fail(frame, type(error).__name__, error.format_message(), FAILED)
-    except Exception as error:  # noqa: BLE001  # the last frame: whatever it is, the user gets one line
+    except Exception as error:  # the last frame: whatever it is, the user gets one line
         if frame.debug:
             raise
         code = _report(frame, error)

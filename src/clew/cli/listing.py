@@ -11,9 +11,7 @@ from clew import ThreadInfo
 from clew.cli.screen import age, line, paged, size
 
 
-def show(
-    found: Sequence[ThreadInfo], columns: Mapping[str, Sequence[str]], *, more: bool, nothing: str
-) -> None:
+def show(found: Sequence[ThreadInfo], columns: Mapping[str, Sequence[str]], *, more: bool, nothing: str) -> None:
     """Print the table, or `nothing`; `columns` come between a thread's name and its size."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("thread", overflow="fold", ratio=1)

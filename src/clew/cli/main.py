@@ -45,10 +45,10 @@ COMMANDS: dict[str, Entry] = {
 class Table(click.Group):
     """The commands by name, loaded lazily."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
         command = importlib.import_module(f"clew.cli.commands.{cmd_name}").command
@@ -66,7 +66,7 @@ class Table(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
             with formatter.section(group):
                 formatter.write_dl([(n, e.summary) for n, e in COMMANDS.items() if e.group == group], col_max=12)

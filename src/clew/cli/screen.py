@@ -80,18 +80,34 @@ def print_json(value: Any) -> None:
     click.echo(data.decode())
 
 
+Progress = Callable[[int, int | None], None]
+
+
+def _unseen(_done: int, _total: int | None) -> None:
+    """Progress that nobody watches."""
+
+
 @contextlib.contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress(title: str) -> Iterator[Progress]:
     """A bar on stderr for long work; the callback takes how much is done and, if it is known, of how much."""
     if not sys.stderr.isatty():
-        yield lambda done, total=None: None
+        yield _unseen
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich import progress as bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+    )
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total=None: bar.update(task, completed=done, total=total)
+
+        def told(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield told
 
 
 def age(moment: dt.datetime, now: dt.datetime | None = None) -> str:

@@ -93,9 +93,9 @@ _GROUPS: dict[str, Callable[[Any], Any]] = {"$tuple": tuple, "$set": set, "$froz
 _SCALARS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "$int": (int, str, int),
     "$float": (float, repr, float),
-    "$datetime": (dt.datetime, lambda value: _folded(value), lambda text: _unfolded(dt.datetime, text)),
+    "$datetime": (dt.datetime, _folded, lambda text: _unfolded(dt.datetime, text)),
     "$date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
-    "$time": (dt.time, lambda value: _folded(value), lambda text: _unfolded(dt.time, text)),
+    "$time": (dt.time, _folded, lambda text: _unfolded(dt.time, text)),
     "$seconds": (dt.timedelta, dt.timedelta.total_seconds, lambda seconds: dt.timedelta(seconds=seconds)),
     "$uuid": (uuid.UUID, str, uuid.UUID),
     "$decimal": (decimal.Decimal, str, decimal.Decimal),

@@ -41,6 +41,7 @@ class Tip(msgspec.Struct):
     digest: bytes
     root: Root
     memories: Memories | None
+    line: object = None  # of `retire`: what the next saves may let go of
 
     @property
     def cost(self) -> int:
@@ -101,6 +102,7 @@ class Core:
         self.retention = retention or Retention()
         self.keys = keys  # the user's, the current one first; see history.keyring
         self.follow: dict[str, Follow] = {}  # by kind of thread: who knows which blobs its checkpoints need besides
+        self.trained = b""  # the dictionary that this process trained last
         self.tips = Tips()
         self.closed = False
         self.failed_writes = 0  # of sessions that log their errors instead of raising them

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from clew.engines.base import Head
+from clew.engines.base import Branch, Head
 from clew.errors import ThreadNotFound
 from clew.history.core import Core
 from clew.history.records import uuid_text
 from clew.history.thread import Thread
 from clew.history.trail import Segment, Trail, seen_at
-from clew.model import Fork
+from clew.model import Fork, Relation
 
 
 async def forks(self: Thread[Any]) -> list[Fork]:
@@ -41,6 +41,12 @@ async def _parting(core: Core, head: Head, other: Head, ours: dict[bytes, Segmen
         seen = await seen_at(core, head, branch, step)
         if seen is None:
             return None
-        relation = "child" if branch.owner == head.owner else "parent" if branch.owner == other.owner else "sibling"
-        return Fork(other.thread, uuid_text(seen.step.id), step, relation)
+        return Fork(other.thread, uuid_text(seen.step.id), step, _relation(branch, head, other))
     return None
+
+
+def _relation(branch: Branch, head: Head, other: Head) -> Relation:
+    """Whose branch the last common checkpoint is on tells who was forked from whom."""
+    if branch.owner == head.owner:
+        return "child"
+    return "parent" if branch.owner == other.owner else "sibling"

@@ -32,13 +32,13 @@ async def outline(
     last = check_limit(stop, "stop")
     if isinstance(path, str):
         raise InvalidInput(f"path must be a sequence of keys, not {path!r}")
-    _, root, reader = await self.root(at)
+    _, root, reader = await self.root(at, deep=False)
     node: Node | None = root.tree
     walked: list[str | int] = []
     for key in path:
         walked.append(key)
-        if isinstance(node, Tree) and isinstance(key, str):
-            node = (node.children or {}).get(key)
+        if isinstance(node, Tree):
+            node = (await reader.level(node)).get(key) if isinstance(key, str) else None
             if node is None:
                 raise NotFound(f"thread {self.id!r} has nothing at {_path(walked)}")
             continue
@@ -58,7 +58,7 @@ async def outline(
 
 async def _node(reader: Reader, node: Node, start: int, stop: int | None) -> Outline:
     if isinstance(node, Tree):
-        children = node.children or {}
+        children = await reader.level(node)
         names = list(children)[start:stop]
         parts = tuple([await _part(reader, name, children[name]) for name in names])
         return Outline("dict", node.size, len(children), start, parts, type=node.type)
@@ -73,7 +73,8 @@ async def _node(reader: Reader, node: Node, start: int, stop: int | None) -> Out
 
 async def _part(reader: Reader, name: str, node: Node) -> Part:
     if isinstance(node, Tree):
-        return Part(name, "dict", node.size, len(node.children or {}), type=node.type)
+        count = None if node.children is None else len(node.children)  # a heavy one is not read to be counted
+        return Part(name, "dict", node.size, count, type=node.type)
     if isinstance(node, Listing):
         return Part(name, "list", node.size, node.count)
     if isinstance(node, Blob):

@@ -8,21 +8,15 @@ from collections.abc import Iterable
 import msgspec
 
 from clew.encode.assemble import Ranges, blobs_of, merge, pages_of, wanted
-from clew.encode.frame import NAME
 from clew.encode.nodes import unpack_root
 from clew.history.core import Core, Follow
+from clew.history.dictionary import is_dictionary
 from clew.history.read import Reader
 from clew.history.trail import Seen
 from clew.history.view import Place, View
 
 PLAIN = frozenset({"thread", "session", "run"})  # kinds whose blobs are all named by their roots
 TOGETHER = 128  # rows whose roots are read at once
-DICTIONARY_PREFIX = b"zdict:"
-
-
-def dictionary_id(name: bytes) -> bytes:
-    """The id under which a dictionary is kept in the pool of its lineage."""
-    return DICTIONARY_PREFIX + name
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -132,8 +126,3 @@ async def _orphans(
         if head.kind in follow:
             needed |= await follow[head.kind](core, head.thread, [*living.values()])
     return [id for id, _ in pool if id not in needed and not is_dictionary(id)]
-
-
-def is_dictionary(id: bytes) -> bool:
-    """Whether a blob is a dictionary: it stays for as long as its lineage."""
-    return id.startswith(DICTIONARY_PREFIX) and len(id) == len(DICTIONARY_PREFIX) + NAME

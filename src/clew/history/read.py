@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from clew.encode.assemble import Assembler, Ranges, Rows, blobs_of, merge, pages_of, place, wanted
 from clew.encode.detect import Memory
+from clew.encode.frame import LacksDictionary
 from clew.encode.nodes import Inline, Listing, Node, Piece, Root, Tree, unpack_root
 from clew.encode.payload import Section
 from clew.encode.plan import ListMemory, Memories
@@ -14,6 +15,7 @@ from clew.encode.streams import Bounds, settle, wasteful
 from clew.encode.values import Values
 from clew.errors import Corrupt, InvalidInput
 from clew.history.core import Core
+from clew.history.dictionary import learn
 
 
 class Reader:
@@ -27,15 +29,24 @@ class Reader:
         self._blobs: dict[bytes, bytes] = {}
         self.assembler = Assembler(self._values, self._rows, self._blobs)
 
-    async def root(self, branch: bytes, step: int, data: bytes) -> Root:
-        """The root in these bytes, with every page of its tree."""
+    async def root(self, branch: bytes, step: int, data: bytes, deep: bool = True) -> Root:
+        """The root in these bytes; `deep`: with every page of its tree, else `level` reads them one by one."""
         where = place(branch, step)
         root = unpack_root(self._core.frames.unwrap(data, f"{where}: root"), branch, where)
-        tree = root.tree
+        return Root(await self._whole(root.tree), root.streams) if deep else root
+
+    async def level(self, tree: Tree) -> dict[str, Node]:
+        """The children of a tree, without the pages of theirs."""
+        if tree.children is not None:
+            return tree.children
+        await self.fetch((page.branch, page.step, page.step) for page in tree.pages)
+        return {key: node for page in tree.pages for key, node in self.assembler.page(page).items()}
+
+    async def _whole(self, tree: Tree) -> Tree:
         while pages := list(pages_of(tree)):
             await self.fetch((page.branch, page.step, page.step) for page in pages)
             tree = self.assembler.tree(tree)
-        return Root(tree, root.streams)
+        return tree
 
     async def value(self, node: Node) -> Any:
         """The value of a node."""
@@ -165,8 +176,16 @@ class Reader:
                 found = await self._core.engine.payloads(self._lineage, branch, first, last)
                 steps = [step for step, _ in found]
                 frames = [payload for _, payload in found]
-                places = (f"{place(branch, step)}: payload" for step in steps)
-                self._rows.add(branch, steps, self._core.frames.bare(frames, places))
+                self._rows.add(branch, steps, await self._bare(branch, steps, frames))
+
+    async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
+        """The frames of payloads, opened; what they need for it is fetched."""
+        while True:
+            places = (f"{place(branch, step)}: payload" for step in steps)
+            try:
+                return self._core.frames.bare(frames, places)
+            except LacksDictionary as lacking:
+                await learn(self._core, self._lineage, lacking.name)
 
     async def fetch_blobs(self, ids: Iterable[bytes]) -> None:
         """Make sure that these blobs are here, each checked against its name."""
@@ -175,7 +194,7 @@ class Reader:
             return
         for id, frame in (await self._core.engine.blobs(self._lineage, lacking)).items():
             data = self._core.frames.unwrap(frame, f"blob {id.hex()}")
-            if self._core.frames.blob_id(data) != id:
+            if not self._core.frames.is_named(data, id):
                 raise Corrupt(f"blob {id.hex()}", "its content does not match its name")
             self._blobs[id] = data
 

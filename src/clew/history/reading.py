@@ -56,11 +56,11 @@ class Reading(Handle[S]):
             return (await reader.items(node, 0, 2**31))[-limit:] if limit else []
         return await reader.items(node, max(0, total - limit), total)
 
-    async def root(self, at: Any = None) -> tuple[Head, Root, Reader]:
+    async def root(self, at: Any = None, deep: bool = True) -> tuple[Head, Root, Reader]:
         """For views: the head, the root at a place, and a reader for what it points at."""
         head, _, branch, step, data = await self._row(at)
         reader = Reader(self.core, head.lineage, self.values)
-        return head, await reader.root(branch, step, data), reader
+        return head, await reader.root(branch, step, data, deep), reader
 
     async def _row(self, at: Any) -> tuple[Head, bytes, bytes, int, bytes]:
         """(head, checkpoint id, branch, step, root's bytes) of a place."""

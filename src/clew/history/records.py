@@ -147,6 +147,14 @@ def _facts(head: Head) -> bytes:
     return b"".join((text, head.owner, head.branch, words))
 
 
+def touch(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
+    """The same head, one version on."""
+    note = open_note(frames, head)
+    fields = {"version": head.version + 1, "updated": max(now, head.updated + 1), "note": b"", **changes}
+    bare = msgspec.structs.replace(head, **fields)
+    return msgspec.structs.replace(bare, note=seal_note(frames, bare, note))
+
+
 # -- for users ---------------------------------------------------------------------------------------------------------
 
 

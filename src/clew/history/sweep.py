@@ -22,10 +22,9 @@ from clew.engines.base import Commit, Drop, Head, Mark, Swap
 from clew.errors import Conflict, InvalidInput
 from clew.history.core import Core
 from clew.history.reach import NO_GARBAGE, Garbage, garbage
-from clew.history.records import Remark, pack_remark, uuid_text
+from clew.history.records import Remark, pack_remark, touch, uuid_text
 from clew.history.retention import check_retention, expired, kept, unpack_retention
 from clew.history.view import Place, View
-from clew.history.write import touch
 from clew.model import Pruned, Retention
 
 Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)

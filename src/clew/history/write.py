@@ -6,6 +6,7 @@ remember the new tip. Whatever goes wrong, nothing was written and the tip is fo
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -14,13 +15,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from clew.encode.assemble import place
-from clew.encode.frame import Frames
 from clew.encode.nodes import Root, pack_root
 from clew.encode.plan import Memories, NeedsItems, Planned, Planner
 from clew.encode.values import Values
-from clew.engines.base import Branch, Commit, Fence, Head, NewRow, Swap
-from clew.errors import Conflict, Corrupt, InvalidInput
+from clew.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
+from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost
 from clew.history.core import Core, Tip
+from clew.history.dictionary import choose
 from clew.history.names import check_custom, check_label, check_tags
 from clew.history.read import Reader
 from clew.history.records import (
@@ -35,8 +36,11 @@ from clew.history.records import (
     open_note,
     pack_meta,
     seal_note,
+    touch,
     uuid_text,
 )
+from clew.history.retire import due, line_of, policy_of, retire
+from clew.history.sweep import Sweeper
 from clew.history.trail import describe, find, seen_at
 from clew.model import Checkpoint
 
@@ -50,7 +54,8 @@ class _Unset:
 
 UNSET: Final = _Unset()
 Plan = Callable[[Planner], Planned]
-_ATTEMPTS = 64  # a writer that loses this many races in a row tells its caller
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 256  # a writer that loses this many races in a row tells its caller
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 
 
@@ -137,6 +142,8 @@ class Writer:
                     return done
             try:
                 return await self._commit(plan, facts, tip, whole)
+            except LockLost:
+                raise
             except Conflict:
                 continue
         raise self._conflict(base, await read_tip(self._core, self._thread, self._values))
@@ -194,22 +201,46 @@ class Writer:
             memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
             planned = plan(self._planner(here, step, root, memories))
         id = facts.id or new_id(now)
-        row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts)
+        dictionary, bringing = await choose(core, tip, here, step)
+        row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts, dictionary)
+        blobs |= bringing
+        line = await line_of(core, tip) if self._retires(tip) else None
+        marks: list[Mark] = []
+        if line is not None:
+            policy = policy_of(core, tip) if tip is not None else core.retention
+            marks = retire(core, policy, line)
+            stays = (policy.keep_labelled and meta.label is not None) or not set(policy.keep_tags).isdisjoint(meta.tags)
+            line.waiting.append((here, step, stays))
+            line.rows += 1
+        count -= len(marks)
         size = planned.root.tree.size
         custom = tip.note.custom if tip else b""
         if self.caption is not None:
             custom = self.caption(planned.root, id)
         before = tip.note if tip is not None else Note(id)
-        note = msgspec.structs.replace(before, checkpoint=id, pinned=False, custom=custom)
+        note = msgspec.structs.replace(before, checkpoint=id, pinned=False, custom=custom, dictionary=dictionary)
         bare = Head(self._thread, lineage, owner, here, step, version, kind, created, now, count, size)
         moved = msgspec.structs.replace(bare, note=seal_note(core.frames, bare, note))
         swap = Swap(self._thread, expect, moved)
-        await core.engine.commit(Commit(lineage, (swap,), (row,), branches, (), blobs, self.fence))
+        await core.engine.commit(Commit(lineage, (swap,), (row,), branches, marks, blobs, self.fence))
         for new in branches:
             core.learn(new)
-        core.tips.put(Tip(moved, note, row.digest, planned.root, memories))
+        core.tips.put(Tip(moved, note, row.digest, planned.root, memories, line))
         self.seen = id
+        if line is not None and due(line):
+            await self._sweep(lineage)
         return checkpoint(core.values, self._thread, id, step, meta, None, parent)
+
+    def _retires(self, tip: Tip | None) -> bool:
+        """Whether a save has to ask what it pushes out: nearly none has."""
+        return self._core.retention.keep_last is not None or (tip is not None and bool(tip.note.retention))
+
+    async def _sweep(self, lineage: str) -> None:
+        """Free what saves have let go of. The save itself is done, so a sweep that fails is told to the log only."""
+        try:
+            await Sweeper(self._core).lineage(lineage)
+        except ClewError as error:
+            _log.warning("the sweep of %r after a save failed and is left to the next one: %s", lineage, error)
 
     def _planner(self, branch: bytes, step: int, root: Root | None, memories: Memories | None) -> Planner:
         name_blob, identity = self._core.frames.blob_id, self._core.identity
@@ -268,14 +299,6 @@ class Writer:
         return msgspec.structs.replace(bare, note=seal_note(self._core.frames, bare, note))
 
 
-def touch(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
-    """The same head, one version on."""
-    note = open_note(frames, head)
-    fields = {"version": head.version + 1, "updated": max(now, head.updated + 1), "note": b"", **changes}
-    bare = msgspec.structs.replace(head, **fields)
-    return msgspec.structs.replace(bare, note=seal_note(frames, bare, note))
-
-
 def seal_row(
     core: Core,
     branch: bytes,
@@ -286,12 +309,13 @@ def seal_row(
     now: int,
     planned: Planned,
     facts: Facts,
+    dictionary: bytes = b"",
 ) -> tuple[NewRow, dict[bytes, bytes], Meta]:
     """A planned save as the bytes that an engine gets."""
     wrap = core.frames.wrap
     where = place(branch, step)
     root = wrap(pack_root(planned.root, branch), f"{where}: root")
-    payload = wrap(planned.payload, f"{where}: payload")
+    payload = wrap(planned.payload, f"{where}: payload", dictionary)
     blobs = {name: wrap(data, f"blob {name.hex()}") for name, data in planned.blobs.items()}
     blobs |= planned.framed
     written = len(root) + len(payload) + sum(map(len, blobs.values()))

@@ -1,6 +1,6 @@
 """What a checkpoint brought that its parent did not have, in a few words, and without loading either state.
 
-    +2 messages   assistant: The tests pass now.
++2 messages   assistant: The tests pass now.
 """
 
 from __future__ import annotations

@@ -74,7 +74,10 @@ def read(value: Any) -> Message:
         draft.thinking += _text(value.get("summary") or value.get("content") or "")
     elif draft.role == "tool" and not _blocks(value):
         answered = Result(
-            _str(value.get("tool_call_id")), _str(value.get("name")), _text(_said(value)), value.get("status") == "error"
+            _str(value.get("tool_call_id")),
+            _str(value.get("name")),
+            _text(_said(value)),
+            value.get("status") == "error",
         )
         draft.results.append(answered)
     else:

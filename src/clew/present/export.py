@@ -17,7 +17,9 @@ def write(thread: Thread[Any], checkpoint: Checkpoint, form: str) -> str:
     """The text of `form`: json, messages or markdown."""
     if form == "json":
         state = to_json(thread.load(checkpoint))
-        return json.dumps({"checkpoint": checkpoint_json(checkpoint), "state": state}, ensure_ascii=False, indent=2) + "\n"
+        return (
+            json.dumps({"checkpoint": checkpoint_json(checkpoint), "state": state}, ensure_ascii=False, indent=2) + "\n"
+        )
     if form not in MEDIA_TYPES:
         raise InvalidInput(f"there is no form {form!r}: use {', '.join(MEDIA_TYPES)}")
     key = conversation_key(thread.outline(at=checkpoint.id))

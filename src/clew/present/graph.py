@@ -39,7 +39,9 @@ def arrange(checkpoints: Iterable[Checkpoint], head: str | None) -> list[GraphRo
         for i in joins:
             lanes[i] = None
         parent = checkpoint.parent_id if checkpoint.parent_id in known else None
-        through = tuple(i for i, awaited in enumerate(lanes) if awaited is not None and not (i == 0 and awaited == head))
+        through = tuple(
+            i for i, awaited in enumerate(lanes) if awaited is not None and not (i == 0 and awaited == head)
+        )
         if parent is not None:
             while len(lanes) <= lane:
                 lanes.append(None)

@@ -1,6 +1,6 @@
 """Checkpoints by the names people use: `@` the head, `@~2` two before it, a step, a label, the start of an id.
 
-    @   @~2   12   12~1   before-deploy   before-deploy~3   01a1e113-7d4c
+@   @~2   12   12~1   before-deploy   before-deploy~3   01a1e113-7d4c
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _base(thread: Thread[object], text: str) -> Checkpoint:
     if labelled is None:
         if not thread.exists():
             raise ThreadNotFound(thread.id)
-        raise CheckpointNotFound(thread.id, text, "use @, @~2, a step, a label or the start of an id; `clew log` lists them")
+        raise CheckpointNotFound(
+            thread.id, text, "use @, @~2, a step, a label or the start of an id; `clew log` lists them"
+        )
     return labelled
 
 

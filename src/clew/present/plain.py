@@ -11,8 +11,8 @@ __all__ = ["brief", "clip", "from_json", "to_json"]
 
 
 def clip(value: Any, limit: int) -> Any:
-    """JSON for eyes only: texts over `limit` characters are cut to `{"$cut": "the start", "size": 12345}`, and a list or
-    dict keeps its first 200 entries."""
+    """JSON for eyes only: texts over `limit` characters are cut to `{"$cut": "the start", "size": 12345}`, and a list
+    or dict keeps its first 200 entries."""
     if isinstance(value, str):
         return value if len(value) <= limit else {"$cut": value[:limit], "size": len(value)}
     if isinstance(value, list):

@@ -33,8 +33,8 @@ class Thread(TypedDict):
 
 
 class Row(CheckpointJson):
-    """A checkpoint as a row of the graph: its lane, the lanes that join it from above, the lanes that pass by, whether a line
-    leaves it downwards; and what it added to its parent's state."""
+    """A checkpoint as a row of the graph: its lane, the lanes that join it from above, the lanes that pass by, whether
+    a line leaves it downwards; and what it added to its parent's state."""
 
     lane: int
     joins: list[int]

@@ -52,8 +52,8 @@ def application(
     read_only: bool = False,
     max_body: int = MAX_BODY,
 ) -> Starlette:
-    """The inspector of a store. `hosts` are the names it answers to; `token` is made up where none is given, and is then
-    `application.state.token`."""
+    """The inspector of a store. `hosts` are the names it answers to; `token` is made up where none is given, and is
+    then `application.state.token`."""
     token = token or secrets.token_urlsafe(32)
     desk = Desk(store, name=name, read_only=read_only)
     watch = Watch(lambda: store.threads(limit=NEWEST, newest_first=True))
@@ -68,6 +68,7 @@ def application(
     handlers: dict[Any, Any] = {ClewError: _refused, msgspec.ValidationError: _refused, msgspec.DecodeError: _refused}
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.token = token
+    app.state.watch = watch
     return app
 
 
@@ -92,10 +93,7 @@ def _endpoint(desk: Desk, op: Operation) -> Any:
     asked = op.asked
 
     async def endpoint(request: Request) -> Response:
-        if op.writes:
-            parameters = msgspec.json.decode(await request.body(), type=asked)
-        else:
-            parameters = _query(request, asked)
+        parameters = msgspec.json.decode(await request.body(), type=asked) if op.writes else _query(request, asked)
         return _json(await run_in_threadpool(op.call, desk, parameters))
 
     return endpoint

@@ -1,7 +1,7 @@
 """What the API does: one method per operation, over the public API of a store.
 
-Methods block; the application calls them in a thread. Checkpoints never change, so what was worked out about one is kept:
-the graph of a thread until its head moves, what a checkpoint added for as long as there is room.
+Methods block; the application calls them in a thread. Checkpoints never change, so what was worked out about one is
+kept: the graph of a thread until its head moves, what a checkpoint added for as long as there is room.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Desk:
         self._graphs = Memory(_GRAPHS)
         self._added = Memory(_ADDED)
 
-    # -- the store ------------------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------------------------
 
     def about(self, _: ask.AskNothing) -> tell.About:
         """The store: its name, what it holds, whether it can be changed from here."""
@@ -92,7 +92,7 @@ class Desk:
                 return info
         raise ThreadNotFound(thread)
 
-    # -- one thread -----------------------------------------------------------------------------------------------
+    # -- one thread ---------------------------------------------------------------------------------------------------
 
     def thread(self, asked: ask.AskThread) -> tell.Thread:
         """A thread: its line, its head and its relatives."""
@@ -118,7 +118,7 @@ class Desk:
         }
 
     def sizes(self, asked: ask.AskThread) -> tell.Sizes:
-        """For a chart: step, bytes written and bytes of state of each checkpoint on the way to the head, oldest first."""
+        """For a chart: step, bytes written and bytes of state of each checkpoint on the way to the head."""
         _, rows, _ = self._graph(asked.thread, True)
         picked = [row.checkpoint for row in reversed(rows)]
         return {"points": [[c.step, c.written, c.size] for c in picked]}
@@ -151,7 +151,7 @@ class Desk:
             "role": what.role,
         }
 
-    # -- one checkpoint ---------------------------------------------------------------------------------------------
+    # -- one checkpoint -----------------------------------------------------------------------------------------------
 
     def checkpoint(self, asked: ask.AskCheckpoint) -> CheckpointJson:
         """One checkpoint, by any of its names."""
@@ -172,8 +172,8 @@ class Desk:
         return {"key": key, "total": total, "start": start, "messages": shown}
 
     def state(self, asked: ask.AskState) -> tell.State:
-        """One level of the state at a checkpoint. An entry that is not `known` is too large to be shown at once: ask for its
-        own path."""
+        """One level of the state at a checkpoint. An entry that is not `known` is too large to be shown at once: ask
+        for its own path."""
         handle, checkpoint = self._handle(asked.thread), self._at(asked)
         path = _path(asked.path)
         limit = 10**9 if asked.whole else SHOWN_VALUE
@@ -218,7 +218,7 @@ class Desk:
         handle = self._handle(asked.thread)
         return export.MEDIA_TYPES[asked.form], export.write(handle, self._at(asked), asked.form)
 
-    # -- changing -------------------------------------------------------------------------------------------------------
+    # -- changing -----------------------------------------------------------------------------------------------------
 
     def save(self, asked: ask.Save) -> CheckpointJson:
         """Save a whole state; only what changed is written."""
@@ -230,7 +230,9 @@ class Desk:
         items, facts = from_json(asked.items), _facts(asked)
         plain = facts == _facts(ask.Append(thread=asked.thread, items=[]))
         if plain and asked.key == "messages" and self._kind(asked.thread) == "session":
-            return checkpoint_json(self.store.session(asked.thread).extend(items))  # counts the user's turns as well
+            saved = self.store.session(asked.thread).extend(items)  # counts the user's turns as well
+            if saved is not None:
+                return checkpoint_json(saved)
         return checkpoint_json(self._handle(asked.thread).append(asked.key, items, **facts))
 
     def update(self, asked: ask.Update) -> CheckpointJson:
@@ -244,7 +246,7 @@ class Desk:
         return {"thread": thread_json(self.info(made.id))}
 
     def rewind(self, asked: ask.Rewind) -> tell.Rewound:
-        """Move the head. `left` are the checkpoints that are no longer on the way to it; they stay, and `undo` goes back."""
+        """Move the head. `left` are the checkpoints no longer on the way to it; they stay, and `undo` goes back."""
         handle = self._handle(asked.thread)
         target = resolve(handle, asked.at)
         _, rows, _ = self._graph(asked.thread, False)
@@ -275,7 +277,7 @@ class Desk:
         handle.delete(resolve(handle, asked.at) if asked.at is not None else None)
         return {"deleted": asked.thread, "at": asked.at}
 
-    # -- parts ----------------------------------------------------------------------------------------------------------
+    # -- parts --------------------------------------------------------------------------------------------------------
 
     def _handle(self, thread: str) -> Thread[Any]:
         return self.store.thread(thread)

@@ -30,6 +30,7 @@ class Watch:
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
+        self._stopping = False
         self.now: list[ThreadInfo] = []
 
     async def listen(self) -> AsyncIterator[bytes]:
@@ -41,7 +42,7 @@ class Watch:
                 self._task = asyncio.create_task(self._run())
             seen = self.now
             yield event("hello", {"threads": [thread_json(info) for info in seen]})
-            while True:
+            while not self._stopping:
                 changed, gone = compare(seen, self.now)
                 seen = self.now
                 if changed or gone:
@@ -57,10 +58,16 @@ class Watch:
     async def _wait(self, seen: list[ThreadInfo]) -> bool:
         try:
             async with asyncio.timeout(SILENCE), self._changed:
-                await self._changed.wait_for(lambda: self.now is not seen)
+                await self._changed.wait_for(lambda: self._stopping or self.now is not seen)
                 return True
         except TimeoutError:
             return False
+
+    async def stop(self) -> None:
+        """End every stream."""
+        async with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
 
     async def _run(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """Who may ask: the checks that stand before every request, as ASGI middleware.
 
 * the `Host` must be one of ours, or a page on a hostile name that resolves to this machine could read the store;
-* the `Origin`, where a browser sends one, must be ours, so that no other site can send requests from a visitor's browser;
+* the `Origin`, where a browser sends one, must be ours, so that no other site can send requests in its name;
 * every call of the API needs the token in a header. There are no cookies, so nothing is sent along by itself;
 * in read-only mode nothing that changes the store is let through, and no body is larger than the limit.
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 MAX_BODY = 16 * 1024 * 1024
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS = [
     (b"content-security-policy", POLICY.encode()),
@@ -67,7 +68,7 @@ class Guard:
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = message | {"headers": [*message.get("headers", []), *HEADERS]}
+                message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
             await send(message)
 
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -97,7 +98,11 @@ class Guard:
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-            return 401, "WrongToken", "this call needs the header Authorization: Bearer <token>; `clew ui` prints the token"
+            return (
+                401,
+                "WrongToken",
+                "this call needs the header Authorization: Bearer <token>; `clew ui` prints the token",
+            )
         if scope["method"] not in ("GET", "HEAD"):
             if self._read_only:
                 return 403, "ReadOnly", "the inspector was started read-only"

@@ -1,4 +1,4 @@
-"""What the API is asked, as typed records: they are checked when a request comes in, and the OpenAPI text is made of them."""
+"""What the API is asked, as typed records: a request is checked against them, and the OpenAPI text is made of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The parameters of one operation."""
 
 
-class AskNothing(Ask):
+class AskNothing(Ask, frozen=True, kw_only=True):
     """No parameters."""
 
 
-class AskThreads(Ask):
+class AskThreads(Ask, frozen=True, kw_only=True):
     """A page of the list of threads. `search`: part of the name, in any case."""
 
     search: str = ""
@@ -31,13 +31,13 @@ class AskThreads(Ask):
     limit: Limit = 100
 
 
-class AskThread(Ask):
+class AskThread(Ask, frozen=True, kw_only=True):
     """One thread."""
 
     thread: Name
 
 
-class AskHistory(AskThread):
+class AskHistory(AskThread, frozen=True, kw_only=True):
     """A page of the history, newest first, as rows of a graph. `start` counts from the newest."""
 
     start: Count = 0
@@ -45,13 +45,13 @@ class AskHistory(AskThread):
     trail: bool = False
 
 
-class AskCheckpoint(AskThread):
+class AskCheckpoint(AskThread, frozen=True, kw_only=True):
     """One checkpoint. `at`: `@`, `@~2`, a step, a label, an id or the start of one."""
 
     at: str = "@"
 
 
-class AskMessages(AskCheckpoint):
+class AskMessages(AskCheckpoint, frozen=True, kw_only=True):
     """Messages `start` up to `stop`; without `start`, the last `limit`. `whole`: do not cut long texts."""
 
     start: Count | None = None
@@ -59,7 +59,7 @@ class AskMessages(AskCheckpoint):
     whole: bool = False
 
 
-class AskState(AskCheckpoint):
+class AskState(AskCheckpoint, frozen=True, kw_only=True):
     """One level of the state. `path` is a JSON list of keys and numbers."""
 
     path: str = "[]"
@@ -68,7 +68,7 @@ class AskState(AskCheckpoint):
     whole: bool = False
 
 
-class AskDiff(AskThread):
+class AskDiff(AskThread, frozen=True, kw_only=True):
     """What changed from `a` to `b`."""
 
     a: str
@@ -76,64 +76,64 @@ class AskDiff(AskThread):
     limit: Limit = 200
 
 
-class AskExport(AskCheckpoint):
+class AskExport(AskCheckpoint, frozen=True, kw_only=True):
     """A checkpoint as a file."""
 
     form: Literal["json", "messages", "markdown"] = "json"
 
 
-class Facts(Ask, kw_only=True):
-    """What may be said about a checkpoint when it is saved. `expect`: the id that must be the head, null for a thread that must
-    not exist yet."""
+class Facts(Ask, frozen=True, kw_only=True):
+    """What may be said about a checkpoint when it is saved. `expect`: the id that must be the head, null for a thread
+    that must not exist yet."""
 
     thread: Name
     label: str | None = None
     tags: list[str] = []
     custom: Json = {}
-    expect: str | None | msgspec.UnsetType = msgspec.UNSET
+    expect: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class Save(Facts):
+class Save(Facts, frozen=True, kw_only=True):
     """Save a whole state."""
 
     state: Json
 
 
-class Append(Facts):
+class Append(Facts, frozen=True, kw_only=True):
     """Add items at the end of the list `key`."""
 
     items: list[Any]
     key: Name = "messages"
 
 
-class Update(Facts):
+class Update(Facts, frozen=True, kw_only=True):
     """Set some top-level keys."""
 
     changes: Json
 
 
-class ForkTo(AskCheckpoint):
+class ForkTo(AskCheckpoint, frozen=True, kw_only=True):
     """Start a new thread at a checkpoint; `to` names it."""
 
     to: str | None = None
 
 
-class Rewind(AskThread):
+class Rewind(AskThread, frozen=True, kw_only=True):
     """Move the head to a checkpoint. `dry_run`: only tell what that would leave behind."""
 
     at: str
     dry_run: bool = False
 
 
-class Annotate(AskCheckpoint):
+class Annotate(AskCheckpoint, frozen=True, kw_only=True):
     """Change what is said about a checkpoint; what is not given stays."""
 
-    label: str | None | msgspec.UnsetType = msgspec.UNSET
+    label: str | msgspec.UnsetType | None = msgspec.UNSET
     tags: list[str] | msgspec.UnsetType = msgspec.UNSET
     custom: Json | msgspec.UnsetType = msgspec.UNSET
 
 
-class Delete(AskThread):
+class Delete(AskThread, frozen=True, kw_only=True):
     """Delete a thread, or one checkpoint of it."""
 
     at: str | None = None

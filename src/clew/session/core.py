@@ -98,13 +98,7 @@ class SessionCore:
 
     async def _extend(self, messages: list[Message]) -> Checkpoint:
         added = turns.user_turns(_check(messages))
-
-        def plan(planner: Planner) -> Planned:
-            before = planner.peek(TURNS)
-            changes = {TURNS: (before or 0) + added} if added or before is None else {}
-            return planner.change(changes, append=(MESSAGES, messages))
-
-        return await self.thread.edit(plan, self._facts())
+        return await self.thread.edit(lambda planner: extending(planner, messages, {}, added), self._facts())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -196,13 +190,8 @@ class SessionCore:
         `Conflict` if another writer has been here since this handle last read or wrote."""
         new = _check(list(messages))
         number = check_limit(user_turns, "user_turns")
-        count = turns.user_turns(new) if number is None else number
-
-        def plan(planner: Planner) -> Planned:
-            first = planner.peek(FIRST, 1) + planner.count(MESSAGES)
-            return planner.change({MESSAGES: new, TURNS: count, FIRST: first})
-
-        return await self.thread.writer.save(plan, self._facts(), whole=True)
+        extra = {} if number is None else {TURNS: number}
+        return await self.thread.writer.save(lambda planner: replacing(planner, new, extra), self._facts(), whole=True)
 
     @_forgiving
     async def truncate(
@@ -421,6 +410,21 @@ class SessionCore:
                 if conflict.actual == conflict.expected:
                     raise  # nobody moved it: the lock that this handle relied on was lost
         raise Conflict(self.id, None, None, f"session {self.id!r} kept moving: try again when its writers rest")
+
+
+def extending(planner: Planner, messages: list[Message], extra: dict[str, Any], added: int | None = None) -> Planned:
+    """A plan: messages come after those that are there, and `added` user turns with them."""
+    before = planner.peek(TURNS)
+    if added is None:
+        added = turns.user_turns(messages)
+    changes = {TURNS: (before or 0) + added} if added or before is None else {}
+    return planner.change({**changes, **extra}, append=(MESSAGES, messages))
+
+
+def replacing(planner: Planner, messages: list[Message], extra: dict[str, Any]) -> Planned:
+    """A plan: messages come in the place of those that are there, under numbers that no message had before."""
+    first = planner.peek(FIRST, 1) + planner.count(MESSAGES)
+    return planner.change({MESSAGES: messages, TURNS: turns.user_turns(messages), FIRST: first, **extra})
 
 
 def _check(messages: list[Message]) -> list[Message]:

@@ -6,6 +6,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ import click
 from clew.cli.frame import Command, Frame, pass_frame
 
 if TYPE_CHECKING:
-    from clew import Store
+    from clew import Store, Thread
 
 _TEXT = "The quick brown fox jumps over the lazy dog, and notes what it did on the way. " * 12
 
@@ -44,12 +45,12 @@ def command(frame: Frame, turns: int) -> None:
 
 
 def _measure(store: Store, turns: int, step: Callable[[int, int | None], None]) -> dict[str, tuple[float, float]]:
-    thread = store.thread(f"clew-bench-{uuid.uuid4()}")
+    thread: Thread[Any] = store.thread(f"clew-bench-{uuid.uuid4()}")
     times: list[float] = []
     try:
         for turn in range(turns):
             said = [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}]
-            times.append(_time(lambda said=said: thread.append("messages", said)))
+            times.append(_time(partial(thread.append, "messages", said)))
             step(turn + 1, turns)
         return {
             "append a turn": _summary(times),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  clew diff support-42            the last step\n  clew diff support-42 12 @       since step 12",
+    epilog="\b\nExamples:\n  clew diff support-42         the last step\n  clew diff support-42 12 @    since step 12",
 )
 @thread_argument
 @click.argument("a", default="@~1")
@@ -39,7 +39,9 @@ def command(frame: Frame, thread: str, a: str, b: str, full: bool, exit_code: bo
         from clew.cli.screen import paged
 
         with paged() as out:
-            out.print(Text(f"step {found.a.step} → step {found.b.step}", "bold").append(_count(len(found.changes)), "dim"))
+            out.print(
+                Text(f"step {found.a.step} → step {found.b.step}", "bold").append(_count(len(found.changes)), "dim")
+            )
             for change in found.changes:
                 out.print(_change(change, full))
     if exit_code and found:
@@ -83,8 +85,8 @@ def _lines(old: str, new: str) -> Text:
 
 def _value(value: Any, full: bool) -> str:
     from clew.cli.screen import line, safe
-    from clew.present.conversation import read
     from clew.present.added import preview_of
+    from clew.present.conversation import read
     from clew.present.plain import brief
 
     if full:

@@ -70,12 +70,16 @@ def _place(target: str) -> Iterator[Finding]:
         return
     path = Path(target.removeprefix("sqlite:").removeprefix("///").partition("?")[0]).absolute()
     if not path.exists():
-        yield Finding("store file", "bad", f"{path} is not there", "name the store with -s or CLEW_STORE, or save to it")
+        yield Finding(
+            "store file", "bad", f"{path} is not there", "name the store with -s or CLEW_STORE, or save to it"
+        )
         return
     info = path.stat()
     mode = stat.S_IMODE(info.st_mode)
     if sys.platform != "win32" and mode & 0o077:
-        yield Finding("permissions", "hint", f"{path} is {mode:03o}: others on this machine may read it", f"chmod 600 {path}")
+        yield Finding(
+            "permissions", "hint", f"{path} is {mode:03o}: others on this machine may read it", f"chmod 600 {path}"
+        )
     else:
         yield Finding("permissions", "ok", f"{mode:03o}")
     for wanted, place in ((os.R_OK | os.W_OK, path), (os.W_OK, path.parent)):
@@ -84,7 +88,9 @@ def _place(target: str) -> Iterator[Finding]:
     free = shutil.disk_usage(path.parent).free
     tight = free < max(100 * 2**20, info.st_size)
     advice = "free some space: compaction needs as much again as the store has" if tight else ""
-    yield Finding("disk", "hint" if tight else "ok", f"{free / 1e9:.1f} GB free, store {info.st_size / 1e6:.1f} MB", advice)
+    yield Finding(
+        "disk", "hint" if tight else "ok", f"{free / 1e9:.1f} GB free, store {info.st_size / 1e6:.1f} MB", advice
+    )
 
 
 def _store(frame: Frame) -> Iterator[Finding]:
@@ -105,4 +111,6 @@ def _store(frame: Frame) -> Iterator[Finding]:
                 store.thread(newest[0].id).load()
                 yield Finding("newest thread", "ok", f"{newest[0].id} loads")
     except ClewError as error:
-        yield Finding("store", "bad", str(error), "set CLEW_STORE or -s to the right place; `clew doctor --debug` tells more")
+        yield Finding(
+            "store", "bad", str(error), "set CLEW_STORE or -s to the right place; `clew doctor --debug` tells more"
+        )

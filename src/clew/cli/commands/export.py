@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  clew export support-42 > state.json\n  clew export support-42 --format markdown -o talk.md\n"
-    "  clew export support-42 --format messages",
+    epilog="\b\nExamples:\n  clew export support-42 > state.json\n"
+    "  clew export support-42 --format markdown -o talk.md\n  clew export support-42 --format messages",
 )
 @thread_argument
 @at_argument()

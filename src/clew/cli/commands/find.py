@@ -29,8 +29,10 @@ _PAGE = 500
 def command(
     frame: Frame, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
 ) -> None:
-    """Find checkpoints in all threads whose name starts with PREFIX, abandoned ones included. Leaves with 3 if there are
-    none."""
+    """Find checkpoints in all threads whose name starts with PREFIX, abandoned ones included.
+
+    Leaves with 3 if there are none.
+    """
     if not (label or tag or custom or text):
         raise click.UsageError("say what to find: --label, --tag, --custom or --text.")
     fields = dict(map(_field, custom))

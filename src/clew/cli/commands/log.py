@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  clew log support-42\n  clew log support-42 --limit 10 --trail\n  clew log support-42 --json",
+    epilog="\b\nExamples:\n  clew log support-42\n  clew log support-42 --limit 10 --trail",
 )
 @thread_argument
 @click.option("-l", "--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
@@ -42,7 +42,13 @@ def command(frame: Frame, thread: str, limit: int, trail: bool) -> None:
 
             rows = [checkpoint_json(c) for c in reversed(history)]
             frame.answer(
-                {"thread": thread, "head": head.id, "checkpoints": rows, "forks": [*map(fork_json, forks)], "more": more}
+                {
+                    "thread": thread,
+                    "head": head.id,
+                    "checkpoints": rows,
+                    "forks": [*map(fork_json, forks)],
+                    "more": more,
+                }
             )
             return
         _show(handle, history, head.id, forks, more=more)
@@ -96,6 +102,8 @@ def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork])
         text.append(f"  {line(what.what)}", "added")
     text.append(f" {size(checkpoint.written)}", "size")
     if what.preview:
-        text.append(f"  {line(what.role)}: ", what.role if what.role in ("user", "assistant", "tool", "system") else "dim")
+        text.append(
+            f"  {line(what.role)}: ", what.role if what.role in ("user", "assistant", "tool", "system") else "dim"
+        )
         text.append(line(what.preview), "default")
     return text

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  clew show support-42\n  clew show support-42 @~2 --full\n  clew show support-42 before-deploy --json",
+    epilog="\b\nExamples:\n  clew show support-42\n  clew show support-42 @~2 --full\n  clew show support-42 good",
 )
 @thread_argument
 @at_argument()

@@ -24,6 +24,10 @@ def command(frame: Frame) -> None:
     table.add_column(style="dim")
     table.add_column(justify="right")
     for name, value in found.items():
-        text = size(value) if "bytes" in name and isinstance(value, int) else line(f"{value:,}" if isinstance(value, int) else str(value))
+        text = (
+            size(value)
+            if "bytes" in name and isinstance(value, int)
+            else line(f"{value:,}" if isinstance(value, int) else str(value))
+        )
         table.add_row(name, text)
     console().print(table)

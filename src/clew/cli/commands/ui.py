@@ -30,15 +30,17 @@ def command(
 ) -> None:
     """Open the web inspector: threads, history, conversations, state, differences, live.
 
-    It listens on this machine only, and every call needs the token that is printed at the start. To listen elsewhere, give
-    --host and a token of your own.
+    It listens on this machine only, and every call needs the token that is printed at the start. To listen elsewhere,
+    give --host and a token of your own.
     """
     if host not in _LOOPBACK and (token is None or len(token) < 16):
-        raise click.UsageError("listening on other than this machine needs --token (or CLEW_UI_TOKEN) of 16 characters or more.")
+        raise click.UsageError(
+            "listening on other than this machine needs --token (or CLEW_UI_TOKEN) of 16 characters or more."
+        )
     from clew import MissingExtra
 
     try:
-        import uvicorn
+        from clew.server.serve import Server
     except ModuleNotFoundError as error:
         raise MissingExtra("clew ui", "ui") from error
     from clew.server import application
@@ -58,9 +60,7 @@ def command(
             click.echo("  Ctrl-C stops it")
         if browser and not frame.json:
             click.launch(address)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, date_header=False)
-        config.timeout_graceful_shutdown = 1
-        uvicorn.Server(config).run(sockets=[socket])
+        Server(app).run(sockets=[socket])
 
 
 def _listen(host: str, port: int) -> Any:

@@ -27,7 +27,7 @@ from clew.engines.jsonl.places import Trunk
 from clew.engines.lockfile import LockFile
 from clew.errors import InvalidInput, Unavailable
 
-OPEN_LOGS = 128  #: logs whose places are kept in memory, some 200 bytes for each row
+OPEN_LOGS = 128  #: logs whose places are kept in memory, some 300 bytes for each row
 
 
 class JSONLEngine(Engine):
@@ -108,6 +108,8 @@ class JSONLEngine(Engine):
         else:
             self._logs.move_to_end(lineage)
         log.refresh()
+        if not log.exists and not locked:
+            del self._logs[lineage]  # asking for what is not there must not push out what is
         if log.torn and locked:
             self._repaired += bool(log.cut())
         elif log.torn and not known and os.access(self.directory, os.W_OK):

@@ -10,7 +10,9 @@ would not come back identical (compressed, encrypted, or of a kind this module d
 * `{"text": "…"}`: UTF-8
 * `{"b64": "…"}`: anything else
 
-A single item or value that JSON cannot express (bytes, a date, NaN) is `{"$msgpack": "<base64>"}`.
+`"escaped": true` beside the first two says that some of their values are not plain JSON: `{"$bytes": "<base64>"}` are
+bytes, `{"$packed": value}` bytes that are the msgpack of that value, and an item or value that JSON cannot express at
+all (a date, NaN) is `{"$msgpack": "<base64>"}`.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import msgspec
 from clew.errors import Corrupt
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 _decode_list: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[Any]).decode
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
@@ -36,6 +39,7 @@ _SECTION = struct.Struct("<HIIQI")
 _LENGTH = struct.Struct("<I")
 _ARRAY = struct.Struct(">BI")
 _ARRAY_HEADS = frozenset(bytes([head]) for head in (*range(0x90, 0xA0), 0xDC, 0xDD))
+_VALUE_HEADS = frozenset(bytes([head]) for head in (*range(0x80, 0xC0), *range(0xD9, 0xE0)))  # maps, arrays, texts
 _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
 #: what decoding or encoding may say about bytes that are not of the form that is tried
@@ -48,9 +52,9 @@ def show(data: bytes) -> msgspec.Raw:
         return _EMPTY
     content = _content(data)
     if content is not None:
-        for form, shown in _LIST_FIRST if content[:1] in _ARRAY_HEADS else _PAYLOAD_FIRST:
+        for form, escape in _LIST_FIRST if content[:1] in _ARRAY_HEADS else _PAYLOAD_FIRST:
             try:
-                text = _to_json(form(content, shown))
+                text = _to_json(form(content, escape))
                 if hide(text) == data:
                     return msgspec.Raw(text)
             except _NO:
@@ -70,12 +74,13 @@ def hide(shown: bytes | msgspec.Raw) -> bytes:
         return b""
     if "b64" in form:
         return base64.b64decode(form["b64"], validate=True)
+    pack = _pack if form.get("escaped") else _encode
     if "text" in form:
         content: bytes = form["text"].encode()
     elif "list" in form:
-        content = _array(form["list"], b"".join(map(_pack, form["list"])))
+        content = _hide_list(form["list"], pack)
     else:
-        content = _hide_payload(form["items"], form["slots"])
+        content = _hide_payload(form["items"], form["slots"], pack)
     frame = b"\0" + content
     return frame + _LENGTH.pack(zlib.crc32(frame))
 
@@ -94,28 +99,29 @@ def _content(data: bytes) -> bytes | None:
     return data[1:-4]
 
 
-Shown = Callable[[list[Any]], list[Any]]
-Form = Callable[[bytes, Shown], Any]
+Escape = Callable[[list[Any]], list[Any]]
+Form = Callable[[bytes, Escape | None], dict[str, Any]]
+Pack = Callable[[Any], bytes]
 
 
-def _show_payload(content: bytes, shown: Shown) -> Any:
+def _show_payload(content: bytes, escape: Escape | None) -> dict[str, Any]:
     sections, slots = _COUNTS.unpack_from(content)
     at = _COUNTS.size
     heads = [_SECTION.unpack_from(content, at + n * _SECTION.size) for n in range(sections)]
-    at += sections * _SECTION.size
-    at += slots * _LENGTH.size
+    at += sections * _SECTION.size + slots * _LENGTH.size
     items = []
     for stream, start, count, offset, length in heads:
         values = _decode_list(_ARRAY.pack(0xDD, count) + content[at : at + length])
-        items.append({"stream": stream, "start": start, "at": offset, "of": shown(values)})
+        items.append({"stream": stream, "start": start, "at": offset, "of": escape(values) if escape else values})
         at += length
     values = _decode_list(_ARRAY.pack(0xDD, slots) + content[at:])
-    return {"items": items, "slots": shown(values)}
+    form = {"items": items, "slots": escape(values) if escape else values}
+    return {**form, "escaped": True} if escape else form
 
 
-def _hide_payload(items: list[dict[str, Any]], slots: list[Any]) -> bytes:
-    data = [b"".join(map(_pack, section["of"])) for section in items]
-    values = [_pack(slot) for slot in slots]
+def _hide_payload(items: list[dict[str, Any]], slots: list[Any], pack: Pack) -> bytes:
+    data = [b"".join(map(pack, section["of"])) for section in items]
+    values = [pack(slot) for slot in slots]
     heads = [
         _SECTION.pack(section["stream"], section["start"], len(section["of"]), section["at"], len(packed))
         for section, packed in zip(items, data, strict=True)
@@ -124,52 +130,91 @@ def _hide_payload(items: list[dict[str, Any]], slots: list[Any]) -> bytes:
     return b"".join([_COUNTS.pack(len(items), len(slots)), *heads, *lengths, *data, *values])
 
 
-def _show_list(content: bytes, shown: Shown) -> Any:
-    return {"list": shown(_decode_list(content))}
+def _show_list(content: bytes, escape: Escape | None) -> dict[str, Any]:
+    values = _decode_list(content)
+    return {"list": escape(values), "escaped": True} if escape else {"list": values}
 
 
-def _array(values: list[Any], packed: bytes) -> bytes:
-    return _encode([None] * len(values))[: -len(values) or None] + packed
+def _hide_list(values: list[Any], pack: Pack) -> bytes:
+    head = _encode([None] * len(values))
+    return head[: len(head) - len(values)] + b"".join(map(pack, values))
 
 
-def _show_text(content: bytes, shown: Shown) -> Any:  # noqa: ARG001 - one signature for all forms
+def _show_text(content: bytes, escape: Escape | None) -> dict[str, Any]:  # noqa: ARG001 - one signature for all forms
     return {"text": content.decode()}
 
 
-def _as_it_is(values: list[Any]) -> list[Any]:
-    """All values as plain JSON: nearly always right, and checked as a whole."""
-    return values
+# -- values that are not plain JSON ----------------------------------------------------------------------------------
 
 
-def _one_by_one(values: list[Any]) -> list[Any]:
-    """Each value as plain JSON if that is exact for it, else packed."""
-    return [value if _exact(value) else {_PACKED: base64.b64encode(_encode(value)).decode()} for value in values]
+def _escape_all(values: list[Any]) -> list[Any]:
+    """Right nearly always, and checked as a whole."""
+    return [_escape(value) for value in values]
 
 
-def _exact(value: Any) -> bool:
-    if isinstance(value, dict) and _PACKED in value:
-        return False
-    try:
-        return bool(_encode(_from_json(_to_json(value))) == _encode(value))
-    except _NO:
-        return False
+def _escape_each(values: list[Any]) -> list[Any]:
+    """Checks each value, so that one that JSON cannot express hides no other."""
+    found = []
+    for value in values:
+        packed = _encode(value)
+        try:
+            escaped = _escape(value)
+            exact = _pack(_from_json(_to_json(escaped))) == packed
+        except _NO:
+            exact = False
+        found.append(escaped if exact else {_PACKED: base64.b64encode(packed).decode()})
+    return found
+
+
+def _escape(value: Any) -> Any:
+    """The same value with its bytes escaped; ValueError if there is anything else that JSON cannot express."""
+    kind = type(value)
+    if kind is bytes:
+        return _escape_bytes(value)
+    if kind is list:
+        return [_escape(item) for item in value]
+    if kind is dict:
+        if any(type(key) is not str or key.startswith("$") for key in value):
+            raise ValueError("a key that looks like an escape")
+        return {key: _escape(item) for key, item in value.items()}
+    return value
+
+
+def _escape_bytes(data: bytes) -> dict[str, Any]:
+    if data[:1] in _VALUE_HEADS:
+        try:
+            value = _escape(_decode(data))
+            if _pack(_from_json(_to_json(value))) == data:
+                return {"$packed": value}
+        except _NO:
+            return {"$bytes": base64.b64encode(data).decode()}
+    return {"$bytes": base64.b64encode(data).decode()}
 
 
 def _pack(value: Any) -> bytes:
     if isinstance(value, dict) and _PACKED in value:
         return base64.b64decode(value[_PACKED], validate=True)
-    return _encode(value)
+    return _encode(_unescape(value))
 
 
-#: A list nearly always holds bytes somewhere (an id), so it is shown value by value at once.
-_LIST_FIRST: tuple[tuple[Form, Shown], ...] = (
-    (_show_list, _one_by_one),
-    (_show_payload, _as_it_is),
-    (_show_payload, _one_by_one),
-    (_show_text, _as_it_is),
+def _unescape(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unescape(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$packed" in value:
+        return _pack(value["$packed"])
+    if "$bytes" in value:
+        return base64.b64decode(value["$bytes"], validate=True)
+    return {key: _unescape(item) for key, item in value.items()}
+
+
+#: What to try. A list nearly always holds bytes somewhere (an id), so it is escaped at once.
+_LIST_FIRST: tuple[tuple[Form, Escape | None], ...] = (
+    (_show_list, _escape_all),
+    (_show_list, _escape_each),
+    (_show_payload, None),
+    (_show_payload, _escape_each),
+    (_show_text, None),
 )
-_PAYLOAD_FIRST: tuple[tuple[Form, Shown], ...] = (
-    (_show_payload, _as_it_is),
-    (_show_payload, _one_by_one),
-    (_show_text, _as_it_is),
-)
+_PAYLOAD_FIRST = _LIST_FIRST[2:]

@@ -173,7 +173,7 @@ def _row(row: NewRow) -> RowLine:
         row.id.hex(),
         row.digest.hex(),
         glass.show(row.meta),
-        glass.veil(row.root),  # pointers only: where the parts of the state lie
+        glass.show(row.root),
         glass.show(row.payload),
     )
 

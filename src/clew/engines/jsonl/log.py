@@ -70,8 +70,12 @@ class Log:
         if found.st_ino != self._inode or found.st_size < self.end:
             self._forget()  # compacted, or made anew
             self._inode = found.st_ino
-        if found.st_size != self.size:
+        if found.st_size != self.end:
             self._read_on()
+
+    @property
+    def exists(self) -> bool:
+        return self._inode != -1
 
     @property
     def torn(self) -> bool:
@@ -274,15 +278,13 @@ class Log:
                 raise Corrupt(self.where(damage.number), "its checksum does not hold, and it may have moved the head")
 
     def trust_rows(self, trunk: Trunk | None, first: int, last: int) -> None:
-        """Raise if rows of this range are missing and a damaged line may have held them."""
+        """Raise if steps of this range are missing and a damaged line lies where they would be."""
         if not self.damages:
             return
-        if trunk is not None and trunk.steps:
-            inside = range(max(first, trunk.steps[0]), min(last, trunk.steps[-1]) + 1)
-            if all(step in trunk.places for step in inside):
-                return
-        numbers = ", ".join(str(damage.number) for damage in self.damages)
-        raise Corrupt(f"{self.path}, line {numbers}", "its checksum does not hold, and rows are missing")
+        for low, high in [(-1, self.end)] if trunk is None else trunk.gaps(first, last, self.end):
+            for damage in self.damages:
+                if low < damage.offset < high:
+                    raise Corrupt(self.where(damage.number), "its checksum does not hold, and steps are missing")
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from clew.engines.base import Branch
+
+ENDLESS = 1 << 31  #: a range up to here or further means "to the end, wherever that is"
 
 
 class Place(NamedTuple):
@@ -38,6 +41,19 @@ class Trunk:
 
     def between(self, first: int, last: int) -> list[int]:
         return self.steps[bisect_left(self.steps, first) : bisect_right(self.steps, last)]
+
+    def gaps(self, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
+        """Between which offsets of the file the missing steps of a range would be: a branch is written in order."""
+        steps = self.steps
+        begin = self.branch.origin[1] if self.branch.origin else 0
+        low, high = bisect_left(steps, max(first, begin + 1)), bisect_right(steps, last)
+        before, offset = (steps[low - 1], self.places[steps[low - 1]].offset) if low else (begin, -1)
+        for step in steps[low : high + 1]:
+            if max(before + 1, first) <= min(step - 1, last):
+                yield offset, self.places[step].offset
+            before, offset = step, self.places[step].offset
+        if before < last < ENDLESS:
+            yield offset, end
 
     def forget(self, step: int) -> None:
         self.marks.pop(step, None)

@@ -95,7 +95,8 @@ class PostgresEngine(Engine):
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        refused, lost = await self._change("commit", _commit_params(commit))
+        query, params = _statement(commit)
+        refused, lost = await self._change(query, params)
         if refused is not None and not (lost and await landed(self, commit)):
             raise _refusal(refused, commit.lineage, commit.fence)
 
@@ -138,9 +139,8 @@ class PostgresEngine(Engine):
         kind: str | None = None,
         newest_first: bool = False,
     ) -> list[Head]:
-        query = "threads" if not newest_first else "newest" if kind is None else "newest_of_kind"
         params = {"low": prefix, "high": _beyond(prefix), "after": after, "limit": limit, "kind": kind}
-        found, _ = await self._call(query, params)
+        found, _ = await self._call("newest" if newest_first else "threads", params)
         return [Head(*columns) for columns in found]
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
@@ -154,7 +154,7 @@ class PostgresEngine(Engine):
         ]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
-        found = await self._ask("row", branch, lineage, step)
+        found = await self._ask("row", lineage, branch, step)
         return Row(*found[0]) if found else None
 
     async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
@@ -214,7 +214,14 @@ def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | N
     return [list(column) for column in zip(*records, strict=True)] if records else [None] * width
 
 
-def _commit_params(commit: Commit) -> list[Any]:
+def _statement(commit: Commit) -> tuple[str, list[Any]]:
+    """The query for a commit, and its parameters."""
+    if len(commit.rows) == len(commit.swaps) == 1 and not (
+        commit.branches or commit.marks or commit.blobs or commit.fence
+    ):
+        thread, expect, new = commit.swaps[0]
+        if expect is not None and new is not None:
+            return "append", [commit.lineage, thread, *expect, *_new_head(new), *commit.rows[0]]
     fence = commit.fence
     branches = [(b.id, b.thread, b.owner, *(b.origin or (b"", 0))) for b in commit.branches]
     marks = [(mark.branch, mark.step, mark.data is not None, mark.data or b"") for mark in commit.marks]
@@ -223,12 +230,11 @@ def _commit_params(commit: Commit) -> list[Any]:
             thread,
             *(expect or (b"", 0, 0)),
             new is None,
-            *(_GONE if new is None else (new.owner, new.branch, new.step, new.version, new.kind)),
-            *(_GONE_REST if new is None else (new.created, new.updated, new.count, new.size, new.note)),
+            *(_GONE if new is None else _new_head(new)),
         )
         for thread, expect, new in commit.swaps
     ]
-    return [
+    return "commit", [
         commit.lineage,
         fence and fence.name,
         fence and fence.token,
@@ -240,8 +246,22 @@ def _commit_params(commit: Commit) -> list[Any]:
     ]
 
 
-_GONE = (b"", b"", 0, 0, "")
-_GONE_REST = (0, 0, 0, 0, b"")
+def _new_head(head: Head) -> tuple[Any, ...]:
+    return (
+        head.owner,
+        head.branch,
+        head.step,
+        head.version,
+        head.kind,
+        head.created,
+        head.updated,
+        head.count,
+        head.size,
+        head.note,
+    )
+
+
+_GONE = (b"", b"", 0, 0, "", 0, 0, 0, 0, b"")
 
 
 def _beyond(prefix: str) -> str | None:

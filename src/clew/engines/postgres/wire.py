@@ -35,6 +35,8 @@ _PASSING = (
     "starting up",
     "shutting down",
     "in recovery",
+    "not yet accepting",
+    "not accepting",
     "too many clients",
     "too many connections",
     "remaining connection",

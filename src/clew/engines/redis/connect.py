@@ -41,16 +41,16 @@ class Login(msgspec.Struct, frozen=True):
     pool_size: int = 50
     connect_timeout: float = 5.0
     read_timeout: float = 5.0
-    write_timeout: float = 5.0
+    write_timeout: float | None = None
 
     def options(self, *, asynchronous: bool) -> dict[str, Any]:
-        """As redis-py names them. Its one socket timeout serves reads and writes, so the longer of ours counts."""
+        """As redis-py names them. It has one timeout for reads and writes, so the longer of ours counts."""
         retry = redis.asyncio.retry.Retry if asynchronous else redis.retry.Retry
         given = {"username": self.username, "password": self.password, "db": self.db}
         return {
             **{name: value for name, value in given.items() if value is not None},
             "socket_connect_timeout": self.connect_timeout,
-            "socket_timeout": max(self.read_timeout, self.write_timeout),
+            "socket_timeout": max(self.read_timeout, self.write_timeout or 0.0),
             "socket_keepalive": True,
             "retry": retry(NoBackoff(), 0),
             "protocol": 2,

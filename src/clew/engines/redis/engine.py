@@ -54,7 +54,7 @@ class RedisEngine(Engine):
         min_idle: int = 0,
         connect_timeout: float = 5.0,
         read_timeout: float = 5.0,
-        write_timeout: float = 5.0,
+        write_timeout: float | None = None,
         retries: int = 8,
         backoff: float = 0.05,
         deadline: float = 20.0,

@@ -179,8 +179,10 @@ class Writer:
         finally:
             for ticket in others:
                 ticket.gate.release()
-            self._wrote(len(batch))
-            turns.give()
+            try:
+                self._wrote(len(batch))
+            finally:
+                turns.give()
 
     def _together(self, batch: Sequence[Ticket]) -> bool:
         """Commit all tickets in one transaction; False if that was not possible and nothing happened."""
@@ -223,7 +225,7 @@ class Writer:
             if moved < logged:
                 with lock:
                     cursor.execute(_CHECKPOINT).fetchall()
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             # What was acknowledged is in the WAL and stays there: a checkpoint that fails (a full disk) is tried again.
             _log.warning("%s: checkpoint postponed: %s", self._place.path, error)
 

@@ -6,7 +6,7 @@ import { $, age, bytes, h, svg } from "./dom.js";
 
 const ROW = 54;
 const LANE = 14;
-const PAGE = 100;
+const PAGE = 60;
 const MAX_LANES = 8;
 const RELATION = { child: "forked to", parent: "forked from", sibling: "shares its past with" };
 

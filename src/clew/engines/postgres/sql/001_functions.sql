@@ -1,11 +1,6 @@
 -- What must be one statement, and so one transaction and one round trip, is a function.
 -- Refusals carry the SQLSTATE CLEW0 and name what was refused in their detail.
 
-CREATE FUNCTION {schema}.lineage_lock(lineage text) RETURNS bigint
-LANGUAGE sql IMMUTABLE AS $body$
-    SELECT ('x' || left(md5('clew lineage ' || lineage), 16))::bit(64)::bigint
-$body$;
-
 CREATE FUNCTION {schema}.refuse(reason text, fact text) RETURNS void
 LANGUAGE plpgsql AS $body$
 BEGIN
@@ -13,7 +8,32 @@ BEGIN
 END
 $body$;
 
--- Lists of one kind of record have one length; a list of none is NULL. An empty byte string stands for "no branch".
+-- Nearly every commit is one row behind the head, and the head's move onto it. It needs no lock of the lineage: a sweep
+-- locks every head that is there, and this one is.
+CREATE FUNCTION {schema}.append(
+    of_lineage text, of_thread text, expected_branch bytea, expected_step bigint, expected_version bigint,
+    new_owner bytea, new_branch bytea, new_step bigint, new_version bigint, new_kind text,
+    new_created bigint, new_updated bigint, new_count bigint, new_size bigint, new_note bytea,
+    row_branch bytea, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_root bytea, row_payload bytea
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+DECLARE
+    number bigint;
+BEGIN
+    UPDATE {schema}.heads SET
+        lineage = of_lineage, owner = new_owner, branch = new_branch, step = new_step, version = new_version,
+        kind = new_kind, created = new_created, updated = new_updated, count = new_count, size = new_size, note = new_note
+        WHERE thread = of_thread AND branch = expected_branch AND step = expected_step AND version = expected_version;
+    IF NOT FOUND THEN PERFORM {schema}.refuse('moved', of_thread); END IF;
+    SELECT n INTO number FROM {schema}.branches WHERE id = row_branch AND lineage = of_lineage;
+    IF number IS NULL THEN PERFORM {schema}.refuse('gone', encode(row_branch, 'hex')); END IF;
+    INSERT INTO {schema}.steps VALUES (number, row_step, row_id, row_meta, row_digest) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN PERFORM {schema}.refuse('step', encode(row_branch, 'hex') || ' ' || row_step); END IF;
+    INSERT INTO {schema}.bodies VALUES (number, row_step, row_root, row_payload);
+END
+$body$;
+
+-- Anything else. Lists of one kind of record have one length; a list of none is NULL. An empty byte string stands for "no branch".
 -- A sweep of the lineage takes the same lock for itself alone, so nothing appears while it works.
 CREATE FUNCTION {schema}.commit(
     of_lineage text,
@@ -33,7 +53,7 @@ DECLARE
     numbers bigint[];
     i integer;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared({schema}.lineage_lock(of_lineage));
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended(of_lineage, 0));
 
     IF fence_token IS NOT NULL THEN
         PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token FOR SHARE;
@@ -126,7 +146,8 @@ LANGUAGE plpgsql AS $body$
 DECLARE
     numbers bigint[];
 BEGIN
-    PERFORM pg_advisory_xact_lock({schema}.lineage_lock(of_lineage));
+    PERFORM pg_advisory_xact_lock(hashtextextended(of_lineage, 0));
+    PERFORM FROM {schema}.heads WHERE lineage = of_lineage ORDER BY thread FOR UPDATE;
     IF EXISTS (
         SELECT FROM (SELECT thread, branch, step, version FROM {schema}.heads WHERE lineage = of_lineage) AS there
         FULL JOIN unnest(head_threads, head_branches, head_steps, head_versions)
@@ -191,5 +212,37 @@ BEGIN
     IF given IS NULL THEN
         SELECT false, owner, token, expires INTO given, has, its_token, until FROM {schema}.leases WHERE name = lease_name;
     END IF;
+END
+$body$;
+
+-- Functions, because a session keeps their plans: planning these joins takes longer than running them.
+CREATE FUNCTION {schema}.tip(of_thread text) RETURNS TABLE (
+    h {schema}.heads, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_mark bytea, row_root bytea
+)
+LANGUAGE plpgsql STABLE AS $body$
+BEGIN
+    RETURN QUERY
+        SELECT heads, s.step, s.id, s.meta, s.digest, m.data, r.root
+        FROM {schema}.heads
+        LEFT JOIN {schema}.branches b ON b.id = heads.branch
+        LEFT JOIN {schema}.steps s ON s.n = b.n AND s.step = heads.step
+        LEFT JOIN {schema}.bodies r ON r.n = b.n AND r.step = heads.step
+        LEFT JOIN {schema}.marks m ON m.n = b.n AND m.step = heads.step
+        WHERE heads.thread = of_thread;
+END
+$body$;
+
+CREATE FUNCTION {schema}.light_row(of_lineage text, of_branch bytea, at_step bigint) RETURNS TABLE (
+    row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_mark bytea, row_root bytea
+)
+LANGUAGE plpgsql STABLE AS $body$
+BEGIN
+    RETURN QUERY
+        SELECT s.step, s.id, s.meta, s.digest, m.data, r.root
+        FROM {schema}.branches b
+        JOIN {schema}.steps s ON s.n = b.n
+        LEFT JOIN {schema}.bodies r ON r.n = s.n AND r.step = s.step
+        LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
+        WHERE b.id = of_branch AND b.lineage = of_lineage AND s.step = at_step;
 END
 $body$;

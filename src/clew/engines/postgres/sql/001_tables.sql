@@ -66,8 +66,7 @@ CREATE TABLE {schema}.heads (
     note    bytea NOT NULL
 ) WITH (fillfactor = 70);
 CREATE INDEX heads_lineage ON {schema}.heads (lineage);
-CREATE INDEX heads_age ON {schema}.heads (updated, thread);
-CREATE INDEX heads_kind_age ON {schema}.heads (kind, updated, thread);
+CREATE INDEX heads_age ON {schema}.heads (kind, updated, thread);
 
 CREATE TABLE {schema}.blobs (
     lineage text COLLATE "C" NOT NULL,

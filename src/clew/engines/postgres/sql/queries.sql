@@ -1,5 +1,13 @@
 -- Each query has a name, and takes its values as parameters. {schema} is the schema's name, quoted.
 
+-- name: append
+SELECT {schema}.append(
+    %b::text, %b::text, %b::bytea, %b::bigint, %b::bigint,
+    %b::bytea, %b::bytea, %b::bigint, %b::bigint, %b::text,
+    %b::bigint, %b::bigint, %b::bigint, %b::bigint, %b::bytea,
+    %b::bytea, %b::bigint, %b::bytea, %b::bytea, %b::bytea, %b::bytea, %b::bytea
+)
+
 -- name: commit
 SELECT {schema}.commit(
     %b::text, %b::text, %b::bigint, %b::bytea[], %b::text[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[],
@@ -20,14 +28,9 @@ SELECT thread, lineage, owner, branch, step, version, kind, created, updated, co
 FROM {schema}.heads WHERE thread = %b
 
 -- name: tip
-SELECT h.thread, h.lineage, h.owner, h.branch, h.step, h.version, h.kind, h.created, h.updated, h.count, h.size, h.note,
-    s.step, s.id, s.meta, s.digest, m.data, r.root
-FROM {schema}.heads h
-LEFT JOIN {schema}.branches b ON b.id = h.branch
-LEFT JOIN {schema}.steps s ON s.n = b.n AND s.step = h.step
-LEFT JOIN {schema}.bodies r ON r.n = b.n AND r.step = h.step
-LEFT JOIN {schema}.marks m ON m.n = b.n AND m.step = h.step
-WHERE h.thread = %b
+SELECT (h).thread, (h).lineage, (h).owner, (h).branch, (h).step, (h).version, (h).kind, (h).created, (h).updated,
+    (h).count, (h).size, (h).note, row_step, row_id, row_meta, row_digest, row_mark, row_root
+FROM {schema}.tip(%b)
 
 -- name: heads
 SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
@@ -41,21 +44,23 @@ WHERE thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
     AND (%(after)b::text IS NULL OR thread > %(after)b) AND (%(kind)b::text IS NULL OR kind = %(kind)b)
 ORDER BY thread LIMIT %(limit)b::bigint
 
+-- The newest of each kind, by one index; the newest of all are among them. There are only a few kinds.
 -- name: newest
-SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
-FROM {schema}.heads
-WHERE (%(after)b::text IS NULL
-        OR (updated, thread) < (SELECT last.updated, last.thread FROM {schema}.heads last WHERE last.thread = %(after)b))
-    AND thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
-ORDER BY updated DESC, thread DESC LIMIT %(limit)b::bigint
-
--- name: newest_of_kind
-SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
-FROM {schema}.heads
-WHERE kind = %(kind)b
-    AND (%(after)b::text IS NULL
-        OR (updated, thread) < (SELECT last.updated, last.thread FROM {schema}.heads last WHERE last.thread = %(after)b))
-    AND thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
+WITH RECURSIVE kinds (kind) AS (
+    SELECT coalesce(%(kind)b::text, (SELECT min(kind) FROM {schema}.heads))
+    UNION ALL
+    SELECT (SELECT min(h.kind) FROM {schema}.heads h WHERE h.kind > kinds.kind)
+    FROM kinds WHERE %(kind)b::text IS NULL AND kinds.kind IS NOT NULL
+)
+SELECT thread, lineage, owner, branch, step, version, newest.kind, created, updated, count, size, note
+FROM kinds CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.heads h
+    WHERE h.kind = kinds.kind
+        AND (%(after)b::text IS NULL
+            OR (h.updated, h.thread) < (SELECT a.updated, a.thread FROM {schema}.heads a WHERE a.thread = %(after)b))
+        AND h.thread >= %(low)b AND (%(high)b::text IS NULL OR h.thread < %(high)b)
+    ORDER BY h.updated DESC, h.thread DESC LIMIT %(limit)b::bigint
+) AS newest
 ORDER BY updated DESC, thread DESC LIMIT %(limit)b::bigint
 
 -- Each name is found by one step through an index, however many records it has.
@@ -80,12 +85,7 @@ SELECT id, thread, owner, origin, origin_step
 FROM {schema}.branches WHERE lineage = %b ORDER BY n
 
 -- name: row
-SELECT s.step, s.id, s.meta, s.digest, m.data, r.root, ''::bytea
-FROM {schema}.branches b
-JOIN {schema}.steps s ON s.n = b.n
-LEFT JOIN {schema}.bodies r ON r.n = s.n AND r.step = s.step
-LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
-WHERE b.id = %b AND b.lineage = %b AND s.step = %b
+SELECT row_step, row_id, row_meta, row_digest, row_mark, row_root, ''::bytea FROM {schema}.light_row(%b, %b, %b)
 
 -- name: steps
 SELECT s.step, s.id, s.meta, s.digest, m.data

@@ -1,0 +1,40 @@
+"""clew's own JSONL export, back into a store: a first line that tells what it is, then one message per line."""
+
+from __future__ import annotations
+
+from clew.encode.plain import from_json
+from clew.errors import InvalidInput
+from clew.exporting import FORMAT
+from clew.importing.found import BadFile, Content, Found, Stretch
+
+
+def recognises(content: Content) -> bool:
+    return content.lines is not None and FORMAT in content.lines[0][1]
+
+
+def read(content: Content) -> list[Found]:
+    if not content.lines or FORMAT not in content.lines[0][1]:
+        raise BadFile("its first line does not say that clew wrote it")
+    header = content.lines[0][1]
+    if header[FORMAT] != 1:
+        raise BadFile(f"it was written by a newer clew (format {header[FORMAT]!r})")
+    try:
+        messages = [from_json(line) for _, line in content.lines[1:]]
+        fields = from_json(header.get("fields") or {})
+    except InvalidInput as error:
+        raise BadFile(str(error)) from error
+    id = header.get("id")
+    if type(id) is not str or not id:
+        raise BadFile("its first line has no id")
+    if header.get("kind") == "run":
+        return [Found(id, kind="run", fields={**fields, "messages": messages}, notes=content.notes)]
+    turns = header.get("user_turns")
+    return [
+        Found(
+            id,
+            stretches=(Stretch(messages),),
+            summary=header.get("summary") or "",
+            user_turns=turns if type(turns) is int else None,
+            notes=content.notes,
+        )
+    ]

@@ -1,0 +1,51 @@
+"""openrouter-agent-sdk's sessions: all of them in one JSON file, with a copy of the messages per snapshot.
+
+The copies become checkpoints tied to their message ids, so that `session.rewind(message_id)` finds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.importing.found import BadFile, Content, Found, Stretch
+
+
+def recognises(content: Content) -> bool:
+    return type(content.value) is dict and type(content.value.get("sessions")) is dict
+
+
+def read(content: Content) -> list[Found]:
+    if not recognises(content):
+        raise BadFile("it has no sessions")
+    return [_session(id, value) for id, value in content.value["sessions"].items()]
+
+
+def _session(id: str, value: Any) -> Found:
+    if type(value) is not dict:
+        return Found(id, notes=("it is no JSON object: imported as an empty session",))
+    notes: list[str] = []
+    copies = value.get("Checkpoints")
+    stretches = [
+        Stretch(messages, whole=True, snapshot=name)
+        for name, messages in sorted((copies or {}).items(), key=lambda pair: len(pair[1] or ()))
+        if _is_conversation(messages) and name
+    ]
+    messages = value.get("Messages") or []
+    if not _is_conversation(messages):
+        messages = []
+        notes.append("its messages are not a list of objects: left out")
+    stretches.append(Stretch(messages, whole=True))
+    if value.get("FileCheckpoints"):
+        notes.append(f"{len(value['FileCheckpoints'])} copies of files are not part of a conversation: left out")
+    turns = value.get("UserTurns")
+    return Found(
+        value.get("ID") or id,
+        stretches=tuple(stretches),
+        user_turns=turns if type(turns) is int and turns >= 0 else None,
+        facts={name.lower(): value[name] for name in ("CreatedAt", "UpdatedAt") if type(value.get(name)) is str},
+        notes=tuple(notes),
+    )
+
+
+def _is_conversation(value: Any) -> bool:
+    return type(value) is list and all(type(message) is dict for message in value)

@@ -1,0 +1,124 @@
+"""Putting what was found into a store: once, whole, and never over anything newer.
+
+Every checkpoint that an import writes carries a digest of what it came from. The same content again is recognised by
+it, whatever has become of the session since. A file that has more than the store (the session went on elsewhere) adds
+what is new; one that differs in any other way is left out and reported. An import that was cut short is begun again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from clew.encode.plan import Planned, Planner
+from clew.errors import ClewError, Conflict
+from clew.history.core import Core
+from clew.history.names import check_name
+from clew.history.write import UNSET, Facts, Plan
+from clew.importing.found import Found, Message, Stretch
+from clew.model import Checkpoint
+from clew.run.core import RunCore
+from clew.session.core import SessionCore, extending, replacing
+from clew.session.view import SUMMARY, TURNS
+
+Outcome = Literal["imported", "updated", "unchanged", "skipped"]
+DONE, BEGUN = "imported", "importing"
+
+
+async def take(core: Core, found: Found) -> tuple[Outcome, str]:
+    """Import one find; what became of it, and why where that needs saying."""
+    check_name(found.id, "id")
+    head = await core.engine.head(found.id)
+    if head is not None and head.kind != found.kind:
+        return "skipped", f"the store has a {head.kind} of this id"
+    try:
+        return await (_take_run(core, found) if found.kind == "run" else _take_session(core, found))
+    except Conflict:
+        return "skipped", "another process wrote to it during the import"
+
+
+async def _take_run(core: Core, found: Found) -> tuple[Outcome, str]:
+    run = RunCore(core, found.id)
+    if await run.thread.find(custom={DONE: found.digest}):
+        return "unchanged", ""
+    if await run.exists():
+        return "skipped", "the store has a run of this id, which was left as it is"
+    state = {"task": "", "iteration": 0, "messages": [], "system_prompt": "", "input_tokens": 0, "output_tokens": 0}
+    await run.thread.save({**state, **found.fields}, custom={**found.facts, DONE: found.digest}, expect=None)
+    return "imported", ""
+
+
+async def _take_session(core: Core, found: Found) -> tuple[Outcome, str]:
+    session = SessionCore(core, found.id)
+    if await session.thread.find(custom={DONE: found.digest}):
+        return "unchanged", ""
+    newest = await session.thread.head()
+    if newest is not None and newest.custom.get(BEGUN) == found.digest:
+        await session.thread.delete()
+        newest = None
+    if newest is None:
+        await _create(session, found)
+        return "imported", ""
+    return await _continue(session, found, newest)
+
+
+async def _create(session: SessionCore, found: Found) -> None:
+    """Write every stretch; the last checkpoint says that all of it is there."""
+    ids: list[str] = []
+    stretches = found.stretches or (Stretch([]),)
+    last = len(stretches) - 1
+    head = found.head % len(stretches)
+    for number, stretch in enumerate(stretches):
+        done = number == last and head == last
+        after = number - 1 if stretch.after is None else stretch.after
+        custom: dict[str, Any] = {DONE if done else BEGUN: found.digest}
+        if stretch.snapshot is not None:
+            custom["snapshot"] = stretch.snapshot
+        plan = _stretch_plan(stretch, found if done else None)
+        ids.append(
+            (await _save(session, plan, {**(found.facts if done else {}), **custom}, ids[after] if ids else None)).id
+        )
+    if head != last:
+        plan = _stretch_plan(Stretch([]), found)
+        await _save(session, plan, {**found.facts, DONE: found.digest}, ids[head])
+
+
+async def _save(session: SessionCore, plan: Plan, custom: dict[str, Any], parent: str | None) -> Checkpoint:
+    facts = Facts.check(session.thread.values, None, (), custom, None, None)
+    writer = session.thread.writer
+    if parent is None:
+        return await writer.save(plan, facts, expect=None, whole=True)
+    return await writer.save(plan, facts, expect=UNSET, parent=parent, whole=True)
+
+
+def _stretch_plan(stretch: Stretch, closing: Found | None) -> Plan:
+    extra: dict[str, Any] = {}
+    if closing is not None and closing.summary:
+        extra[SUMMARY] = closing.summary
+    if closing is not None and closing.user_turns is not None:
+        extra[TURNS] = closing.user_turns
+
+    def plan(planner: Planner) -> Planned:
+        make = replacing if stretch.whole else extending
+        return make(planner, stretch.messages, extra)
+
+    return plan
+
+
+async def _continue(session: SessionCore, found: Found, newest: Checkpoint) -> tuple[Outcome, str]:
+    """The store has a session of this id: add what the file has more, if it is the same conversation."""
+    encode = session.thread.values.encode
+    stored: list[Message] = await session.messages()
+    live = found.live()
+    shorter = min(len(stored), len(live))
+    try:
+        same = encode(stored[:shorter]) == encode(live[:shorter])
+    except ClewError as error:
+        return "skipped", str(error)
+    if not same or (not stored and live):
+        return "skipped", "the store has another conversation under this id, which was left as it is"
+    if len(live) <= len(stored):
+        return "unchanged", "" if len(live) == len(stored) else "the store has more than the file"
+    facts = Facts.check(session.thread.values, None, (), {**found.facts, DONE: found.digest}, None, None)
+    plan = _stretch_plan(Stretch(live[len(stored) :]), found)
+    await session.thread.writer.save(plan, facts, expect=newest.id)
+    return "updated", f"{len(live) - len(stored)} messages were added"

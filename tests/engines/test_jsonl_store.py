@@ -1,0 +1,49 @@
+"""A whole store on JSONL files, as a person sees it who looks into the directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import clew
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_message_is_plain_json_on_the_line_of_the_step_that_brought_it(tmp_path: Path) -> None:
+    with clew.open(f"jsonl:{tmp_path / 'store'}") as store:
+        thread = store.thread("support-7")
+        for number in range(60):
+            message = {
+                "role": "user",
+                "content": f'Frage "{number}" – wo ist der Faden? ' + "so " * 20,
+                "image": b"\xff",
+            }
+            thread.append("messages", [message])
+    lines = lines_of(tmp_path / "store" / "support-7.jsonl")
+    assert len(lines) == 61, "a header, and a line for each commit"
+    for number, line in enumerate(lines[1:]):
+        json.loads(line)
+        assert f'Frage \\"{number}\\" – wo ist der Faden?' in line
+    assert sum('Frage \\"50\\"' in line for line in lines) == 1, "written once"
+
+
+def test_a_store_of_files_can_be_opened_again_forked_rewound_and_compacted(tmp_path: Path) -> None:
+    url = f"jsonl:{tmp_path / 'store'}"
+    with clew.open(url) as store:
+        thread = store.thread("chat:1")
+        for number in range(30):
+            thread.append("messages", [{"n": number, "text": "x" * 200}])
+        fork = thread.fork("chat:1 again", at=10)
+        fork.append("messages", [{"n": "fork"}])
+    with clew.open(url) as store:
+        assert [info.id for info in store.threads()] == ["chat:1", "chat:1 again"]
+        assert [message["n"] for message in store.thread("chat:1 again").load()["messages"]] == [*range(10), "fork"]
+        thread = store.thread("chat:1")
+        thread.rewind(5)
+        thread.append("messages", [{"n": "rewound"}])
+        store.compact()
+        assert [message["n"] for message in thread.load()["messages"]] == [*range(5), "rewound"]
+    assert len(list((tmp_path / "store").glob("*.jsonl"))) == 1, "a fork lives in the file of its lineage"

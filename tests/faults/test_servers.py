@@ -1,0 +1,358 @@
+"""Servers that die, stop, lose answers or run full: nothing acknowledged is lost or doubled, and no call hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import resource
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+
+from clew.engines.base import Commit, Engine, Head, Lease, Swap
+from clew.engines.postgres import PostgresEngine
+from clew.engines.redis import RedisEngine
+from clew.errors import Conflict, Unavailable
+from clew.testing import drive, records
+from fix_proxy import Proxy
+from fix_servers import PostgresServer, RedisServer, until
+
+#: Fails soon where it must fail.
+SHORT = {"connect_timeout": 1.0, "read_timeout": 0.4, "retries": 1, "deadline": 3.0}
+#: Goes on while a server is started again.
+LONG = {"retries": 200, "deadline": 60.0}
+
+Test = Callable[["Place"], Awaitable[None]]
+_NUMBERS = itertools.count()
+
+
+class Place:
+    """A store on a server, engines on it, and a proxy in between."""
+
+    def __init__(self, kind: str, colour: drive.Colour, server: RedisServer | PostgresServer, proxy: Proxy) -> None:
+        self.kind, self.colour, self.server, self.proxy = kind, colour, server, proxy
+        self._name = f"faults_{next(_NUMBERS)}"
+        self._opened: list[Engine] = []
+
+    def open(self, *, direct: bool = False, **options: Any) -> Engine:
+        """An engine through the proxy, or past it."""
+        port = self.server.port if direct else self.proxy.port
+        url = self.server.url.replace(str(self.server.port), str(port))
+        make: Any = RedisEngine if self.kind == "redis" else PostgresEngine
+        options["prefix" if self.kind == "redis" else "schema"] = self._name
+        engine: Engine = make(url, asynchronous=self.colour == "awaited", **options)
+        self._opened.append(engine)
+        return engine
+
+    def run(self, test: Test) -> None:
+        """Run a test in the colour of this place, and close what it opened."""
+
+        async def whole(_: object) -> None:
+            try:
+                await test(self)
+            finally:
+                for engine in self._opened:
+                    await engine.close()
+
+        drive.run(self.colour, whole)
+
+
+_KINDS = ["redis stepped", "redis awaited", "postgres stepped", "postgres awaited"]
+
+
+@pytest.fixture(params=_KINDS)
+def place(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Place:
+    """A store on the server that all tests share: the proxy may misbehave, the server does not."""
+    kind, colour = request.param.split()
+    server = request.getfixturevalue(f"{kind}_server")
+    return Place(kind, colour, server, proxy_to(server.port))
+
+
+@pytest.fixture(params=_KINDS)
+def own_place(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Place:
+    """A store on a server of its own, which may be hurt."""
+    kind, colour = request.param.split()
+    make = request.getfixturevalue(f"own_{kind}")
+    server = make("-c", "fsync=off") if kind == "postgres" else make()
+    return Place(kind, colour, server, proxy_to(server.port))
+
+
+async def begin(engine: Engine, name: str = "t") -> Head:
+    at = records.branch(name)
+    await engine.commit(records.first(at))
+    return records.head(at)
+
+
+async def steps_of(engine: Engine, name: str = "t") -> list[int]:
+    return [step.step for step in await engine.steps(name, records.branch(name).id, 1, 1 << 20)]
+
+
+def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_nothing(own_place: Place) -> None:
+    writers, saves = 8, 125
+    acknowledged = [0] * writers
+
+    def kill_and_start() -> None:
+        until(lambda: sum(acknowledged) > 300, "300 saves")
+        own_place.server.kill()
+        own_place.server.start()
+
+    async def write(engine: Engine, n: int) -> None:
+        at = records.branch(f"t{n}")
+        await engine.commit(records.first(at))
+        acknowledged[n] = 1
+        for step in range(1, saves):
+            await engine.commit(records.following(records.head(at, step, step), at))
+            acknowledged[n] = step + 1
+
+    async def test(place: Place) -> None:
+        engine = place.open(direct=True, **LONG)
+        await engine.ping()
+        killer = threading.Thread(target=kill_and_start)
+        killer.start()
+        assert await drive.race([write(engine, n) for n in range(writers)]) == [None] * writers
+        killer.join()
+        for n in range(writers):
+            at = records.branch(f"t{n}")
+            assert await engine.head(f"t{n}") == records.head(at, saves, saves)
+            rows = [records.as_row(records.row(at, step)) for step in range(1, saves + 1)]
+            assert await engine.rows(f"t{n}", at.id, 1, 1 << 20) == rows
+        assert (await engine.stats())["rows"] == writers * saves
+
+    own_place.run(test)
+
+
+def test_a_commit_whose_answer_was_lost_is_recognised_when_it_is_repeated(place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine = place.open()
+        head, at, other = await begin(engine), records.branch("t"), records.branch("u")
+        place.proxy.cut_next_answers()
+        await engine.commit(records.following(head, at))
+        assert await steps_of(engine) == [1, 2]
+        place.proxy.cut_next_answers(3)
+        await engine.commit(records.first(other, 3))
+        assert await steps_of(engine, "u") == [1, 2, 3]
+        place.proxy.cut_next_answers()
+        back = records.head(at, 1, 3)
+        await engine.commit(Commit("t", swaps=[Swap("t", records.head(at, 2, 2).key, back)]))
+        place.proxy.cut_next_answers()
+        await engine.commit(Commit("u", swaps=[Swap("u", records.head(other, 3).key, None)]))
+        assert place.proxy.cuts_left == 0
+        assert await engine.head("t") == back
+        assert await engine.head("u") is None
+
+    place.run(test)
+
+
+def test_a_conflict_after_a_lost_answer_is_still_a_conflict_if_another_won(place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine, rival = place.open(), place.open(direct=True)
+        head, at = await begin(engine), records.branch("t")
+        await rival.commit(records.following(head, at))
+        place.proxy.cut_next_answers()
+        mine = records.row(at, 2, payload=b"mine")
+        with pytest.raises(Conflict):
+            await engine.commit(Commit("t", swaps=[Swap("t", head.key, records.head(at, 2, 2))], rows=[mine]))
+        assert place.proxy.cuts_left == 0
+        assert await engine.rows("t", at.id, 2, 2) == [records.as_row(records.row(at, 2))]
+
+    place.run(test)
+
+
+def test_a_lease_whose_answer_was_lost_is_still_mine(place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine = place.open()
+        await engine.ping()
+        place.proxy.cut_next_answers()
+        lease = await engine.lease("x", "me", 60)
+        assert isinstance(lease, Lease)
+        place.proxy.cut_next_answers()
+        assert await engine.release("x", "me") is True
+        yours = await engine.lease("x", "you", 60)
+        assert isinstance(yours, Lease)
+        assert yours.token > lease.token
+
+    place.run(test)
+
+
+def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_then_goes_on(own_place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine = place.open(**SHORT)
+        head, at = await begin(engine), records.branch("t")
+        following = records.following(head, at)
+        with place.server.paused():
+            with pytest.raises(Unavailable) as caught:
+                await engine.commit(following)
+            assert caught.value.__cause__ is not None
+            with pytest.raises(Unavailable):
+                await engine.head("t")
+        # What the paused server had received may have been carried out: then this is its repetition.
+        patient = place.open(**LONG)
+        while await patient.head("t") == head:
+            with contextlib.suppress(Conflict):
+                await patient.commit(following)
+        assert await patient.head("t") == records.head(at, 2, 2)
+        assert await steps_of(patient) == [1, 2]
+        await engine.ping()
+        assert place.proxy.connections <= 20
+
+    own_place.run(test)
+
+
+def test_a_black_hole_is_unavailable_and_leaves_no_connections_behind(place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine = place.open(pool_size=4, **SHORT)
+        head, at = await begin(engine), records.branch("t")
+        place.proxy.silent = True
+        with pytest.raises(Unavailable):
+            await engine.commit(records.following(head, at))
+        place.proxy.silent = False
+        place.proxy.cut()
+        await engine.commit(records.following(head, at))
+        assert await steps_of(engine) == [1, 2]
+        answers = await drive.race([engine.head("t") for _ in range(12)])
+        assert answers == [records.head(at, 2, 2)] * 12
+        assert place.proxy.connections <= 4
+
+    place.run(test)
+
+
+def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine = place.open(pool_size=6)
+        head, at = await begin(engine), records.branch("t")
+        await drive.race([engine.head("t") for _ in range(12)])
+        for n in range(1, 6):
+            place.proxy.cut()
+            await engine.commit(records.following(records.head(at, n, n), at))
+        assert head != await engine.head("t") == records.head(at, 6, 6)
+
+    place.run(test)
+
+
+def test_a_server_that_is_not_there_is_unavailable(own_place: Place) -> None:
+    async def test(place: Place) -> None:
+        engine = place.open(direct=True, **SHORT)
+        head = await begin(engine)
+        place.server.kill()
+        for call in (engine.ping(), engine.head("t"), engine.commit(records.following(head, records.branch("t")))):
+            with pytest.raises(Unavailable):
+                await call
+        place.server.start()
+        await engine.commit(records.following(head, records.branch("t")))
+        assert await steps_of(engine) == [1, 2]
+
+    own_place.run(test)
+
+
+# -- Redis ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_redis_without_memory_refuses_whole_commits_and_recovers(
+    own_redis: Callable[..., RedisServer], asynchronous: bool
+) -> None:
+
+    server = own_redis("--maxmemory-policy", "noeviction")
+
+    async def test(_: object) -> None:
+        engine = RedisEngine(server.url, asynchronous=asynchronous)
+        head, at = await begin(engine), records.branch("t")
+        with redis.Redis(port=server.port) as admin:
+            before = await records.everything(engine, "t")
+            admin.config_set("maxmemory", 100_000)  # less than an empty server needs
+            with pytest.raises(Unavailable, match="memory"):
+                await engine.commit(records.following(head, at))
+            assert await records.everything(engine, "t") == before
+            admin.config_set("maxmemory", 0)
+        await engine.commit(records.following(head, at))
+        assert await steps_of(engine) == [1, 2]
+        await engine.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_wrong_redis_password_is_said_at_once(own_redis: Callable[..., RedisServer], asynchronous: bool) -> None:
+    server = own_redis("--requirepass", "right")
+
+    async def test(_: object) -> None:
+        for password in None, "wrong":
+            engine = RedisEngine(server.url, password=password, asynchronous=asynchronous, retries=1000)
+            with pytest.raises(Unavailable, match=r"(?i)password|auth"):
+                await engine.ping()
+            await engine.close()
+        engine = RedisEngine(server.url, password="right", asynchronous=asynchronous)
+        await engine.ping()
+        await engine.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+# -- PostgreSQL -----------------------------------------------------------------------------------------------------
+
+
+def test_a_read_only_postgres_can_be_read_and_refuses_commits(own_postgres: Callable[..., PostgresServer]) -> None:
+    server = own_postgres("-c", "fsync=off")
+
+    async def test(_: object) -> None:
+        engine = PostgresEngine(server.url)
+        head = await begin(engine)
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        reader = PostgresEngine(server.url)
+        assert await reader.head("t") == head
+        with pytest.raises(Unavailable, match="read-only"):
+            await reader.commit(records.following(head, records.branch("t")))
+        assert await steps_of(engine) == [1]
+        await reader.close()
+        await engine.close()
+
+    drive.run("stepped", test)
+
+
+def test_a_postgres_that_cannot_write_more_refuses_whole_commits(own_postgres: Callable[..., PostgresServer]) -> None:
+    # Files of the server may grow to one segment of its log, and no further: to it, a disk that is full.
+    limit = (17 << 20, resource.RLIM_INFINITY)
+    server = own_postgres("-c", "fsync=off", before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+
+    async def test(_: object) -> None:
+        engine = PostgresEngine(server.url)
+        head, at = await begin(engine), records.branch("t")
+        swap = Swap("t", head.key, records.head(at, 2, 2))
+        with pytest.raises(Unavailable):
+            await engine.commit(Commit("t", [swap], [records.row(at, 2)], blobs={b"big": bytes(24 << 20)}))
+        assert await engine.head("t") == head
+        assert await steps_of(engine) == [1]
+        assert await engine.blob_ids("t") == []
+        await engine.commit(records.following(head, at))
+        assert await steps_of(engine) == [1, 2]
+        await engine.close()
+
+    drive.run("stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_wrong_database_or_password_is_said_at_once(
+    own_postgres: Callable[..., PostgresServer], asynchronous: bool
+) -> None:
+    server = own_postgres("-c", "fsync=off")
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+    rules = server.place / "data" / "pg_hba.conf"
+    rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("SELECT pg_reload_conf()")
+    login = server.url.replace("clew@", "locked:wrong@")
+
+    async def test(_: object) -> None:
+        for url, what in (server.url.replace("/postgres", "/nowhere"), "nowhere"), (login, "password"):
+            engine = PostgresEngine(url, asynchronous=asynchronous, retries=1000)
+            with pytest.raises(Unavailable, match=what):
+                await engine.ping()
+            await engine.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)

@@ -1,0 +1,60 @@
+"""The inspector as `clew ui` runs it: a real server on a port of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx
+
+import clew
+from clew.server import application
+from clew.server.serve import Server
+
+TOKEN = "a-token-for-tests-only"
+
+
+class Inspector(NamedTuple):
+    """A running inspector, and a client that may ask it."""
+
+    store: clew.Store
+    url: str
+    client: httpx.Client
+
+    def get(self, path: str, /, **query: Any) -> Any:
+        answer = self.client.get(f"/api/v1/{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, /, **body: Any) -> Any:
+        answer = self.client.post(f"/api/v1/{path}", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@contextlib.contextmanager
+def inspector(store: clew.Store, **options: Any) -> Iterator[Inspector]:
+    """Serve a store for as long as the block lasts."""
+    app = application(store, token=TOKEN, name="test.db", **options)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server = Server(app)
+    worker = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    worker.start()
+    while not server.started:
+        assert worker.is_alive()
+        time.sleep(0.01)
+    try:
+        with httpx.Client(
+            base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False
+        ) as client:
+            yield Inspector(store, url, client)
+    finally:
+        server.should_exit = True
+        worker.join(10)
+        listener.close()

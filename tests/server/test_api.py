@@ -1,0 +1,228 @@
+"""The JSON API: each operation, and that it is what the OpenAPI text says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clew.server.operations import OPERATIONS, ROOT, STREAMS
+from fix_inspector import Inspector
+
+
+def test_the_store_and_its_threads_are_told(served: Inspector) -> None:
+    about = served.get("store")
+    assert (about["name"], about["read_only"], about["stats"]["threads"]) == ("test.db", False, 2)
+    assert [t["id"] for t in served.get("threads")["threads"]] == ["talk-fork", "talk"]
+    assert [t["id"] for t in served.get("threads", search="FORK")["threads"]] == ["talk-fork"]
+
+
+def test_threads_come_in_pages_also_when_they_are_searched(served: Inspector) -> None:
+    for i in range(25):
+        served.store.thread(f"many/{i:02}").save({})
+    seen: list[str] = []
+    after: str | None = None
+    while True:
+        page = served.get("threads", limit=10, search="MANY", **({"after": after} if after else {}))
+        seen += [t["id"] for t in page["threads"]]
+        after = page["next"]
+        if after is None:
+            break
+    assert seen == [f"many/{i:02}" for i in reversed(range(25))]
+
+
+def test_history_is_paged_rows_of_a_graph(served: Inspector) -> None:
+    whole = served.get("history", thread="talk")
+    assert (whole["total"], whole["lanes"]) == (6, 2)
+    assert [row["step"] for row in whole["rows"]] == [4, 5, 4, 3, 2, 1]
+    assert [row["on_trail"] for row in whole["rows"]] == [True, False, False, True, True, True]
+    assert whole["rows"][0]["preview"] == "another way"
+    parts = [served.get("history", thread="talk", start=i, limit=2)["rows"] for i in (0, 2, 4)]
+    assert [row for part in parts for row in part] == whole["rows"]
+    assert served.get("history", thread="talk", trail=True)["total"] == 4
+
+
+def test_a_thread_tells_its_head_and_its_forks(served: Inspector) -> None:
+    told = served.get("thread", thread="talk")
+    assert told["head"]["tags"] == ["good"]
+    assert told["forks"][0]["thread_id"] == "talk-fork"
+    assert served.get("checkpoint", thread="talk", at="start")["step"] == 1
+    assert [p[0] for p in served.get("sizes", thread="talk")["points"]] == [1, 2, 3, 4]
+
+
+def test_messages_come_in_stretches(served: Inspector) -> None:
+    served.store.thread("long").append("messages", [{"role": "user", "content": f"m{i}"} for i in range(120)])
+    last = served.get("messages", thread="long")
+    assert (last["total"], last["start"], len(last["messages"])) == (120, 70, 50)
+    first = served.get("messages", thread="long", start=0, limit=10)
+    assert [m["text"] for m in first["messages"]] == [f"m{i}" for i in range(10)]
+    served.store.thread("none").save({"n": 1})
+    assert served.get("messages", thread="none")["key"] is None
+
+
+def test_a_long_text_is_cut_unless_it_is_asked_for_whole(served: Inspector) -> None:
+    served.store.thread("long").append("messages", [{"role": "user", "content": "x" * 50_000}])
+    cut = served.get("messages", thread="long")["messages"][0]["text"]
+    assert (len(cut["$cut"]), cut["size"]) == (20_000, 50_000)
+    assert len(served.get("messages", thread="long", whole=True)["messages"][0]["text"]) == 50_000
+
+
+def test_state_is_told_one_level_at_a_time(served: Inspector) -> None:
+    top = served.get("state", thread="talk")
+    assert {e["name"]: (e["kind"], e["known"]) for e in top["entries"]} == {
+        "messages": ("list", False),
+        "mode": ("text", True),
+    }
+    item = served.get("state", thread="talk", path=json.dumps(["messages", 1]))
+    assert {e["name"]: e["value"] for e in item["entries"]} == {"role": "user", "content": "message 1"}
+
+
+def test_a_difference_names_what_changed(served: Inspector) -> None:
+    told = served.get("diff", thread="talk", a="start")
+    assert (told["total"], told["changes"][0]["kind"]) == (3, "added")
+    assert served.get("diff", thread="talk", a="start", limit=1)["changes"][0]["path"] == "messages[0]"
+
+
+@pytest.mark.parametrize("form", ["json", "messages", "markdown"])
+def test_a_checkpoint_can_be_taken_home(served: Inspector, form: str) -> None:
+    answer = served.client.get("/api/v1/export", params={"thread": "talk", "form": form})
+    assert answer.headers["content-disposition"] == "attachment"
+    assert "another way" in answer.text
+
+
+def test_other_languages_can_save_append_and_update(served: Inspector) -> None:
+    first = served.post("save", thread="new", state={"messages": [], "raw": {"$bytes": "aGk="}}, label="one")
+    second = served.post("append", thread="new", items=[{"role": "user", "content": "hi"}], tags=["t"], custom={"a": 1})
+    assert second["parent_id"] == first["id"]
+    third = served.post("update", thread="new", changes={"mode": "x"}, expect=second["id"])
+    assert served.store.thread("new").load() == {
+        "messages": [{"role": "user", "content": "hi"}],
+        "raw": b"hi",
+        "mode": "x",
+    }
+    assert third["step"] == 3
+
+
+def test_a_save_over_http_says_what_it_replaces(served: Inspector) -> None:
+    head = served.get("thread", thread="talk")["head"]["id"]
+    blind = served.client.post("/api/v1/save", json={"thread": "talk", "state": {}})
+    assert (blind.status_code, blind.json()["error"]["type"]) == (400, "InvalidInput")
+    served.store.thread("talk").append("messages", ["meanwhile"])
+    late = served.client.post("/api/v1/save", json={"thread": "talk", "state": {}, "expect": head})
+    assert (late.status_code, late.json()["error"]["type"]) == (409, "Conflict")
+    taken = served.client.post("/api/v1/save", json={"thread": "talk", "state": {}, "expect": None})
+    assert taken.status_code == 409
+
+
+def test_messages_appended_to_a_session_count_as_its_turns(served: Inspector) -> None:
+    served.store.session("chat").add("user", "one")
+    served.post("append", thread="chat", items=[{"role": "user", "content": "two"}])
+    assert served.store.session("chat").user_turns == 2
+
+
+def test_fork_rewind_undo_annotate_and_delete(served: Inspector) -> None:
+    assert served.post("fork", thread="talk", at="start", to="again")["thread"]["step"] == 1
+    assert served.post("fork", thread="talk")["thread"]["id"] == "talk#fork-1"
+    plan = served.post("rewind", thread="talk", at="start", dry_run=True)
+    assert (len(plan["left"]), plan["done"]) == (3, False)
+    assert served.store.thread("talk").step == 4
+    assert served.post("rewind", thread="talk", at="start")["done"] is True
+    assert served.store.thread("talk").step == 1
+    assert served.post("undo", thread="talk")["head"]["step"] == 4
+    said = served.post("annotate", thread="talk", label="best", tags=["x"])
+    assert (said["label"], said["tags"]) == ("best", ["x"])
+    assert served.post("annotate", thread="talk", label=None)["tags"] == ["x"]
+    served.post("delete", thread="again")
+    assert not served.store.thread("again").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        ("thread", {"thread": "nobody"}, 404),
+        ("thread", {}, 400),
+        ("thread", {"thread": ""}, 400),
+        ("history", {"thread": "talk", "limit": "0"}, 400),
+        ("history", {"thread": "talk", "limit": "99999"}, 400),
+        ("history", {"thread": "talk", "unknown": "1"}, 400),
+        ("checkpoint", {"thread": "talk", "at": "nothing"}, 404),
+        ("state", {"thread": "talk", "path": "nope"}, 400),
+        ("state", {"thread": "talk", "path": '["nope"]'}, 404),
+        ("export", {"thread": "talk", "form": "exe"}, 400),
+    ],
+)
+def test_a_bad_question_gets_one_clear_refusal(
+    served: Inspector, path: str, query: dict[str, Any], status: int
+) -> None:
+    answer = served.client.get(f"/api/v1/{path}", params=query)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"{}", b'{"thread": "x", "items": 1}', b'{"thread": "x", "items": [], "z": 1}', b"\xff"]
+)
+def test_a_bad_body_changes_nothing(served: Inspector, body: bytes) -> None:
+    answer = served.client.post("/api/v1/append", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert served.store.count() == 2
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "%2e%2e", "a b?c=d&e#f", "☃", "<b>", "a\nb", "'; drop table heads"])
+def test_any_name_works_as_a_thread(served: Inspector, name: str) -> None:
+    served.post("append", thread=name, items=["x"])
+    assert served.get("thread", thread=name)["thread"]["id"] == name
+    assert served.get("history", thread=name)["total"] == 1
+
+
+def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> None:
+    document = served.get("openapi.json")
+    assert document["openapi"].startswith("3.1")
+    for op in OPERATIONS:
+        described = document["paths"][ROOT + op.path][op.method.lower()]
+        assert described["summary"]
+        answer = described["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+        assert answer.rpartition("/")[2] in document["components"]["schemas"]
+    assert all(ROOT + path in document["paths"] for path, *_ in STREAMS)
+    refs = set(_refs(document))
+    assert {ref.rpartition("/")[2] for ref in refs} <= set(document["components"]["schemas"])
+
+
+def _refs(node: Any) -> Any:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from _refs(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _refs(value)
+
+
+def test_events_tell_what_moved_and_what_is_gone(served: Inspector) -> None:
+    with served.client.stream("GET", "/api/v1/events") as stream:
+        lines = stream.iter_lines()
+        assert _event(lines)[0] == "hello"
+        served.store.thread("talk").append("messages", ["live"])
+        name, data = _event(lines)
+        assert (name, [t["id"] for t in data["changed"]]) == ("threads", ["talk"])
+        served.store.thread("talk-fork").delete()
+        assert _event(lines)[1]["gone"] == ["talk-fork"]
+
+
+def _event(lines: Any) -> tuple[str, Any]:
+    name = ""
+    for line in lines:
+        if line.startswith("event: "):
+            name = line[7:]
+        elif line.startswith("data: "):
+            return name, json.loads(line[6:])
+    raise AssertionError("the stream ended")
+
+
+def test_a_store_that_is_away_is_said_to_be_so(served: Inspector) -> None:
+    served.store.close()
+    answer = served.client.get("/api/v1/threads")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "Unavailable")
