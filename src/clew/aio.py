@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
-from clew.history import keyring
+from clew.history import keyring, mirroring
 from clew.history.core import Core
 from clew.history.forks import forks
 from clew.history.lock import POLL
@@ -23,6 +23,8 @@ from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
 from clew.model import Checkpoint
+from clew.replicate.reconcile import Progress
+from clew.replicate.reconcile import Report as Synced
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
@@ -61,6 +63,8 @@ class AsyncStore:
     count = awaitable(Upkeep.count)
     stats = awaitable(Upkeep.stats)
     ping = awaitable(Upkeep.ping)
+    status = awaitable(Upkeep.status)
+    catch_up = awaitable(Upkeep.catch_up)
     prune = awaitable(Upkeep.prune)
     compact = awaitable(Upkeep.compact)
     rekey = awaitable(Upkeep.rekey)
@@ -77,9 +81,7 @@ class AsyncStore:
         core = SessionCore(self._core, id, errors)
         return AsyncSession(core, AsyncThread(core.thread, self.hop), self.hop)
 
-    async def sessions(
-        self, prefix: str = "", limit: int | None = None, after: str | None = None
-    ) -> list[SessionInfo]:
+    async def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
         return await self.hop(list_sessions(self._core, prefix, limit, after))
 
@@ -112,6 +114,12 @@ class AsyncStore:
         if to is not None:
             await asyncio.to_thread(exporting.put, text, to)
         return text
+
+    async def sync_to(self, other: AsyncStore, progress: Progress | None = None) -> Synced:
+        """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
+        work = mirroring.sync(self._core, other._core, progress)
+        blocking = self._core.engine.properties.blocking and other._core.engine.properties.blocking
+        return await (self.hop(work) if blocking else work)
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

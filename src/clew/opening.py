@@ -13,7 +13,13 @@ from clew.engines.base import Engine
 from clew.engines.namespace import NamespaceEngine, check_namespace
 from clew.errors import InvalidInput
 from clew.history.core import Core
+from clew.history.diverged import keep
 from clew.history.retention import check_retention
+from clew.replicate.mirror import Mirror
+from clew.replicate.settings import OPTIONS as SETTINGS
+from clew.replicate.settings import Settings
+
+MIRROR_OPTIONS = SETTINGS | {"replica"}
 
 
 def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Core:
@@ -31,6 +37,8 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
         options = {**address.options, **options}
     else:
         raise InvalidInput(f"open() takes a path, a URL or an engine, not {type(target).__qualname__}")
+    mirrored = _mirroring(target, options)
+    options = {name: value for name, value in options.items() if name not in MIRROR_OPTIONS}
     ours = {name: value for name, value in options.items() if name in STORE_OPTIONS}
     theirs = {name: value for name, value in options.items() if name not in STORE_OPTIONS}
     # Everything that can be refused is looked at before a file is created or a server is called.
@@ -51,8 +59,43 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
         engine = target
     else:
         engine = connect(address, theirs, asynchronous=asynchronous)
+    if mirrored is not None:
+        replica, settings = mirrored
+        if not isinstance(replica, Engine):
+            there = parse(os.fspath(replica))
+            replica = connect(there, there.options, asynchronous=asynchronous)
+        engine = Mirror(engine, replica, settings)
     around = NamespaceEngine(engine, namespace)
-    return Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
+    core = Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
+    if isinstance(engine, Mirror):
+        engine.on_diverged = lambda found: keep(core, found)
+    return core
+
+
+def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | None:
+    """The replica and how it is kept, if there is one; everything that can be refused is refused here."""
+    given = {name: value for name, value in options.items() if name in SETTINGS}
+    replica = options.get("replica")
+    if replica is None:
+        if given:
+            raise InvalidInput(f"{min(given)}= needs replica=: there is nothing to mirror to")
+        return None
+    if not isinstance(replica, str | os.PathLike | Engine):
+        raise InvalidInput(f"replica= takes a path, a URL or an engine, not {type(replica).__qualname__}")
+    if isinstance(replica, Engine) is isinstance(target, Engine) and _same(target, replica):
+        raise InvalidInput(f"replica={replica!r} is the store itself: a mirror needs two places")
+    return replica, Settings.read(given)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Engine):
+        return one is other
+    here, there = parse(os.fspath(one)), parse(os.fspath(other))
+    if here.scheme != there.scheme or here.scheme == "memory":
+        return False
+    if here.scheme in ("sqlite", "jsonl"):
+        return os.path.realpath(here.target) == os.path.realpath(there.target)
+    return here.target == there.target
 
 
 def _none(value: Any) -> Any:

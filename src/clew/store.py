@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
-from clew.doors import blocking, finish
+from clew.doors import blocking
+from clew.engines.stepping import finish
 from clew.errors import InvalidInput
-from clew.history import keyring
+from clew.history import keyring, mirroring
 from clew.history.core import Core
 from clew.history.forks import forks
 from clew.history.lock import POLL
@@ -20,6 +21,8 @@ from clew.history.outline import outline
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
 from clew.model import Checkpoint
+from clew.replicate.reconcile import Progress
+from clew.replicate.reconcile import Report as Synced
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
@@ -61,6 +64,8 @@ class Store:
     count = blocking(Upkeep.count)
     stats = blocking(Upkeep.stats)
     ping = blocking(Upkeep.ping)
+    status = blocking(Upkeep.status)
+    catch_up = blocking(Upkeep.catch_up)
     prune = blocking(Upkeep.prune)
     compact = blocking(Upkeep.compact)
     rekey = blocking(Upkeep.rekey)
@@ -111,6 +116,10 @@ class Store:
         if to is not None:
             exporting.put(text, to)
         return text
+
+    def sync_to(self, other: Store, progress: Progress | None = None) -> Synced:
+        """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
+        return finish(mirroring.sync(self._core, other._core, progress))
 
     def __len__(self) -> int:
         return self.count()

@@ -20,7 +20,7 @@ def item(number: int) -> dict[str, Any]:
 
 
 def listing(thread: Thread[Any], key: str = "messages") -> Listing:
-    from clew.doors import finish
+    from clew.engines.stepping import finish
 
     _, root, _ = finish(thread.core.root())
     node = (root.tree.children or {})[key]

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 import clew
-from clew.doors import finish
+from clew.engines.stepping import finish
 from clew.engines.base import Commit, Head, Swap
 from clew.engines.sqlite import SQLiteEngine
 from clew.history.records import Note, seal_note

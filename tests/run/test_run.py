@@ -309,7 +309,7 @@ def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(stor
 
 
 def _step(coroutine: Any) -> Any:
-    from clew.doors import finish
+    from clew.engines.stepping import finish
 
     return finish(coroutine)
 

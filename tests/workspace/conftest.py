@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import clew
-from clew.doors import finish
+from clew.engines.stepping import finish
 from clew.workspace.core import Workspace
 
 Picture = dict[bytes, tuple[str, int, bytes]]

@@ -367,7 +367,7 @@ def test_equal_files_and_unchanged_directories_are_stored_once(lone: Desk) -> No
 
 
 def _blobs(desk: Desk) -> list[tuple[bytes, int]]:
-    from clew.doors import finish
+    from clew.engines.stepping import finish
 
     return finish(desk.store._core.engine.blob_ids(desk.ws.name))
 

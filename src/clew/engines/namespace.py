@@ -72,6 +72,10 @@ class NamespaceEngine(Engine):
             for name in _AS_THEY_ARE:
                 setattr(self, name, getattr(engine, name))
 
+    @property
+    def generation(self) -> int:  # type: ignore[override]  # the inner engine's word, which changes
+        return self.inner.generation
+
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _head_in(self, head: Head) -> Head:
@@ -80,6 +84,12 @@ class NamespaceEngine(Engine):
     def _head_out(self, head: Head) -> Head:
         cut = len(self._prefix)
         return msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:]) if cut else head
+
+    def mine(self, head: Head) -> Head | None:
+        """A head of the inner engine as it is named in this room; None if it belongs elsewhere."""
+        if not head.thread.startswith(self._prefix) or head.thread.startswith(RESERVED, len(self._prefix)):
+            return None
+        return self._head_out(head)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from clew.errors import InvalidInput
+from clew.history import mirroring
 from clew.history.core import Core
 from clew.history.names import check_limit
 from clew.history.records import thread_info
 from clew.model import ThreadInfo
+from clew.replicate.status import Status
 
 
 class Listing:
@@ -36,7 +38,8 @@ class Listing:
 
     async def count(self) -> int:
         """How many threads there are."""
-        return int((await self.stats())["threads"])
+        self.core.check_open()
+        return (await self.core.engine.stats())["threads"]
 
     async def stats(self) -> dict[str, Any]:
         """What the store holds and occupies."""
@@ -47,6 +50,14 @@ class Listing:
         """Return if the store answers; raise `Unavailable` if it does not."""
         self.core.check_open()
         await self.core.engine.ping()
+
+    async def status(self) -> Status:
+        """How both sides of a mirrored store are, which one is active, and what the other one lacks."""
+        return await mirroring.status(self.core)
+
+    async def catch_up(self) -> Status:
+        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        return await mirroring.catch_up(self.core)
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

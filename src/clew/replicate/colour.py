@@ -60,6 +60,26 @@ async def both(blocking: bool, one: Awaitable[None], other: Awaitable[None]) -> 
     return raised
 
 
+class Turn:
+    """A lock in the mirror's colour: `async with turn: …`."""
+
+    def __init__(self, blocking: bool) -> None:
+        self._lock = threading.Lock() if blocking else None
+        self._task_lock = None if blocking else asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        if self._lock is not None:
+            self._lock.acquire()
+        if self._task_lock is not None:
+            await self._task_lock.acquire()
+
+    async def __aexit__(self, *raised: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        if self._task_lock is not None:
+            self._task_lock.release()
+
+
 class Background:
     """Calls `tick` every now and then, and at once after `wake`. Starts at the first `wake`; stops with `stop`."""
 

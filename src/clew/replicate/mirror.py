@@ -50,6 +50,7 @@ class Mirror(Engine):
         self._healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
         self._pending = Pending(settings.max_pending)
         self._background = colour.Background(blocking, self._tick)
+        self._turn = colour.Turn(blocking)
         self._checked = 0.0
         self._failovers: list[float] = []
         self._counts = {"failovers": 0, "failbacks": 0, "diverged": 0}
@@ -97,6 +98,7 @@ class Mirror(Engine):
             raise self._both_away()
         role = max(roles.values(), key=lambda known: known.generation)
         if role.active not in roles:  # the active side is away: the other takes over
+            self._active = role.active
             await self._fail_over(role.active)
             return
         await self._adopt(role)
@@ -154,7 +156,12 @@ class Mirror(Engine):
         return Unavailable(f"neither side of the mirror can serve this call: {causes}")
 
     async def _fail_over(self, away: Name) -> None:
-        """Make the other side active, or say why not."""
+        """Make the other side active, or say why not. Of several that want it at once one does it."""
+        async with self._turn:
+            if self._active == away:
+                await self._change_sides(away)
+
+    async def _change_sides(self, away: Name) -> None:
         to: Name = "replica" if away == "primary" else "primary"
         now = time.monotonic()
         self._failovers = [at for at in self._failovers if now - at < self.settings.failover_window]

@@ -25,6 +25,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 10.0  #: seconds that close() gives to what is pending
     on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
 
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Settings:
+        """Settings from keywords or from the text of a URL."""
+        values = {name: value for name, value in given.items() if not isinstance(value, str) or name == "replication"}
+        texts = {name: value for name, value in given.items() if name not in values}
+        try:
+            return cls(**values, **msgspec.convert(texts, _Texts, strict=False).given())
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"an option of the mirror makes no sense: {error}") from error
+
     def __post_init__(self) -> None:
         if self.replication not in ("sync", "async"):
             raise InvalidInput(f"replication={self.replication!r} is unknown: use 'sync' or 'async'")
@@ -42,6 +52,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
+
+
+class _Texts(msgspec.Struct, omit_defaults=True):
+    """The options that may stand in a URL, with their types."""
+
+    replica_required: bool | msgspec.UnsetType = msgspec.UNSET
+    failover: bool | msgspec.UnsetType = msgspec.UNSET
+    max_failovers: int | msgspec.UnsetType = msgspec.UNSET
+    failover_window: float | msgspec.UnsetType = msgspec.UNSET
+    failback_after: float | msgspec.UnsetType = msgspec.UNSET
+    health_every: float | msgspec.UnsetType = msgspec.UNSET
+    max_pending: int | msgspec.UnsetType = msgspec.UNSET
+    back_pressure: bool | msgspec.UnsetType = msgspec.UNSET
+    drain: float | msgspec.UnsetType = msgspec.UNSET
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not msgspec.UNSET}
 
 
 OPTIONS = frozenset(Settings.__struct_fields__)

@@ -7,7 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from clew.doors import blocking, finish
+from clew.doors import blocking
+from clew.engines.stepping import finish
 from clew.errors import Unavailable
 from clew.history.lock import POLL
 from clew.run.core import TTL, RunCore

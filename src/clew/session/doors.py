@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from clew.doors import Hop, awaitable, blocking, finish
+from clew.doors import Hop, awaitable, blocking
+from clew.engines.stepping import finish
 from clew.errors import InvalidInput
 from clew.model import Checkpoint
 from clew.session.core import SessionCore

@@ -1,0 +1,39 @@
+"""An engine that can be taken away: for faults of a place that no process stands behind (a file, a dict)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.engines.base import Engine
+from clew.errors import Unavailable
+
+
+class Flaky(Engine):
+    """Passes everything on while `up`. `lose_answers`: does the work of the next n commits, then says it is away."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.properties = engine.properties
+        self.up = True
+        self.lose_answers = 0
+        self.calls: list[str] = []
+
+
+def _passing(name: str) -> Any:
+    async def call(self: Flaky, *args: Any, **options: Any) -> Any:
+        self.calls.append(name)
+        if not self.up and name != "close":
+            raise Unavailable("the place is away, because a test took it away")
+        answer = await getattr(self.engine, name)(*args, **options)
+        if name == "commit" and self.lose_answers:
+            self.lose_answers -= 1
+            self.up = False
+            raise Unavailable("the answer was lost, because a test lost it")
+        return answer
+
+    return call
+
+
+for _name in Engine.__abstractmethods__:
+    setattr(Flaky, _name, _passing(_name))
+Flaky.__abstractmethods__ = frozenset()

@@ -1,0 +1,387 @@
+"""A mirror of two engines: what it acknowledges is on both, or will be; a side that goes away is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fix_flaky import Flaky
+from fix_stores import Stepped
+
+import clew
+import clew.aio
+from clew.engines.memory import MemoryEngine
+from clew.engines.sqlite import SQLiteEngine
+
+LONG = "text that is long enough to be kept in pieces " * 8
+
+
+class Pair:
+    """Two sides that can be taken away, and stores over them."""
+
+    def __init__(self, kinds: tuple[str, str], colour: str, folder: Path) -> None:
+        make: dict[str, Callable[[str], Any]] = {
+            "memory": lambda _: MemoryEngine(),
+            "sqlite": lambda name: SQLiteEngine(folder / f"{name}.db", durability="normal"),
+        }
+        self.primary, self.replica = Flaky(make[kinds[0]]("primary")), Flaky(make[kinds[1]]("replica"))
+        self.loop = asyncio.new_event_loop()
+        self.colour = colour
+        self.stores: list[Any] = []
+
+    def open(self, **options: Any) -> Any:
+        options = {"replica": self.replica, "health_every": 0.05, "failback_after": 0.1, **options}
+        if self.colour == "blocking":
+            store: Any = clew.open(self.primary, **options)
+        else:
+            store = Stepped(self.loop.run_until_complete(clew.aio.open(self.primary, **options)), self.loop)
+        self.stores.append(store)
+        return store
+
+    def alone(self, side: Flaky) -> clew.Store:
+        """One side as a store of its own."""
+        return clew.open(side.engine)
+
+    def until(self, store: Any, true: Callable[[Any], bool]) -> Any:
+        """Wait for a status."""
+        end = time.monotonic() + 20
+        while not true(status := store.catch_up()):
+            assert time.monotonic() < end, status
+            time.sleep(0.02)
+        return status
+
+    def equal(self) -> None:
+        """Both sides have the same heads, checkpoints and states."""
+        one, two = self.alone(self.primary), self.alone(self.replica)
+        infos = one.threads()
+        assert infos == two.threads()
+        for info in infos:
+            here, there = one.thread(info.id), two.thread(info.id)
+            assert here.load() == there.load()
+            assert here.history(all=True) == there.history(all=True)
+
+
+@pytest.fixture(params=["memory+memory-blocking", "sqlite+memory-blocking", "sqlite+sqlite-async"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    kinds, _, colour = request.param.partition("-")
+    one, _, two = kinds.partition("+")
+    made = Pair((one, two), colour, tmp_path)
+    yield made
+    made.primary.up = made.replica.up = True
+    for store in made.stores:
+        store.close()
+    made.primary.engine.close().close()
+    made.loop.run_until_complete(made.loop.shutdown_default_executor())
+    made.loop.close()
+
+
+def test_sync_means_on_both_when_acknowledged(pair: Pair) -> None:
+    store = pair.open()
+    thread = store.thread("t")
+    for n in range(5):
+        thread.append("messages", [f"{n} {LONG}"])
+        assert len(pair.alone(pair.replica).thread("t").load()["messages"]) == n + 1
+    thread.annotate(2, label="two")
+    thread.rewind(3)
+    thread.fork("f")
+    thread.save({"big": LONG * 1000})
+    store.thread("gone").save({"n": 1})
+    store.thread("gone").delete()
+    pair.equal()
+    assert store.status().lag_records == store.status().behind == 0
+
+
+def test_async_is_acknowledged_by_the_primary_and_shipped_in_order(pair: Pair) -> None:
+    store = pair.open(replication="async")
+    thread = store.thread("t")
+    for n in range(50):
+        thread.append("messages", [n])
+    pair.until(store, lambda status: not status.lag_records and not status.behind)
+    pair.equal()
+
+
+def test_a_replica_that_is_away_is_caught_up_when_it_is_back(pair: Pair) -> None:
+    store = pair.open()
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    pair.replica.up = False
+    thread.save({"n": 2})
+    store.thread("new").append("messages", [LONG])
+    status = store.status()
+    assert not status.replica.healthy
+    assert status.behind == 2
+    assert status.active == "primary"
+    pair.replica.up = True
+    pair.until(store, lambda status: status.replica.healthy and not status.behind)
+    pair.equal()
+
+
+def test_a_replica_that_is_required_and_away_refuses(pair: Pair) -> None:
+    store = pair.open(replica_required=True)
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    pair.replica.up = False
+    for _ in range(2):
+        with pytest.raises(clew.Unavailable, match="replica_required"):
+            thread.save({"n": 2}, expect=thread.head)
+    pair.replica.up = True
+    pair.until(store, lambda status: status.replica.healthy and not status.behind)
+    thread.load()
+    thread.save({"n": 3})
+    pair.equal()
+
+
+def test_all_operations_fail_over_alike(pair: Pair) -> None:
+    store = pair.open(failback_after=60.0)
+    thread = store.thread("t")
+    first = thread.save({"n": 1}, label="first")
+    pair.primary.up = False
+    assert thread.load() == {"n": 1}
+    assert store.status().active == "replica"
+    assert [info.id for info in store.threads()] == ["t"]
+    assert thread.find(label="first") == [first]
+    assert thread.save({"n": 2}).parent_id == first.id
+    store.thread("t2").save({"n": 1})
+    store.thread("t2").delete()
+    assert store.thread("t").exists()
+    assert store.status().failovers == 1
+    assert pair.alone(pair.replica).thread("t").load() == {"n": 2}
+
+
+def test_a_save_in_the_middle_of_which_the_primary_dies_is_done_on_the_replica(pair: Pair) -> None:
+    store = pair.open(failback_after=60.0)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    pair.primary.lose_answers = 1
+    thread.append("messages", ["two"])
+    assert thread.load()["messages"] == ["one", "two"]
+    assert store.status().active == "replica"
+
+
+def test_answers_are_no_reason_to_fail_over(pair: Pair) -> None:
+    store = pair.open()
+    thread = store.thread("t")
+    with pytest.raises(clew.ThreadNotFound):
+        thread.load()
+    saved = thread.save({"n": 1})
+    thread.save({"n": 2})
+    with pytest.raises(clew.Conflict):
+        thread.save({"n": 3}, expect=saved)
+    with pytest.raises(clew.CheckpointNotFound):
+        thread.load(99)
+    status = store.status()
+    assert (status.active, status.failovers) == ("primary", 0)
+
+
+def test_failback_ships_what_was_written_meanwhile_and_brings_no_delete_back(pair: Pair) -> None:
+    store = pair.open()
+    for name in ("kept", "doomed", "annotated"):
+        store.thread(name).append("messages", [LONG])
+    pair.primary.up = False
+    kept = store.thread("kept")
+    kept.append("messages", ["meanwhile"])
+    kept.rewind(1)
+    kept.append("messages", ["after a rewind"])
+    store.thread("annotated").annotate(1, label="said meanwhile")
+    store.thread("doomed").delete()
+    store.thread("new").save({"n": "made meanwhile"})
+    pair.primary.up = True
+    status = pair.until(store, lambda status: status.active == "primary" and not status.behind)
+    assert (status.failovers, status.failbacks, status.diverged) == (1, 1, 0)
+    assert status.generation == 2
+    assert [info.id for info in store.threads()] == ["annotated", "kept", "new"]
+    assert store.thread("kept").load()["messages"] == [LONG, "after a rewind"]
+    assert store.thread("annotated").get(1).label == "said meanwhile"
+    kept.load()
+    kept.append("messages", ["home again"])
+    pair.equal()
+
+
+def test_what_the_primary_had_not_shipped_is_kept_as_a_labelled_branch(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0, failback_after=0.05)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    store.catch_up()
+    pair.replica.up = False
+    unshipped = thread.append("messages", ["only the primary has this"])
+    lonely = store.thread("only-here").save({"n": 1})
+    pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
+    pair.primary.up, pair.replica.up = False, True
+    thread.append("messages", ["the replica goes on"])
+    pair.primary.up = True
+    status = pair.until(store, lambda status: status.active == "primary" and not status.behind)
+    assert status.diverged == 1
+    assert thread.load()["messages"] == ["one", "the replica goes on"]
+    assert thread.load(unshipped.id)["messages"] == ["one", "only the primary has this"]
+    assert (thread.get(unshipped.id).label or "").startswith("diverged")
+    assert store.thread("only-here").head == lonely
+    pair.equal()
+
+
+def test_two_threads_of_one_name_made_on_two_sides_are_both_kept(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0, failback_after=0.05)
+    store.thread("other").save({"n": 0})
+    store.catch_up()
+    pair.replica.up = False
+    store.thread("t").save({"made": "on the primary"})
+    pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
+    pair.primary.up, pair.replica.up = False, True
+    store.thread("t").save({"made": "on the replica"}, expect=None)
+    pair.primary.up = True
+    pair.until(store, lambda status: status.active == "primary" and not status.behind)
+    assert store.thread("t").load() == {"made": "on the replica"}
+    assert store.thread("t#diverged-1").load() == {"made": "on the primary"}
+    pair.until(store, lambda status: not status.behind)
+    pair.equal()
+
+
+def test_both_away_is_one_error_with_both_causes(pair: Pair) -> None:
+    store = pair.open()
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    pair.primary.up = pair.replica.up = False
+    for call in (thread.load, lambda: thread.save({"n": 2}), store.threads):
+        with pytest.raises(clew.Unavailable, match="primary: .*replica: "):
+            call()
+    pair.primary.up = pair.replica.up = True
+    assert thread.load() == {"n": 1}
+
+
+def test_changes_of_side_are_counted_per_window(pair: Pair) -> None:
+    store = pair.open(max_failovers=2, failover_window=0.4, failback_after=60.0, health_every=30.0)
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    for side in (pair.primary, pair.replica):
+        side.up = False
+        assert thread.load() == {"n": 1}
+        side.up = True
+    pair.primary.up = False
+    with pytest.raises(clew.Unavailable, match="2 times"):
+        thread.load()
+    time.sleep(0.45)
+    assert thread.load() == {"n": 1}
+
+
+def test_failover_can_be_off(pair: Pair) -> None:
+    store = pair.open(failover=False)
+    store.thread("t").save({"n": 1})
+    pair.primary.up = False
+    with pytest.raises(clew.Unavailable, match="failover is off"):
+        store.thread("t").load()
+
+
+def test_a_writer_that_still_believes_in_the_old_side_is_refused_and_goes_over(pair: Pair) -> None:
+    one = pair.open(failback_after=60.0, health_every=30.0)
+    two = pair.open(failback_after=60.0, health_every=30.0)
+    one.thread("t").append("messages", ["one"])
+    two.thread("t").append("messages", ["two"])
+    pair.primary.up = False
+    one.thread("t").append("messages", ["one, on the replica"])
+    pair.primary.up = True
+    one.catch_up()
+    two.thread("t").append("messages", ["two, who did not know"])
+    assert two.status().active == "replica"
+    one.catch_up()
+    expected = ["one", "two", "one, on the replica", "two, who did not know"]
+    assert one.thread("t").load()["messages"] == expected
+    pair.equal()
+
+
+def test_a_new_process_finds_what_an_old_one_left_unshipped(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0)
+    store.thread("t").save({"n": 1})
+    store.catch_up()
+    pair.replica.up = False
+    store.thread("t").save({"n": 2})
+    pair.replica.up = True
+    again = pair.open(replication="async", health_every=30.0)
+    again.thread("t").load()
+    pair.until(again, lambda status: not status.behind)
+    pair.equal()
+
+
+def test_a_full_queue_is_compared_instead_of_dropped(pair: Pair) -> None:
+    store = pair.open(replication="async", max_pending=3, health_every=30.0)
+    thread = store.thread("t")
+    pair.replica.up = True
+    for n in range(20):
+        thread.append("messages", [n])
+    pair.until(store, lambda status: not status.behind and not status.lag_records)
+    pair.equal()
+
+
+def test_status_tells_changes_to_a_callback(pair: Pair) -> None:
+    told: list[Any] = []
+    store = pair.open(on_change=told.append, failback_after=60.0)
+    store.thread("t").save({"n": 1})
+    pair.primary.up = False
+    store.thread("t").load()
+    assert [(status.active, status.primary.healthy) for status in told][-1] == ("replica", False)
+
+
+def test_close_is_idempotent_and_ships_what_is_pending(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0)
+    for n in range(30):
+        store.thread("t").append("messages", [n])
+    if "sqlite" in (pair.primary.properties.name, pair.replica.properties.name):
+        pair.until(store, lambda status: not status.behind and not status.lag_records)
+    else:
+        store.close()
+        store.close()
+        with pytest.raises(clew.Unavailable):
+            store.thread("x")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"replication": "eventually"}, "unknown"),
+        ({"failback_after": 0}, "above 0"),
+        ({"health_every": -1}, "above 0"),
+        ({"max_failovers": 0}, "from 1 up"),
+        ({"replication": "async", "replica_required": True}, "sync"),
+        ({"back_pressure": True}, "async"),
+        ({"replica": 5}, "takes a path"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(clew.InvalidInput, match=reason):
+        clew.open("memory:", **{"replica": "memory:", **options})
+
+
+def test_a_mirror_of_a_store_with_itself_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(clew.InvalidInput, match="the store itself"):
+        clew.open(tmp_path / "s.db", replica=f"sqlite:///{tmp_path}/s.db")
+    with pytest.raises(clew.InvalidInput, match="needs replica="):
+        clew.open("memory:", failback_after=5)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(clew.InvalidInput, match="no replica"):
+        clew.open("memory:").status()
+
+
+def test_options_may_stand_in_the_url(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&replication=async&failover=false&health_every=5"
+    with clew.open(url) as store:
+        store.thread("t").save({"n": 1})
+        assert store.status().replication == "async"
+    with clew.open(tmp_path / "b.db") as replica:
+        assert replica.thread("t").load() == {"n": 1}
+
+
+def test_sync_makes_two_stores_equal_and_ships_only_what_is_missing(tmp_path: Path) -> None:
+    one, two = clew.open(tmp_path / "a.db"), clew.open("memory:")
+    for n in range(20):
+        one.thread(f"t{n}").append("messages", [LONG])
+    two.thread("only there").save({"n": 1})
+    first = one.sync_to(two)
+    assert first.records == 21
+    assert one.threads() == two.threads()
+    one.thread("t3").append("messages", ["more"])
+    second = one.sync_to(two)
+    assert second.records == 1
+    assert two.thread("t3").load() == one.thread("t3").load()
+    assert one.sync_to(two).records == 0
