@@ -29,6 +29,7 @@ from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
     from clew.importing import Report
+    from clew.workspace import AsyncWorkspace
 
 S = TypeVar("S")
 _Raised = type[BaseException] | None
@@ -63,6 +64,7 @@ class AsyncStore:
     ping = awaitable(Upkeep.ping)
     prune = awaitable(Upkeep.prune)
     compact = awaitable(Upkeep.compact)
+    verify = awaitable(Upkeep.verify)
     rekey = awaitable(Upkeep.rekey)
     namespaces = awaitable(Upkeep.namespaces)
 
@@ -93,6 +95,13 @@ class AsyncStore:
     async def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
         return await self.hop(list_runs(self._core, prefix, limit, after))
+
+    def workspace(self, root: Any, name: str | None = None, **options: Any) -> AsyncWorkspace:
+        """A directory seen as file snapshots. A restore that died in it is finished, or taken back, on first use."""
+        from clew.workspace import AsyncWorkspace as Door
+        from clew.workspace import WorkspaceCore
+
+        return Door(WorkspaceCore(self._core, root, name, work=self.hop.work, **options), self.hop)
 
     async def import_(
         self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
@@ -155,6 +164,7 @@ class AsyncThread(Generic[S]):
     save = awaitable(CoreThread.save)
     append = awaitable(CoreThread.append)
     update = awaitable(CoreThread.update)
+    pick = awaitable(CoreThread.pick)
     tail = awaitable(CoreThread.tail)
     exists = awaitable(CoreThread.exists)
     get = awaitable(CoreThread.get)
@@ -163,7 +173,6 @@ class AsyncThread(Generic[S]):
     diff = awaitable(CoreThread.diff)
     outline = awaitable(outline)
     forks = awaitable(forks)
-    rewind = awaitable(CoreThread.rewind)
     undo = awaitable(CoreThread.undo)
     annotate = awaitable(CoreThread.annotate)
     delete = awaitable(CoreThread.delete)
@@ -176,6 +185,14 @@ class AsyncThread(Generic[S]):
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = await self.hop(self.core.fork(to, at))
         return AsyncThread(type(self.core)(self.core.core, name, self.core.type, self.core.kind), self.hop)
+
+    async def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+        """Move the head back (or anywhere else) to `at`. With `files`, the directory goes along, or nothing moves."""
+        if not files:
+            return await self.hop(self.core.rewind(at, prune=prune))
+        from clew.workspace import rewind_together
+
+        return await self.hop(rewind_together(self.core, at, prune=prune, work=self.hop.work))
 
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
         """Hold the thread: `async with thread.lock(): …`."""

@@ -25,6 +25,7 @@ from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
     from clew.importing import Report
+    from clew.workspace import Workspace
 
 S = TypeVar("S")
 
@@ -63,6 +64,7 @@ class Store:
     ping = blocking(Upkeep.ping)
     prune = blocking(Upkeep.prune)
     compact = blocking(Upkeep.compact)
+    verify = blocking(Upkeep.verify)
     rekey = blocking(Upkeep.rekey)
     namespaces = blocking(Upkeep.namespaces)
     close = blocking(Upkeep.close)
@@ -112,6 +114,15 @@ class Store:
             exporting.put(text, to)
         return text
 
+    def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
+        """A directory seen as file snapshots. A restore that died in it is finished first, or taken back."""
+        from clew.workspace import Workspace as Door
+        from clew.workspace import WorkspaceCore
+
+        core = WorkspaceCore(self._core, root, name, **options)
+        finish(core.recover())
+        return Door(core)
+
     def __len__(self) -> int:
         return self.count()
 
@@ -156,6 +167,7 @@ class Thread(Generic[S]):
     save = blocking(CoreThread.save)
     append = blocking(CoreThread.append)
     update = blocking(CoreThread.update)
+    pick = blocking(CoreThread.pick)
     tail = blocking(CoreThread.tail)
     exists = blocking(CoreThread.exists)
     get = blocking(CoreThread.get)
@@ -164,7 +176,6 @@ class Thread(Generic[S]):
     diff = blocking(CoreThread.diff)
     outline = blocking(outline)
     forks = blocking(forks)
-    rewind = blocking(CoreThread.rewind)
     undo = blocking(CoreThread.undo)
     annotate = blocking(CoreThread.annotate)
     delete = blocking(CoreThread.delete)
@@ -177,6 +188,16 @@ class Thread(Generic[S]):
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = finish(self.core.fork(to, at))
         return Thread(type(self.core)(self.core.core, name, self.core.type, self.core.kind))
+
+    def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+        """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
+        with `prune`, what came after `at` on the way to the old head is deleted instead. With `files`, the directory
+        goes back to the snapshot that was saved with `at`: both move, or neither does."""
+        if not files:
+            return finish(self.core.rewind(at, prune=prune))
+        from clew.workspace import rewind_together
+
+        return finish(rewind_together(self.core, at, prune=prune))
 
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
         """Hold the thread: `with thread.lock(): …`. Saves of this handle are refused once the lock was lost."""
