@@ -52,7 +52,17 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
     else:
         engine = connect(address, theirs, asynchronous=asynchronous)
     around = NamespaceEngine(engine, namespace)
-    return Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
+    core = Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
+    core.follow["workspace"] = _follow_files
+    if address is not None and address.scheme in ("sqlite", "jsonl"):
+        core.own = (os.path.realpath(address.target),)
+    return core
+
+
+async def _follow_files(core: Core, thread: str, living: list[Any]) -> set[bytes]:
+    from clew.workspace import follow  # a store without workspaces does not load them
+
+    return await follow(core, thread, living)
 
 
 def _none(value: Any) -> Any:
