@@ -194,6 +194,13 @@ class AsyncThread(Generic[S]):
 
         return await self.hop(rewind_together(self.core, at, prune=prune, work=self.hop.work))
 
+    async def workspace(self, at: Any = None) -> AsyncWorkspace:
+        """The directory whose snapshot was saved with the head, or with `at`."""
+        from clew.workspace import AsyncWorkspace as Door
+        from clew.workspace import workspace_of
+
+        return Door(await self.hop(workspace_of(self.core, at, work=self.hop.work)), self.hop)
+
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
         """Hold the thread: `async with thread.lock(): …`."""
         return AsyncLock(CoreLock(self.core, timeout, ttl), self.hop)

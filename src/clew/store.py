@@ -199,6 +199,13 @@ class Thread(Generic[S]):
 
         return finish(rewind_together(self.core, at, prune=prune))
 
+    def workspace(self, at: Any = None) -> Workspace:
+        """The directory whose snapshot was saved with the head, or with `at`."""
+        from clew.workspace import Workspace as Door
+        from clew.workspace import workspace_of
+
+        return Door(finish(workspace_of(self.core, at)))
+
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
         """Hold the thread: `with thread.lock(): …`. Saves of this handle are refused once the lock was lost."""
         return Lock(CoreLock(self.core, timeout, ttl))

@@ -4,7 +4,7 @@
 changed, `pack` reads it, `trees` names it, `log` keeps it; `plan`, `hands` and `restore` bring it back.
 """
 
-from clew.workspace.core import WorkspaceCore, rewind_together
+from clew.workspace.core import WorkspaceCore, rewind_together, workspace_of
 from clew.workspace.doors import AsyncWorkspace, Workspace
 from clew.workspace.log import follow
 from clew.workspace.values import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
@@ -22,4 +22,5 @@ __all__ = [
     "WorkspaceCore",
     "follow",
     "rewind_together",
+    "workspace_of",
 ]

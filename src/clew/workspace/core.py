@@ -254,6 +254,13 @@ async def rewind_together(thread: Thread[Any], at: Any, prune: bool = False, **o
     if prune:
         raise InvalidInput("rewind(files=True) keeps what it leaves behind, so that it can be undone: leave prune out")
     checkpoint = await thread.get(at)
+    await (await workspace_of(thread, checkpoint, **options)).rewind(thread, checkpoint)
+    return checkpoint
+
+
+async def workspace_of(thread: Thread[Any], at: Any = None, **options: Any) -> WorkspaceCore:
+    """The directory whose snapshot was saved with the head, or with `at`."""
+    checkpoint = await thread.get(await thread.step() if at is None else at)
     if checkpoint.files is None:
         raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
     name = checkpoint.files.partition("@")[2]
@@ -261,5 +268,4 @@ async def rewind_together(thread: Thread[Any], at: Any, prune: bool = False, **o
     if workspace is None:
         record = await Log(thread.core, name).find(checkpoint)
         workspace = WorkspaceCore(thread.core, record.root, name.removeprefix(PREFIX), **options)
-    await workspace.rewind(thread, checkpoint)
-    return checkpoint
+    return workspace
