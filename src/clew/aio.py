@@ -20,9 +20,10 @@ from clew.history.forks import forks
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
+from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-from clew.model import Checkpoint
+from clew.model import Checkpoint, Copied
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
@@ -121,6 +122,17 @@ class AsyncStore:
         if to is not None:
             await asyncio.to_thread(exporting.put, text, to)
         return text
+
+    async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
+        """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
+        repeated later, it goes on where it stopped; writers may go on meanwhile."""
+        if not isinstance(other, AsyncStore):
+            async with await open(other, **options) as target:
+                return await self.copy_to(target, progress)
+        call = self.core.copy_to(other.core.core, progress)
+        # A call may run in a thread only if it never has to wait for the loop.
+        threaded = other.core.core.engine.properties.blocking
+        return await self.hop(call) if threaded else await call
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

@@ -17,9 +17,10 @@ from clew.history.forks import forks
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
+from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-from clew.model import Checkpoint
+from clew.model import Checkpoint, Copied
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
@@ -122,6 +123,17 @@ class Store:
         core = WorkspaceCore(self._core, root, name, **options)
         finish(core.recover())
         return Door(core)
+
+    def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
+        """Bring everything into another store (a Store, or what `open` takes) that it lacks. Interrupted, or repeated
+        later, it goes on where it stopped; writers may go on meanwhile.
+
+            store.copy_to("backup.db")
+        """
+        if isinstance(other, Store):
+            return finish(self.core.copy_to(other.core.core, progress))
+        with open(other, **options) as target:
+            return self.copy_to(target, progress)
 
     def __len__(self) -> int:
         return self.count()

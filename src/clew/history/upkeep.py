@@ -8,12 +8,14 @@ from typing import Any
 from clew.engines.namespace import NamespaceEngine, namespaces
 from clew.errors import InvalidInput
 from clew.history import keyring
+from clew.history.copy import copy
+from clew.history.core import Core
 from clew.history.listing import Listing
 from clew.history.reach import garbage
 from clew.history.sweep import Progress, Sweeper, lineages
 from clew.history.verify import verify
 from clew.history.view import View
-from clew.model import Pruned, Verified
+from clew.model import Copied, Pruned, Verified
 
 
 class Upkeep(Listing):
@@ -61,6 +63,10 @@ class Upkeep(Listing):
         """Check every digest and chain, every pointer, every head, parent and count; the report tells what does not
         hold. With `repair`, what is damaged is set aside, and threads go back to their newest sound checkpoint."""
         return await verify(self.core, repair, progress)
+
+    async def copy_to(self, target: Core, progress: Progress | None = None) -> Copied:
+        """Bring everything into another store that it lacks; what was brought is verified."""
+        return await copy(self.core, target, progress)
 
     async def rekey(self, key: Any) -> int:
         """Replace the key of an encrypted store: the ring is locked with `key`, and what is written from now on is
