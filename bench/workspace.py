@@ -14,6 +14,7 @@ import contextlib
 import os
 import random
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import tempfile
@@ -23,8 +24,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import clew
-from clew.doors import finish
-from clew.workspace.core import Workspace
 
 LARGE_FILES, LARGE_SIZE, DIRECTORIES, EDITS = 20, 5 * 2**20, 300, 10
 
@@ -97,15 +96,18 @@ class Clew:
         self.home = home
         home.mkdir()
         self.store = clew.open(home / "files.db")
-        self.workspace = Workspace(self.store._core, root, cache=home / "cache")
+        self.workspace = self.store.workspace(root, cache=home / "cache")
 
     def snapshot(self) -> str:
-        return finish(self.workspace.snapshot()).id
+        return self.workspace.snapshot().id
 
     def restore(self, at: str) -> None:
-        finish(self.workspace.restore(at))
+        self.workspace.restore(at)
 
     def size(self) -> int:
+        """What it occupies on the disk, in bytes, once the log has been folded into the file."""
+        with contextlib.closing(sqlite3.connect(self.home / "files.db")) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return sum(p.lstat().st_blocks * 512 for p in self.home.glob("files.db*"))
 
     def close(self) -> None:

@@ -5,9 +5,13 @@ python scripts/demo_store.py demo.db
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import time
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import clew
 
@@ -140,9 +144,24 @@ def others(store: clew.Store) -> None:
             thread.append("messages", [say("assistant", f"Step {turn + 1}: I looked into it and noted what I found.")])
 
 
+@contextlib.contextmanager
+def leisurely(seconds: float = 38.0, ago: float = 1850.0) -> Iterator[None]:
+    """A clock that began half an hour ago and goes on by much at each look: so the agent seems to have taken its time."""
+    real = time.time_ns
+    now = real() - int(ago * 1e9)
+
+    def clock() -> int:
+        nonlocal now
+        now = min(now + int(seconds * 1e9), real())
+        return now
+
+    with mock.patch.object(time, "time_ns", clock):
+        yield
+
+
 def build(target: str) -> None:
     """Fill the store at `target`."""
-    with clew.open(target) as store:
+    with clew.open(target) as store, leisurely():
         others(store)
         rate_limiter(store)
 

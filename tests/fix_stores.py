@@ -7,17 +7,21 @@ event loop to its end; what the wrapped objects return that can be awaited is aw
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
 import clew
 import clew.aio
 
 ENGINES = ["memory", "sqlite"]
+EVERY_ENGINE = [*ENGINES, "jsonl", "redis", "postgres"]
 COLOURS = ["blocking", "async"]
 Opener = Callable[..., Any]
 
@@ -68,16 +72,40 @@ def _inner(value: Any) -> Any:
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """A function that opens the same store again and again: `opener(**options)`."""
     engine, _, colour = request.param.partition("-")
-    yield from open_stores(engine, colour, tmp_path)
+    yield from open_stores(engine, colour, tmp_path, request)
 
 
-def open_stores(engine: str, colour: str, tmp_path: Path) -> Iterator[Opener]:
+def address(
+    engine: str, colour: str, tmp_path: Path, request: pytest.FixtureRequest | None
+) -> tuple[Any, dict[str, Any]]:
+    """Where the store of one test is, and the options that make it quick."""
+    if engine == "sqlite":
+        return tmp_path / "store.db", {"durability": "normal"}
+    if engine == "jsonl":
+        return f"jsonl:{tmp_path.with_name(tmp_path.name + '-store')}", {"durability": "normal"}
+    assert request is not None
+    if engine == "redis":
+        prefix = hashlib.blake2b(str(tmp_path).encode(), digest_size=9).hexdigest()
+        return request.getfixturevalue("redis_server").url, {"prefix": f"stores:{prefix}"}
+    schema = f"stores_{colour}"
+    server = request.getfixturevalue("postgres_server")
+    with psycopg.connect(server.url, autocommit=True) as admin:  # making a schema takes much longer than emptying it
+        found = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'store'"
+        for (table,) in admin.execute(found, [schema]).fetchall():
+            admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
+    return server.url, {"schema": schema}
+
+
+def open_stores(
+    engine: str, colour: str, tmp_path: Path, request: pytest.FixtureRequest | None = None
+) -> Iterator[Opener]:
+    place, quick = (None, {}) if engine == "memory" else address(engine, colour, tmp_path, request)
     loop = asyncio.new_event_loop()
     opened: list[Any] = []
     shared: list[Any] = []
 
     def open_one(**options: Any) -> Any:
-        target: Any = tmp_path / "store.db"
+        target: Any = place
         if engine == "memory":
             if not shared:
                 from clew.engines.memory import MemoryEngine
@@ -85,7 +113,7 @@ def open_stores(engine: str, colour: str, tmp_path: Path) -> Iterator[Opener]:
                 shared.append(MemoryEngine())
             target = shared[0]
         else:
-            options.setdefault("durability", "normal")
+            options = {**quick, **options}
         if colour == "blocking":
             store: Any = clew.open(target, **options)
         else:

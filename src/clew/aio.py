@@ -20,17 +20,23 @@ from clew.history.forks import forks
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
+from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
+<<<<<<< HEAD
 from clew.model import Checkpoint
 from clew.replicate.reconcile import Progress
 from clew.replicate.reconcile import Report as Synced
+=======
+from clew.model import Checkpoint, Copied
+>>>>>>> main
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
     from clew.importing import Report
+    from clew.workspace import AsyncWorkspace
 
 S = TypeVar("S")
 _Raised = type[BaseException] | None
@@ -67,6 +73,7 @@ class AsyncStore:
     catch_up = awaitable(Upkeep.catch_up)
     prune = awaitable(Upkeep.prune)
     compact = awaitable(Upkeep.compact)
+    verify = awaitable(Upkeep.verify)
     rekey = awaitable(Upkeep.rekey)
     namespaces = awaitable(Upkeep.namespaces)
 
@@ -96,6 +103,13 @@ class AsyncStore:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
         return await self.hop(list_runs(self._core, prefix, limit, after))
 
+    def workspace(self, root: Any, name: str | None = None, **options: Any) -> AsyncWorkspace:
+        """A directory seen as file snapshots. A restore that died in it is finished, or taken back, on first use."""
+        from clew.workspace import AsyncWorkspace as Door
+        from clew.workspace import WorkspaceCore
+
+        return Door(WorkspaceCore(self._core, root, name, work=self.hop.work, **options), self.hop)
+
     async def import_(
         self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
     ) -> Report:
@@ -115,11 +129,24 @@ class AsyncStore:
             await asyncio.to_thread(exporting.put, text, to)
         return text
 
+<<<<<<< HEAD
     async def sync_to(self, other: AsyncStore, progress: Progress | None = None) -> Synced:
         """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
         work = mirroring.sync(self._core, other._core, progress)
         blocking = self._core.engine.properties.blocking and other._core.engine.properties.blocking
         return await (self.hop(work) if blocking else work)
+=======
+    async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
+        """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
+        repeated later, it goes on where it stopped; writers may go on meanwhile."""
+        if not isinstance(other, AsyncStore):
+            async with await open(other, **options) as target:
+                return await self.copy_to(target, progress)
+        call = self.core.copy_to(other.core.core, progress)
+        # A call may run in a thread only if it never has to wait for the loop.
+        threaded = other.core.core.engine.properties.blocking
+        return await self.hop(call) if threaded else await call
+>>>>>>> main
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""
@@ -163,6 +190,7 @@ class AsyncThread(Generic[S]):
     save = awaitable(CoreThread.save)
     append = awaitable(CoreThread.append)
     update = awaitable(CoreThread.update)
+    pick = awaitable(CoreThread.pick)
     tail = awaitable(CoreThread.tail)
     exists = awaitable(CoreThread.exists)
     get = awaitable(CoreThread.get)
@@ -171,7 +199,6 @@ class AsyncThread(Generic[S]):
     diff = awaitable(CoreThread.diff)
     outline = awaitable(outline)
     forks = awaitable(forks)
-    rewind = awaitable(CoreThread.rewind)
     undo = awaitable(CoreThread.undo)
     annotate = awaitable(CoreThread.annotate)
     delete = awaitable(CoreThread.delete)
@@ -184,6 +211,21 @@ class AsyncThread(Generic[S]):
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = await self.hop(self.core.fork(to, at))
         return AsyncThread(type(self.core)(self.core.core, name, self.core.type, self.core.kind), self.hop)
+
+    async def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+        """Move the head back (or anywhere else) to `at`. With `files`, the directory goes along, or nothing moves."""
+        if not files:
+            return await self.hop(self.core.rewind(at, prune=prune))
+        from clew.workspace import rewind_together
+
+        return await self.hop(rewind_together(self.core, at, prune=prune, work=self.hop.work))
+
+    async def workspace(self, at: Any = None) -> AsyncWorkspace:
+        """The directory whose snapshot was saved with the head, or with `at`."""
+        from clew.workspace import AsyncWorkspace as Door
+        from clew.workspace import workspace_of
+
+        return Door(await self.hop(workspace_of(self.core, at, work=self.hop.work)), self.hop)
 
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
         """Hold the thread: `async with thread.lock(): …`."""

@@ -36,6 +36,10 @@ class Hop:
             return await coroutine
         return await self._loop().run_in_executor(self._pool, finish, coroutine)
 
+    async def work(self, function: Callable[[], T], /) -> T:
+        """Do work that blocks: in place if the whole call has a thread of its own, else in a thread."""
+        return function() if self._pool is not None else await self._loop().run_in_executor(None, function)
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False)

@@ -18,16 +18,22 @@ from clew.history.forks import forks
 from clew.history.lock import POLL
 from clew.history.lock import Lock as CoreLock
 from clew.history.outline import outline
+from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
+<<<<<<< HEAD
 from clew.model import Checkpoint
 from clew.replicate.reconcile import Progress
 from clew.replicate.reconcile import Report as Synced
+=======
+from clew.model import Checkpoint, Copied
+>>>>>>> main
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
     from clew.importing import Report
+    from clew.workspace import Workspace
 
 S = TypeVar("S")
 
@@ -68,6 +74,7 @@ class Store:
     catch_up = blocking(Upkeep.catch_up)
     prune = blocking(Upkeep.prune)
     compact = blocking(Upkeep.compact)
+    verify = blocking(Upkeep.verify)
     rekey = blocking(Upkeep.rekey)
     namespaces = blocking(Upkeep.namespaces)
     close = blocking(Upkeep.close)
@@ -117,9 +124,31 @@ class Store:
             exporting.put(text, to)
         return text
 
+<<<<<<< HEAD
     def sync_to(self, other: Store, progress: Progress | None = None) -> Synced:
         """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
         return finish(mirroring.sync(self._core, other._core, progress))
+=======
+    def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
+        """A directory seen as file snapshots. A restore that died in it is finished first, or taken back."""
+        from clew.workspace import Workspace as Door
+        from clew.workspace import WorkspaceCore
+
+        core = WorkspaceCore(self._core, root, name, **options)
+        finish(core.recover())
+        return Door(core)
+
+    def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
+        """Bring everything into another store (a Store, or what `open` takes) that it lacks. Interrupted, or repeated
+        later, it goes on where it stopped; writers may go on meanwhile.
+
+            store.copy_to("backup.db")
+        """
+        if isinstance(other, Store):
+            return finish(self.core.copy_to(other.core.core, progress))
+        with open(other, **options) as target:
+            return self.copy_to(target, progress)
+>>>>>>> main
 
     def __len__(self) -> int:
         return self.count()
@@ -165,6 +194,7 @@ class Thread(Generic[S]):
     save = blocking(CoreThread.save)
     append = blocking(CoreThread.append)
     update = blocking(CoreThread.update)
+    pick = blocking(CoreThread.pick)
     tail = blocking(CoreThread.tail)
     exists = blocking(CoreThread.exists)
     get = blocking(CoreThread.get)
@@ -173,7 +203,6 @@ class Thread(Generic[S]):
     diff = blocking(CoreThread.diff)
     outline = blocking(outline)
     forks = blocking(forks)
-    rewind = blocking(CoreThread.rewind)
     undo = blocking(CoreThread.undo)
     annotate = blocking(CoreThread.annotate)
     delete = blocking(CoreThread.delete)
@@ -186,6 +215,23 @@ class Thread(Generic[S]):
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = finish(self.core.fork(to, at))
         return Thread(type(self.core)(self.core.core, name, self.core.type, self.core.kind))
+
+    def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+        """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
+        with `prune`, what came after `at` on the way to the old head is deleted instead. With `files`, the directory
+        goes back to the snapshot that was saved with `at`: both move, or neither does."""
+        if not files:
+            return finish(self.core.rewind(at, prune=prune))
+        from clew.workspace import rewind_together
+
+        return finish(rewind_together(self.core, at, prune=prune))
+
+    def workspace(self, at: Any = None) -> Workspace:
+        """The directory whose snapshot was saved with the head, or with `at`."""
+        from clew.workspace import Workspace as Door
+        from clew.workspace import workspace_of
+
+        return Door(finish(workspace_of(self.core, at)))
 
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
         """Hold the thread: `with thread.lock(): …`. Saves of this handle are refused once the lock was lost."""

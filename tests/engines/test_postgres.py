@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import ClassVar
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from clew.engines.postgres import PostgresEngine
 from clew.testing import drive
@@ -14,25 +15,36 @@ from clew.testing.contract import DurableEngineContract
 from fix_servers import PostgresServer
 
 
-def private(place: Path) -> str:
-    """A schema for the store of one test."""
-    return "t_" + hashlib.blake2b(str(place).encode(), digest_size=9).hexdigest()
-
-
 class OnPostgres(DurableEngineContract):
+    """One schema for all cases, emptied before each: making one takes much longer than a case."""
+
     url: str
+    schema: ClassVar[str]
 
     @pytest.fixture(autouse=True)
     def _server(self, postgres_server: PostgresServer) -> None:
         self.url = postgres_server.url
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            tables = admin.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'store'", [self.schema]
+            )
+            for (table,) in tables.fetchall():
+                admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(self.schema, table)))
 
     def make_engine(self, place: Path) -> PostgresEngine:
-        return PostgresEngine(self.url, schema=private(place), asynchronous=self.colours == ("awaited",))
+        return PostgresEngine(self.url, schema=self.schema, asynchronous=self.colours == ("awaited",))
 
 
 class TestPostgres(OnPostgres):
-    pass
+    schema = "contract_stepped"
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped",)
+
+
+class TestPostgresHopped(OnPostgres):
+    schema = "contract_hopped"
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("hopped",)
 
 
 class TestAsyncPostgres(OnPostgres):
+    schema = "contract_awaited"
     colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)

@@ -45,6 +45,9 @@ class OnCluster(OnRedis):
     def _server(self, redis_cluster: RedisCluster) -> None:
         self.url = redis_cluster.url
 
+    def make_engine(self, place: Path) -> RedisEngine:
+        return RedisEngine(self.url, prefix=private(place), shards=8, asynchronous=self.colours == ("awaited",))
+
     @case
     async def test_a_taken_branch_id_is_refused_wherever_it_was_taken(self, engine: Engine) -> None:
         """A cluster compares ids within a shard only: sixteen random bytes do not meet by chance."""

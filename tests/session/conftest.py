@@ -1,4 +1,4 @@
-"""Stores for tests whose callbacks use the store themselves: a blocking call cannot be made inside a running loop."""
+"""Sessions are tested on every engine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from fix_stores import ENGINES, open_stores
+from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """A function that opens the same store again and again: `opener(**options)`."""
+    engine, _, colour = request.param.partition("-")
+    yield from open_stores(engine, colour, tmp_path, request)
+
+
+@pytest.fixture(params=EVERY_ENGINE)
 def blocking_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """An empty store on each engine, through the blocking door."""
-    for opener in open_stores(request.param, "blocking", tmp_path):
+    """An empty store through the blocking door, for callbacks: no blocking call can be made inside a running loop."""
+    for opener in open_stores(request.param, "blocking", tmp_path, request):
         yield opener()

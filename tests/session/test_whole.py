@@ -68,6 +68,26 @@ def test_no_truncation_leaves_a_problem_that_was_not_there(store: Any, keep: int
     assert session.repair() == []
 
 
+def test_a_cut_looks_only_around_itself(store: Any) -> None:
+    session = store.session("s")
+    for number in range(40):
+        session.extend([user(f"{number}"), call(f"c{number}"), result(f"c{number}")] * 10)
+    engine = store.core.core.engine
+    payloads, read = engine.payloads, list[int]()
+
+    async def counting(lineage: str, branch: bytes, first: int, last: int) -> Any:
+        read.append(last - first + 1)
+        return await payloads(lineage, branch, first, last)
+
+    engine.payloads = counting
+    try:
+        session.truncate(keep_last=1099)
+    finally:
+        del engine.payloads
+    assert session.count() == 1100
+    assert sum(read) < 12
+
+
 def test_truncate_before_a_result_keeps_its_call(store: Any) -> None:
     session = store.session("s")
     session.extend([user("1"), call("a"), {**result("a"), "id": "r1"}, user("2")])

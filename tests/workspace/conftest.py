@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -13,23 +11,8 @@ from typing import Any
 import pytest
 
 import clew
-from clew.engines.stepping import finish
-from clew.workspace.core import Workspace
 
 Picture = dict[bytes, tuple[str, int, bytes]]
-
-
-class Finished:
-    """A core object whose coroutines run to their end when they are called."""
-
-    def __init__(self, core: Any) -> None:
-        self.core = core
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.core, name)
-        if not inspect.iscoroutinefunction(value):
-            return value
-        return functools.wraps(value)(lambda *args, **kwargs: finish(value(*args, **kwargs)))
 
 
 class Desk:
@@ -47,7 +30,7 @@ class Desk:
     def workspace(self, **options: Any) -> Any:
         """Another handle on the same workspace, as another process would have it."""
         options.setdefault("cache", self.cache)
-        return Finished(Workspace(self.store._core, options.pop("root", self.root), **options))
+        return self.store.workspace(options.pop("root", self.root), **options)
 
     def reopen(self) -> Any:
         """Another handle over a store that was opened anew."""

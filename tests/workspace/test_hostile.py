@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from clew.engines.stepping import finish
+from clew.engines.base import Commit
 from clew.errors import ClewError, Corrupt, UnsafePath, UnsupportedFormat
 from clew.workspace import hands, trees
 from clew.workspace.trees import DIR, FILE, LINK, PIECES, Entry
@@ -27,7 +28,8 @@ class Forger:
 
     def blob(self, data: bytes) -> bytes:
         name = self.log.name_of(data)
-        finish(self.log.put({name: self.log.wrap(name, data)}))
+        blobs = {name: self.log.wrap(name, data)}
+        finish(self.desk.store._core.engine.commit(Commit(self.desk.ws.name, blobs=blobs)))
         return name
 
     def file(self, text: bytes = b"evil") -> Entry:

@@ -78,7 +78,7 @@ def test_version_control_sockets_fifos_and_the_store_itself_are_skipped_and_name
     base.mkdir()
     desk = Desk(base, lambda: tmp_path / "root" / "agents.db")
     desk.root = tmp_path / "root"
-    desk.ws = desk.workspace(cache=tmp_path / "cache", own=[str(desk.root / "agents.db")])
+    desk.ws = desk.workspace(cache=tmp_path / "cache")
     desk.write(".git/HEAD", "ref")
     desk.write("sub/.hg/x", "x")
     desk.write("sub/.git", "gitdir: elsewhere")

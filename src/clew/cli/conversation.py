@@ -28,13 +28,13 @@ def message(said: Message, index: int, *, full: bool) -> RenderableType:
     if said.text:
         lines.append(Text(safe(said.text)))
     for call in said.calls:
-        text = Text("▸ ", "tool").append(line(call.name), "tool")
+        text = Text().append("▸ ", "tool").append(line(call.name), "tool")
         shown = safe(call.arguments) if full else line(brief(call.arguments, 100))
         lines.append(text.append(f"({shown})", "dim"))
     for result in said.results:
         shown = safe(result.text) if full else _folded(result.text)
         name = f"{line(result.name)} " if result.name else ""
-        lines.append(Text(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
+        lines.append(Text().append(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
     lines += [Text(safe(extra) if full else line(brief(extra, 120)), "dim") for extra in said.extra]
     header = Text("\n").append(line(said.role), style).append(f"  {index}", "dim")
     return Group(header, *(Padding(text, (0, 0, 0, 2), expand=False) for text in lines))
@@ -74,7 +74,7 @@ def _grow(parent: Tree, name: str, value: Any, full: bool, depth: int) -> None:
     if isinstance(value, dict | list | tuple) and value and (full or depth < _DEPTH):
         _children(parent.add(Text(line(name), "cyan")), value, full, depth + 1)
     else:
-        parent.add(Text(line(name), "cyan").append("  ").append(_leaf(value, full)))
+        parent.add(Text().append(line(name), "cyan").append("  ").append(_leaf(value, full)))
 
 
 def _children(parent: Tree, value: Any, full: bool, depth: int) -> None:

@@ -30,7 +30,7 @@ THEME = Theme(
         "assistant": "bold green",
         "tool": "magenta",
         "system": "bold yellow",
-        "rail": "cyan",
+        "rail": "red",
         "rail.old": "dim",
     }
 )

@@ -107,6 +107,11 @@ class SealedFrames(Frames):
     def use(self, ring: Ring) -> None:
         """Go on with a ring that has grown; copies of these frames share the list."""
         self._ciphers[:] = [_cipher(key) for key in ring.keys]
+        self._names = ring.names
+
+    def renamed(self, ring: Ring) -> Ring:
+        """Another ring, with these frames' secret for names."""
+        return Ring(self._names, ring.keys)
 
     def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:
         return self._seal(self._pack(content, dictionary), place.encode())

@@ -102,6 +102,8 @@ class Core:
         self.retention = retention or Retention()
         self.keys = keys  # the user's, the current one first; see history.keyring
         self.follow: dict[str, Follow] = {}  # by kind of thread: who knows which blobs its checkpoints need besides
+        self.own: tuple[str, ...] = ()  # files and directories of the store itself, which no workspace takes up
+        self.workspaces: dict[str, Any] = {}  # by thread: the ones opened last, for rewinds that move files as well
         self.trained = b""  # the dictionary that this process trained last
         self.tips = Tips()
         self.closed = False

@@ -16,6 +16,7 @@ from clew.history.trail import Seen
 from clew.history.view import Place, View
 
 PLAIN = frozenset({"thread", "session", "run"})  # kinds whose blobs are all named by their roots
+ASIDE, GAP = b"aside:", b"gap:"  # blobs in which a repair keeps what it set aside, and which gaps it left
 TOGETHER = 128  # rows whose roots are read at once
 
 
@@ -125,4 +126,4 @@ async def _orphans(
     for head in view.heads:
         if head.kind in follow:
             needed |= await follow[head.kind](core, head.thread, [*living.values()])
-    return [id for id, _ in pool if id not in needed and not is_dictionary(id)]
+    return [id for id, _ in pool if id not in needed and not is_dictionary(id) and not id.startswith((ASIDE, GAP))]

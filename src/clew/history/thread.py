@@ -9,6 +9,7 @@ from clew.history.handle import S
 from clew.history.moving import Moving
 from clew.history.names import check_name, check_tags
 from clew.history.reading import Reading
+from clew.history.tied import tied
 from clew.history.write import UNSET, Facts, read_tip
 from clew.model import Checkpoint
 
@@ -24,7 +25,7 @@ class Thread(Reading[S], Moving[S]):
         label: str | None = None,
         tags: Any = (),
         custom: dict[str, Any] | None = None,
-        files: str | None = None,
+        files: Any = None,
         expect: Any = UNSET,
         id: Any = None,
         on_conflict: OnConflict = "raise",
@@ -37,7 +38,7 @@ class Thread(Reading[S], Moving[S]):
         `parent` is the checkpoint to build on wherever the head is: if that is another, a branch begins at `parent`
         and the head goes along.
         """
-        facts = Facts.check(self.values, label, tags, custom, files, id)
+        facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
         return await self.writer.save(
             lambda planner: planner.whole(state),
             facts,
@@ -54,12 +55,12 @@ class Thread(Reading[S], Moving[S]):
         label: str | None = None,
         tags: Any = (),
         custom: dict[str, Any] | None = None,
-        files: str | None = None,
+        files: Any = None,
         expect: Any = UNSET,
         id: Any = None,
     ) -> Checkpoint:
         """Add items at the end of the list `state[key]`. What is in it already is neither read nor compared."""
-        facts = Facts.check(self.values, label, tags, custom, files, id)
+        facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
         if type(items) not in (list, tuple):
             raise InvalidInput(f"append() takes a list of items, not {type(items).__qualname__}")
         name = check_name(key, "key")
@@ -73,7 +74,7 @@ class Thread(Reading[S], Moving[S]):
         label: str | None = None,
         tags: Any = (),
         custom: dict[str, Any] | None = None,
-        files: str | None = None,
+        files: Any = None,
         expect: Any = UNSET,
         id: Any = None,
         on_conflict: OnConflict = "raise",
@@ -83,7 +84,7 @@ class Thread(Reading[S], Moving[S]):
     ) -> Checkpoint:
         """Set some top-level keys, take those in `remove` away, and add items at the end of one list with
         `append=(key, items)`, all in one checkpoint; everything else stays what it is, unread."""
-        facts = Facts.check(self.values, label, tags, custom, files, id)
+        facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
         if type(changes) is not dict:
             raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
         compares = any(type(value) in (list, dict) for value in changes.values())

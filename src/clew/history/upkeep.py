@@ -8,11 +8,14 @@ from typing import Any
 from clew.engines.namespace import NamespaceEngine, namespaces
 from clew.errors import InvalidInput
 from clew.history import keyring
+from clew.history.copy import copy
+from clew.history.core import Core
 from clew.history.listing import Listing
 from clew.history.reach import garbage
 from clew.history.sweep import Progress, Sweeper, lineages
+from clew.history.verify import verify
 from clew.history.view import View
-from clew.model import Pruned
+from clew.model import Copied, Pruned, Verified
 
 
 class Upkeep(Listing):
@@ -55,6 +58,15 @@ class Upkeep(Listing):
     async def count(self) -> int:
         """How many threads there are."""
         return int((await super().stats())["threads"])
+
+    async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
+        """Check every digest and chain, every pointer, every head, parent and count; the report tells what does not
+        hold. With `repair`, what is damaged is set aside, and threads go back to their newest sound checkpoint."""
+        return await verify(self.core, repair, progress)
+
+    async def copy_to(self, target: Core, progress: Progress | None = None) -> Copied:
+        """Bring everything into another store that it lacks; what was brought is verified."""
+        return await copy(self.core, target, progress)
 
     async def rekey(self, key: Any) -> int:
         """Replace the key of an encrypted store: the ring is locked with `key`, and what is written from now on is

@@ -23,6 +23,7 @@ from clew.history.core import Core
 from clew.history.names import check_limit, check_name
 from clew.history.records import open_note, uuid_text
 from clew.history.thread import Thread
+from clew.history.tied import tied
 from clew.history.trail import Trail
 from clew.history.write import Facts, Plan
 from clew.model import Checkpoint
@@ -214,7 +215,7 @@ class SessionCore:
                 start = min(upto - first, count)
             if start <= 0:
                 return None
-            start, _ = await view.whole(start)
+            start = await view.cut(start)
             return await self._shorten(view, first, start, {}) if start > 0 else None
 
         return await self._rewrite(decide)
@@ -263,7 +264,7 @@ class SessionCore:
 
         async def read(view: View) -> Part | None:
             count = await view.count()
-            start, _ = await view.whole(max(0, count - limit))
+            start = await view.cut(max(0, count - limit))
             if not start:
                 return None
             summary = str(await view.value(SUMMARY, ""))
@@ -328,8 +329,7 @@ class SessionCore:
         """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it. `files` is a
         snapshot of a workspace, or its id."""
         name = check_name(message_id, "message id")
-        tied = files if files is None or type(files) is str else files.id
-        facts = Facts.check(self.thread.values, None, (), {SNAPSHOT: name}, tied, None)
+        facts = Facts.check(self.thread.values, None, (), {SNAPSHOT: name}, await tied(files), None)
         return await self.thread.edit(lambda planner: planner.change({}), facts)
 
     async def find_snapshot(self, message_id: str) -> str:

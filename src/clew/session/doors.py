@@ -74,7 +74,7 @@ class Session:
         """Go back to the snapshot of a message, turns and summary included. What came after it stays in the history,
         and `session.thread.undo()` brings it back. With `files`, the directory goes back along, or nothing does."""
         at = finish(self.core.find_snapshot(message_id))
-        return self.thread.rewind(at, **({"files": True} if files else {}))
+        return self.thread.rewind(at, files=files)
 
     def fork(self, to: str | None = None, at: Any = None) -> Session:
         """A new session that stands where this one does; a name is made if none is given."""
@@ -153,7 +153,7 @@ class AsyncSession:
         """Go back to the snapshot of a message, turns and summary included. What came after it stays in the history,
         and `session.thread.undo()` brings it back. With `files`, the directory goes back along, or nothing does."""
         at = await self.hop(self.core.find_snapshot(message_id))
-        return await self.thread.rewind(at, **({"files": True} if files else {}))
+        return await self.thread.rewind(at, files=files)
 
     async def fork(self, to: str | None = None, at: Any = None) -> AsyncSession:
         """A new session that stands where this one does; a name is made if none is given."""

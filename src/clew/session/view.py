@@ -51,11 +51,19 @@ class View:
     async def items(self, start: int, stop: int) -> list[Message]:
         return await self.reader.items(self.node, start, stop) if self.node is not None else []
 
-    async def whole(self, start: int, messages: list[Message] | None = None) -> tuple[int, list[Message]]:
-        """`start`, moved back to before the calls whose results come at or after it; and what lies between. The walk
-        ends where a call cannot be any more: some way before a user turn, or at the beginning."""
-        if messages is None:
-            messages = await self.items(start, await self.count())
+    async def cut(self, start: int) -> int:
+        """`start`, moved back so that a cut there parts no call from its result. Looks only around the cut: as far
+        after it as the next user turn, and some way more."""
+        after: list[Message] = []
+        while True:
+            more = await self.items(start + len(after), start + len(after) + _BACK)
+            after += more
+            if len(more) < _BACK or any(map(turns.is_user_turn, more)):
+                return (await self.whole(start, after))[0]
+
+    async def whole(self, start: int, messages: list[Message]) -> tuple[int, list[Message]]:
+        """The messages from `start` on, and those before them that hold the calls of their results. The walk back ends
+        where a call cannot be any more: some way before a user turn, or at the beginning."""
         wanted = turns.open_results(messages)
         here, at, crossed = messages, start, False
         while wanted and at > 0 and not (crossed and start - at >= _FAR):

@@ -1,1 +1,26 @@
-"""A directory seen as file snapshots, shared by the threads that work in it."""
+"""A directory seen as file snapshots, shared by the threads that work in it.
+
+`core` says what a workspace does and `doors` says it in two colours. Below them: `walk` and `index` find out what
+changed, `pack` reads it, `trees` names it, `log` keeps it; `plan`, `hands` and `restore` bring it back.
+"""
+
+from clew.workspace.core import WorkspaceCore, rewind_together, workspace_of
+from clew.workspace.doors import AsyncWorkspace, Workspace
+from clew.workspace.log import follow
+from clew.workspace.values import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
+
+__all__ = [
+    "AsyncWorkspace",
+    "Change",
+    "Changes",
+    "FileDiff",
+    "Limits",
+    "Skipped",
+    "Snapshot",
+    "Status",
+    "Workspace",
+    "WorkspaceCore",
+    "follow",
+    "rewind_together",
+    "workspace_of",
+]

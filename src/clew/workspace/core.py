@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from blake3 import blake3
 
 from clew.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
 from clew.history.core import Core
+from clew.history.names import check_name
+from clew.history.thread import Thread
+from clew.model import Checkpoint
 from clew.workspace import diff as differ
 from clew.workspace.lock import take
-from clew.workspace.log import Log
-from clew.workspace.look import Eyes, Seen, Work, in_place
+from clew.workspace.log import SHOWN, Log
+from clew.workspace.look import Eyes, Seen, Work, in_place, shown
 from clew.workspace.plan import describe, show
 from clew.workspace.restore import Restorer, alike, flags
 from clew.workspace.together import HeadMove
@@ -29,9 +32,10 @@ from clew.workspace.values import Changes, FileDiff, Limits, Snapshot, Status
 from clew.workspace.walk import Place, Progress
 
 ATTEMPTS = 16
+PREFIX = "workspace:"
 
 
-class Workspace:
+class WorkspaceCore:
     """One directory and its log in the store."""
 
     def __init__(
@@ -40,27 +44,27 @@ class Workspace:
         root: Any,
         name: str | None = None,
         *,
-        own: Iterable[str] = (),
-        cache: str | os.PathLike[str] | bool | None = None,
+        cache: str | os.PathLike[str] | Literal[False] | None = None,
         limits: Limits | None = None,
         unreadable: str = "raise",
         timeout: float = 30.0,
         work: Work = in_place,
     ) -> None:
-        """`own`: paths of the store itself; `cache`: a directory for the index, True for the user's cache directory,
-        False for none. `unreadable="flag"` goes on without files that cannot be read, and says so."""
+        """`cache`: a directory for the index; None for the user's cache directory, False for none at all.
+        `unreadable="flag"` goes on without files that cannot be read, and says so."""
         if unreadable not in ("raise", "flag"):
             raise InvalidInput(f"unreadable={unreadable!r} is unknown: use 'raise' or 'flag'")
         real = check_root(root)
         self._core = core
         self.root = os.fsdecode(real)
         self.name = thread_name(real, name)
-        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in own))
+        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in core.own))
         self._place = Place(real, ours, limits or Limits(), unreadable)
         self._log = Log(core, self.name)
         self._work = work
         self._timeout = timeout
         self._eyes = Eyes(self._place, self._log, cache_file(cache, real, self.name), work)
+        core.workspaces[self.name] = self
         self._restorer = Restorer(self._place, self._log, self._eyes, work, lambda intent: HeadMove(core, intent))
 
     @asynccontextmanager
@@ -85,16 +89,15 @@ class Workspace:
         """Save the directory as it is. `progress(done, total)` is told how many changed files have been read."""
         async with self._alone():
             for _ in range(ATTEMPTS):
-                tip = await self._log.tip()
-                seen = await self._eyes.look(tip, keep=True, progress=progress)
-                facts = {"files": seen.index.files, "bytes": seen.index.size, "root": self._shown_root, **flags(seen)}
                 try:
+                    seen = await self._eyes.look(await self._log.tip(), keep=True, progress=progress)
+                    facts = {"files": seen.index.files, "bytes": seen.index.size, "root": shown(self._place.root)}
                     record = await self._log.append(
                         "snapshot",
                         seen.tree,
-                        after=tip,
+                        after=seen.after,
                         label=label,
-                        facts=facts,
+                        facts={**facts, **flags(seen)},
                         withheld=seen.withheld(),
                         blobs=seen.blobs,
                     )
@@ -107,18 +110,19 @@ class Workspace:
     async def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first, those that restores took for safety included."""
         self._core.check_open()
-        return [record.snapshot for record in await self._log.records() if record.kind != "restored"]
+        return [record.snapshot for record in await self._log.records() if record.kind in SHOWN]
 
-    async def reference(self, label: str | None = None) -> str:
-        """Take a snapshot, and name it as a checkpoint's `files` does."""
-        return f"{(await self.snapshot(label)).id}@{self.name}"
+    async def refer(self) -> str:
+        """Take a snapshot for a checkpoint, and name it as its `files` does."""
+        return await (await self.snapshot()).refer()
 
     async def status(self) -> Status:
         """The directory now, beside the newest record, with all that a snapshot leaves out and why."""
         async with self._alone():
             tip = await self._log.tip()
             seen = await self._eyes.look(tip, keep=False)
-            ops = await compare(None if tip is None else tip.tree, seen.tree, self._restorer.reader(seen))
+            last = await self._log.last(tip)
+            ops = await compare(None if last is None else last.tree, seen.tree, self._restorer.reader(seen))
             skipped = show(sorted(seen.index.skipped()))
             return Status(seen.index.files, seen.index.size, describe(ops), skipped, seen.flagged)
 
@@ -164,12 +168,12 @@ class Workspace:
         async with self._alone():
             return await self._restorer.restore(await self._log.find(snapshot), dry_run=dry_run)
 
-    async def rewind(self, thread: str, at: Any, snapshot: Any) -> Changes:
-        """Restore a snapshot and rewind a thread, both or neither."""
+    async def rewind(self, thread: Thread[Any], at: Any, dry_run: bool = False) -> Changes:
+        """Rewind a thread to a checkpoint and the directory to that checkpoint's snapshot, both or neither."""
         async with self._alone():
-            record = await self._log.find(snapshot)
-            move = await HeadMove.plan(self._core, thread, at)
-            return await self._restorer.restore(record, move=move)
+            checkpoint = await thread.get(at)
+            move = await HeadMove.plan(thread, checkpoint)
+            return await self._restorer.restore(await self._log.find(checkpoint), move=move, dry_run=dry_run)
 
     async def undo(self, dry_run: bool = False) -> Changes:
         """Take back the newest restore that has not been taken back yet."""
@@ -207,10 +211,6 @@ class Workspace:
             merged = sorted({*changes.kept, *show(kept)})
             return Changes(changes.changes, tuple(merged), changes.safety, dry_run)
 
-    @property
-    def _shown_root(self) -> str:
-        return self._place.root.decode("utf-8", "backslashreplace")
-
 
 def check_root(root: Any) -> bytes:
     """The real path of a directory that may be a workspace."""
@@ -230,16 +230,16 @@ def check_root(root: Any) -> bytes:
 def thread_name(real: bytes, name: str | None) -> str:
     """The workspace's thread: named by the caller, or by the directory's real path."""
     if name is not None:
-        return f"workspace:{name}"
-    text = real.decode("utf-8", "backslashreplace")
-    return f"workspace:{text}" if len(text) <= 400 else f"workspace:{text[:300]}…{blake3(real).hexdigest(16)}"
+        return PREFIX + check_name(name, "workspace name")
+    text = shown(real)
+    return PREFIX + (text if len(text) <= 400 else f"{text[:300]}…{blake3(real).hexdigest(16)}")
 
 
-def cache_file(cache: str | os.PathLike[str] | bool | None, real: bytes, name: str) -> Path | None:
+def cache_file(cache: str | os.PathLike[str] | Literal[False] | None, real: bytes, name: str) -> Path | None:
     """Where the index is kept: never inside the directory itself."""
     if cache is False:
         return None
-    if cache is None or cache is True:
+    if cache is None:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         cache = os.path.join(base, "clew")
     folder = Path(cache)
@@ -247,3 +247,25 @@ def cache_file(cache: str | os.PathLike[str] | bool | None, real: bytes, name: s
     if inside.startswith(real + b"/"):
         return None
     return folder / f"{blake3(real + bytes(1) + name.encode()).hexdigest(20)}.index"
+
+
+async def rewind_together(thread: Thread[Any], at: Any, prune: bool = False, **options: Any) -> Checkpoint:
+    """Rewind a thread and the directory that its checkpoint names, both or neither."""
+    if prune:
+        raise InvalidInput("rewind(files=True) keeps what it leaves behind, so that it can be undone: leave prune out")
+    checkpoint = await thread.get(at)
+    await (await workspace_of(thread, checkpoint, **options)).rewind(thread, checkpoint)
+    return checkpoint
+
+
+async def workspace_of(thread: Thread[Any], at: Any = None, **options: Any) -> WorkspaceCore:
+    """The directory whose snapshot was saved with the head, or with `at`."""
+    checkpoint = await thread.get(await thread.step() if at is None else at)
+    if checkpoint.files is None:
+        raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
+    name = checkpoint.files.partition("@")[2]
+    workspace = thread.core.workspaces.get(name)
+    if workspace is None:
+        record = await Log(thread.core, name).find(checkpoint)
+        workspace = WorkspaceCore(thread.core, record.root, name.removeprefix(PREFIX), **options)
+    return workspace

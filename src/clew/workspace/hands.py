@@ -65,6 +65,11 @@ class Hands:
         inside = self._staged.get(above) if above else None
         return b"%d" % len(self._staged) if inside is None else inside + b"/" + name
 
+    def stage_all(self, ops: list[Op], contents: Mapping[bytes, list[bytes]]) -> None:
+        """Stage several steps; `contents` by what their entries point at."""
+        for op in ops:
+            self.stage(op, contents.get(op.new.ref, []) if op.new is not None else [])
+
     def stage(self, op: Op, pieces: list[bytes]) -> None:
         """Write the new file or link of a step, complete with its mode, where it can be renamed from."""
         name = self._staged_name(op.path)

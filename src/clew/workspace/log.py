@@ -1,8 +1,9 @@
 """The log of a workspace: a thread of kind "workspace", one checkpoint for each thing that happened to the directory.
 
-Three kinds of record: a *snapshot*; *restoring*, which is the safety snapshot before a restore and the restore's
-journal in one; and *restored*, which closes it. What lists need stands in the checkpoint's metadata, what only a
-restore needs in its state. Trees and file contents are blobs of the same lineage, so one sweep serves them all.
+Kinds of record: a *snapshot*; a *part*, which holds on to blobs that are written ahead of a large one; *restoring*,
+which is the safety snapshot before a restore and the restore's journal in one; and *restored*, which closes it. What
+lists need stands in the checkpoint's metadata, what only a restore needs in its state. Trees and file contents are
+blobs of the same lineage, so one sweep serves them all.
 """
 
 from __future__ import annotations
@@ -14,21 +15,22 @@ from typing import Any, Literal
 import msgspec
 
 from clew.encode.plan import Planned, Planner
-from clew.engines.base import Commit
 from clew.errors import CheckpointNotFound, Corrupt, NoCheckpoint
 from clew.history.core import Core
 from clew.history.thread import Thread
+from clew.history.trail import Seen
 from clew.history.write import Facts
 from clew.model import Checkpoint
 from clew.workspace import trees
-from clew.workspace.trees import DIR, PIECES, Entry, Op, Tree
+from clew.workspace.trees import DIR, FILE, PIECES, Entry, Op, Tree
 from clew.workspace.values import Skipped, Snapshot
 
 LEVEL = 1  # of zstd: a higher one costs more than it saves
 MAX_SHOWN = 100  # problems that the metadata itself lists
 KIND = "workspace"
+SHOWN = ("snapshot", "restoring")  # kinds of record that hold a state of the directory
 
-RecordKind = Literal["snapshot", "restoring", "restored"]
+RecordKind = Literal["snapshot", "part", "restoring", "restored"]
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -62,13 +64,22 @@ class Record(msgspec.Struct, frozen=True):
     of: str | None = None  #: restoring, restored: which snapshot
     safety: str | None = None  #: restored: the record that holds the state before
     undoes: str | None = None  #: restored: the restore that was taken back
+    workspace: str = ""
     flagged: tuple[Skipped, ...] = ()
 
     @property
     def snapshot(self) -> Snapshot:
         reason = "snapshot" if self.kind == "snapshot" else "safety"
         return Snapshot(
-            self.id, self.created_at, self.label, self.tree.hex(), self.files, self.size, reason, self.flagged
+            self.id,
+            self.created_at,
+            self.label,
+            self.tree.hex(),
+            self.files,
+            self.size,
+            self.workspace,
+            reason,
+            self.flagged,
         )
 
 
@@ -93,6 +104,12 @@ class Log:
         """All records, oldest first."""
         return [_record(checkpoint) for checkpoint in await self._thread.history(all=True)]
 
+    async def last(self, tip: Record | None) -> Record | None:
+        """The newest record that says what the directory was."""
+        if tip is None or tip.kind != "part":
+            return tip
+        return next((record for record in reversed(await self.records()) if record.kind != "part"), None)
+
     async def find(self, at: Any) -> Record:
         """The snapshot that `at` names: a Snapshot, its id or a unique prefix of it, or a Checkpoint's `files`."""
         if isinstance(at, Snapshot):
@@ -104,8 +121,8 @@ class Log:
         elif at is None:
             raise NoCheckpoint(f"that checkpoint has no file snapshot of {self.name!r}: save it with files=workspace")
         record = _record(await self._thread.get(at))
-        if record.kind == "restored":
-            raise CheckpointNotFound(self.name, at, "it is a restore, not a snapshot; list them with snapshots()")
+        if record.kind not in SHOWN:
+            raise CheckpointNotFound(self.name, at, "it is no snapshot; list them with snapshots()")
         return record
 
     async def state(self, record: Record) -> dict[str, Any]:
@@ -162,9 +179,17 @@ class Log:
         """A blob as the engine keeps it. May be called from any thread."""
         return self._frames.wrap(content, f"blob {name.hex()}")
 
-    async def put(self, blobs: Mapping[bytes, bytes]) -> None:
-        """Write framed blobs ahead of the record that will point at them."""
-        await self._core.engine.commit(Commit(self.name, blobs=dict(blobs)))
+    async def put(self, blobs: Mapping[bytes, bytes], after: Record | None, root: str) -> Record:
+        """Write framed blobs ahead of the snapshot that will point at them. A record of their own holds on to them,
+        and to the part before it, so that no sweep can take them meanwhile."""
+        tree: Tree = {b"%08d" % at: Entry(FILE, 0, 0, name) for at, name in enumerate(sorted(blobs))}
+        if after is not None and after.kind == "part":
+            tree[b"before"] = Entry(DIR, 0, 0, after.tree)
+        data = trees.encode(tree)
+        name = self.name_of(data)
+        facts = {"files": 0, "bytes": 0, "root": root}
+        held = {**blobs, name: self.wrap(name, data)}
+        return await self.append("part", name, after=after, facts=facts, blobs=held)
 
     async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
         """Contents by name, each checked against it; `Corrupt` if one is missing."""
@@ -216,10 +241,12 @@ class Log:
         }
 
 
-async def reachable(log: Log, roots: Iterable[bytes]) -> set[bytes]:
-    """Every blob that the trees `roots` need: what a sweep of the lineage must keep."""
+async def follow(core: Core, thread: str, living: Iterable[Seen]) -> set[bytes]:
+    """Every blob that a workspace's living records need: what a sweep of its lineage must keep."""
+    log = Log(core, thread)
+    customs = [core.values.decode(seen.meta.custom, f"a record of {thread!r}") for seen in living if seen.meta.custom]
     keep: set[bytes] = set()
-    level = set(roots)
+    level = {bytes.fromhex(custom["tree"]) for custom in customs if "tree" in custom}
     large: dict[bytes, Entry] = {}
     while level:
         keep |= level
@@ -230,7 +257,7 @@ async def reachable(log: Log, roots: Iterable[bytes]) -> set[bytes]:
                     below.add(entry.ref)
                 elif entry.kind == PIECES:
                     large[entry.ref] = entry
-                if entry.kind in (trees.FILE, PIECES):
+                if entry.kind in (FILE, PIECES):
                     keep.add(entry.ref)
         level = below
     return keep | await log.pieces(large.values())
@@ -251,6 +278,7 @@ def _record(checkpoint: Checkpoint) -> Record:
             of=custom.get("of"),
             safety=custom.get("safety"),
             undoes=custom.get("undoes"),
+            workspace=checkpoint.thread_id,
             flagged=tuple(Skipped(path, reason) for path, reason in custom.get("flagged", ())),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
 from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
 
-BATCH = 32 * 2**20  # framed bytes that are written ahead in one commit
+BATCH = 64 * 2**20  # framed bytes that are written ahead in one commit
 
 T = TypeVar("T")
 
@@ -48,6 +48,7 @@ class Seen(msgspec.Struct, frozen=True):
     tree: bytes
     made: dict[bytes, bytes]  #: trees that the store may lack
     blobs: Blobs  #: framed, not written yet
+    after: Record | None  #: the newest record
     flagged: tuple[Skipped, ...]
     fresh: Mapping[int, Signature]
 
@@ -95,7 +96,7 @@ class Eyes:
             have = await self._distrust(walked, old, None if tip is None else tip.tree)
         have |= await self._log.pieces(self._large_before(walked, old, have, tip))
         reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
-        blobs = await self._pack(walked, reading, progress)
+        blobs, after = await self._pack(walked, reading, tip, progress)
         made = {} if walked.index is old else await self._work(lambda: walked.index.seal(self._log.name_of))
         if keep:
             blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
@@ -106,6 +107,7 @@ class Eyes:
             tree,
             made,
             blobs,
+            after,
             tuple(Skipped(os.fsdecode(path), reason) for path, reason in walked.flagged),
             walked.fresh,
         )
@@ -116,13 +118,16 @@ class Eyes:
             self._index = seen.index
             await self._work(lambda: indexes.store(self._cache, seen.index))
 
-    async def _pack(self, walked: Walked, reading: Reading, progress: Progress | None) -> Blobs:
+    async def _pack(
+        self, walked: Walked, reading: Reading, tip: Record | None, progress: Progress | None
+    ) -> tuple[Blobs, Record | None]:
+        """Read what is dirty; the blobs that are not written yet, and the newest record."""
         stream = pack(self._place, walked, reading, progress)
         while True:
             blobs, done = await self._work(lambda: _collect(stream))
             if done:
-                return blobs
-            await self._log.put(blobs)
+                return blobs, tip
+            tip = await self._log.put(blobs, tip, shown(self._place.root))
 
     def _large_before(self, walked: Walked, old: Index | None, have: set[bytes], tip: Record | None) -> Iterator[Entry]:
         """What large dirty files were before, as far as the store is sure to have it."""
@@ -196,3 +201,8 @@ def _copy(index: Index) -> Index:
         sigs=list(index.sigs),
         entries=list(index.entries),
     )
+
+
+def shown(path: bytes) -> str:
+    """A path as text that every engine can keep."""
+    return path.decode("utf-8", "backslashreplace")

@@ -12,6 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -21,15 +22,15 @@ from clew.workspace import trees
 from clew.workspace.hands import Hands, clear_leftovers, needs_staging
 from clew.workspace.ignore import IGNORE_FILES, Rules
 from clew.workspace.index import Signature
-from clew.workspace.log import Journal, Log, Record
-from clew.workspace.look import Eyes, Seen, Work
+from clew.workspace.log import MAX_SHOWN, Journal, Log, Record
+from clew.workspace.look import Eyes, Seen, Work, shown
 from clew.workspace.pack import Reading, read
 from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
 from clew.workspace.trees import DIR, FILE, LINK, MODES, Entry, Op, Tree, compare
 from clew.workspace.values import Changes
 from clew.workspace.walk import Place
 
-BATCH = 32 * 2**20  # bytes of file contents in memory at once
+BATCH = 8 * 2**20  # bytes of file contents that are fetched and written at once
 
 
 class Move(Protocol):
@@ -78,8 +79,8 @@ class Restorer:
         seen = await self._eyes.look(tip, keep=not dry_run)
         ops = await (self.towards(target.tree)(seen) if wanted is None else wanted(seen))
         plan = await self._plan(target, seen, ops)
-        saved = await self._saved(tip, seen, plan)
-        changes = Changes(describe(plan.steps, saved), show(plan.kept), None, dry_run)
+        unsaved = await self._unsaved(tip, seen, plan)
+        changes = Changes(describe(plan.steps, unsaved), show(plan.kept), None, dry_run)
         if dry_run:
             return changes
         if move is not None and await move.state() != "ready":
@@ -92,7 +93,7 @@ class Restorer:
             undoes,
             None if move is None else move.intent,
         )
-        begun = await self._begin(tip, seen, journal, seen.blobs)
+        begun = await self._begin(seen, journal)
         await self._eyes.remember(seen)
         try:
             await self._carry_out(steps, expect)
@@ -148,11 +149,12 @@ class Restorer:
 
         return read
 
-    async def _saved(self, tip: Record | None, seen: Seen, plan: Plan) -> Collection[bytes]:
+    async def _unsaved(self, tip: Record | None, seen: Seen, plan: Plan) -> Collection[bytes]:
         """Of the steps' paths, those at which the directory differs from the newest record."""
-        if tip is None or not plan.steps:
+        last = await self._log.last(tip)
+        if last is None or not plan.steps:
             return {op.path for op in plan.steps if op.old is not None}
-        return {op.path for op in await compare(tip.tree, seen.tree, self.reader(seen)) if op.new is not None}
+        return {op.path for op in await compare(last.tree, seen.tree, self.reader(seen)) if op.new is not None}
 
     async def _plan(self, target: Record, seen: Seen, ops: list[Op]) -> Plan:
         gone = removals(ops)
@@ -219,17 +221,17 @@ class Restorer:
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
-    async def _begin(self, tip: Record | None, seen: Seen, journal: Journal, blobs: dict[bytes, bytes]) -> Record:
-        facts = {"files": seen.index.files, "bytes": seen.index.size, "root": _text(self._place.root)}
+    async def _begin(self, seen: Seen, journal: Journal) -> Record:
+        facts = {"files": seen.index.files, "bytes": seen.index.size, "root": shown(self._place.root)}
         return await self._log.append(
             "restoring",
             seen.tree,
-            after=tip,
+            after=seen.after,
             tags=("safety",),
             facts={**facts, "of": journal.snapshot, **flags(seen)},
             withheld=seen.withheld(),
             journal=journal,
-            blobs=blobs,
+            blobs=seen.blobs,
         )
 
     async def _close(self, begun: Record, journal: Journal, *, taken_back: bool = False) -> None:
@@ -243,7 +245,7 @@ class Restorer:
         """Finish or take back a restore whose process died. Whether there was one."""
         tip = await self._log.tip()
         await self._work(lambda: clear_leftovers(self._place.root))
-        if tip is None or tip.kind != "restoring" or tip.root != _text(self._place.root):
+        if tip is None or tip.kind != "restoring" or tip.root != shown(self._place.root):
             return False
         journal = await self._log.journal(tip)
         move = None if journal.move is None else self._remake(journal.move)
@@ -284,18 +286,23 @@ class Restorer:
         hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
         try:
             await self._work(lambda: hands.prepare(steps))
-            for batch in _batches(op for op in steps if needs_staging(op)):
-                files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
-                contents = await self._log.contents(files)
-
-                def stage(batch: list[Op] = batch, contents: dict[bytes, list[bytes]] = contents) -> None:
-                    for op in batch:
-                        hands.stage(op, contents.get(op.new.ref, []) if op.new is not None else [])
-
-                await self._work(stage)
+            await self._stage(hands, [op for op in steps if needs_staging(op)])
             await self._work(lambda: hands.carry_out(steps, expect))
         finally:
             await self._work(hands.close)
+
+    async def _stage(self, hands: Hands, ops: list[Op]) -> None:
+        """Write what the steps need, one batch in a thread while the next one is fetched."""
+        with ThreadPoolExecutor(1, thread_name_prefix="clew-stage") as writer:
+            writing: Future[None] | None = None
+            for batch in _batches(ops):
+                files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
+                contents = await self._log.contents(files)
+                if writing is not None:
+                    await self._work(writing.result)
+                writing = writer.submit(hands.stage_all, batch, contents)
+            if writing is not None:
+                await self._work(writing.result)
 
     def _entry(self, path: bytes) -> Entry | None:
         """What stands at a path now."""
@@ -326,8 +333,8 @@ def _ours(here: Entry, op: Op) -> bool:
 
 def flags(seen: Seen) -> dict[str, Any]:
     """Problems, as the metadata shows them."""
-    shown = [[_text(os.fsencode(item.path)), item.reason] for item in seen.flagged[:100]]
-    return {"flagged": shown} if shown else {}
+    flagged = [[shown(os.fsencode(item.path)), item.reason] for item in seen.flagged[:MAX_SHOWN]]
+    return {"flagged": flagged} if flagged else {}
 
 
 def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:
@@ -346,8 +353,3 @@ def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:
 def _moved(move: Move) -> Conflict:
     thread = str(move.intent["thread"])
     return Conflict(thread, None, None, f"thread {thread!r} moved meanwhile; neither it nor the files were rewound")
-
-
-def _text(path: bytes) -> str:
-    """A path as text that every engine can keep."""
-    return path.decode("utf-8", "backslashreplace")

@@ -13,21 +13,22 @@ from clew.history.trail import Trail, find
 class HeadMove:
     """A rewind of one thread from exactly one place, as plain data that survives the process."""
 
-    def __init__(self, core: Core, intent: dict[str, Any]) -> None:
+    def __init__(self, core: Core, intent: dict[str, Any], thread: Thread[Any] | None = None) -> None:
         self._core = core
-        self._thread: Thread[Any] = Thread(core, intent["thread"])
+        self._thread: Thread[Any] = Thread(core, intent["thread"]) if thread is None else thread
         self.intent = intent
 
     @classmethod
-    async def plan(cls, core: Core, thread: str, at: Any) -> HeadMove:
+    async def plan(cls, thread: Thread[Any], at: Any) -> HeadMove:
         """The move of `thread` from where it stands to the checkpoint `at`."""
-        head = await Thread[Any](core, thread).standing()
+        core = thread.core
+        head = await thread.standing()
         seen = await find(core, head, at)
         trail = await Trail.to(core, head, head.branch, head.step)
         return cls(
             core,
             {
-                "thread": thread,
+                "thread": thread.id,
                 "branch": head.branch,
                 "step": head.step,
                 "version": head.version,
@@ -36,6 +37,7 @@ class HeadMove:
                 "to_step": seen.step.step,
                 "back": (seen.branch.id, seen.step.step) in trail,
             },
+            thread,
         )
 
     async def state(self) -> Literal["ready", "done", "lost"]:

@@ -44,8 +44,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     tree: str  #: the root tree's hash, in hex: equal trees are equal directories
     files: int
     bytes: int
+    workspace: str  #: the thread that keeps it
     reason: str = "snapshot"  #: "snapshot", or "safety" where a restore took it
     flagged: tuple[Skipped, ...] = ()  #: files that could not be read, or kept changing while they were read
+
+    async def refer(self) -> str:
+        """The snapshot as a checkpoint's `files` names it."""
+        return f"{self.id}@{self.workspace}"
 
     @property
     def complete(self) -> bool:

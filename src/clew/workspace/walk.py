@@ -23,7 +23,6 @@ from clew.workspace.trees import DIR, LINK, MODES, Entry, is_control
 from clew.workspace.values import Limits
 
 STAGING = re.compile(rb"\.clew-restore-[0-9a-f]{32}")
-SIDECARS = (b"", b"-wal", b"-shm", b"-journal", b"-lock", b".lock")  # of a store that is one file
 
 TOO_LARGE = "larger than"
 MAX_RULES = 2**20  # bytes of one ignore file
@@ -93,7 +92,6 @@ class _Walk:
         self.flagged: list[tuple[bytes, str]] = []
         self.now: list[Signature | None] = []
         self.rules: dict[bytes, Rules] = {}
-        self.own = {own + suffix for own in place.own for suffix in SIDECARS}
 
     def run(self) -> Walked:
         self.new.sigs[0] = trusted(signature(os.lstat(self.place.root)), self.start)
@@ -214,7 +212,7 @@ class _Walk:
     def _skip(self, folder: Folder, name: bytes, full: bytes, is_dir: bool) -> str | None:
         if is_control(name):
             return "version control"
-        if full in self.own:
+        if any(full == own or full.startswith(own + b"-") for own in self.place.own):  # with its -wal, -shm, -lock, …
             return "the store itself"
         if not folder.path and is_dir and STAGING.fullmatch(name):
             return "a restore at work"

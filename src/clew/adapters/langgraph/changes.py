@@ -85,9 +85,10 @@ def refer(value: Any, key: str, known: Remembered) -> Any:
     named = [{**item, "id": id} for item, id in zip(value, ids, strict=True)]
     for channel, part in known.plain.items():
         there = part.get(key) if type(part) is dict else None
-        if type(there) is list and len(there) == len(value) and all(type(item) is dict for item in there):
-            if same([{**item, "id": id} for item, id in zip(there, ids, strict=True)], named):
-                return {MARK: {"same": [channel, key], "ids": ids}}
+        if type(there) is not list or len(there) != len(value) or not all(type(item) is dict for item in there):
+            continue
+        if same([{**item, "id": id} for item, id in zip(there, ids, strict=True)], named):
+            return {MARK: {"same": [channel, key], "ids": ids}}
     return value
 
 

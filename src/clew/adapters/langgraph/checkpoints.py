@@ -22,7 +22,6 @@ from clew.adapters.langgraph.memory import Memory, Pending, Remembered
 from clew.adapters.langgraph.names import (
     Place,
     config_of,
-    escape,
     graph_id,
     key_of,
     place_in,
@@ -30,6 +29,7 @@ from clew.adapters.langgraph.names import (
     writes_key,
 )
 from clew.adapters.langgraph.values import MARK, Plain
+from clew.adapters.names import escape
 from clew.aio import AsyncStore
 from clew.errors import Conflict, EncodeError, NotFound
 from clew.model import Checkpoint

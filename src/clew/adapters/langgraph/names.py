@@ -1,8 +1,7 @@
 """LangGraph's names <-> clew's: threads, namespaces and checkpoint ids.
 
-One clew thread per (thread, namespace), and one beside it for the pending writes. The parts are joined with `/`; a `/`,
-`%` or NUL inside a part is written like in a URL, so any id is possible and no two of them meet. The root namespace of
-thread `42` is simply the clew thread `42`.
+One clew thread per (thread, namespace), and one beside it for the pending writes. The root namespace of thread `42` is
+simply the clew thread `42`, its pending writes are `42//writes`.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Final, NamedTuple, cast
 from langchain_core.runnables import RunnableConfig
 
 from clew.adapters.langgraph.values import MARK
+from clew.adapters.names import join, split
 from clew.model import Checkpoint
 
-_ESCAPES = {ord("%"): "%25", ord("/"): "%2F", 0: "%00"}
 _IDS: Final = uuid.UUID("0bd8c1a1-2cf4-5e0c-9f63-6c1e6e1a54c7")
 
 
@@ -28,28 +27,18 @@ class Place(NamedTuple):
     @property
     def name(self) -> str:
         """The clew thread that holds its checkpoints."""
-        return escape(self.thread_id) + (f"/{escape(self.ns)}" if self.ns else "")
+        return join(self.thread_id, self.ns) if self.ns else join(self.thread_id)
 
     @property
     def writes(self) -> str:
         """The clew thread that holds its pending writes."""
-        return f"{escape(self.thread_id)}/{escape(self.ns)}/writes"
-
-
-def escape(part: str) -> str:
-    return part.translate(_ESCAPES)
-
-
-def unescape(part: str) -> str:
-    return part.replace("%2F", "/").replace("%00", "\0").replace("%25", "%")
+        return join(self.thread_id, self.ns, "writes")
 
 
 def place_of(name: str) -> Place | None:
     """The place whose checkpoints a clew thread holds, if it holds any."""
-    parts = name.split("/")
-    if len(parts) > 2:
-        return None
-    return Place(unescape(parts[0]), unescape(parts[1]) if len(parts) == 2 else "")
+    parts = split(name)
+    return Place(parts[0], parts[1] if len(parts) == 2 else "") if len(parts) <= 2 else None
 
 
 def key_of(checkpoint_id: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from clew.adapters.colours import settle
 from clew.adapters.langgraph.checkpoints import Checkpoints
-from clew.adapters.langgraph.names import Place, channel_of, escape, graph_id
+from clew.adapters.langgraph.names import Place, channel_of, graph_id
 from clew.adapters.langgraph.values import MARK
+from clew.adapters.names import escape
 from clew.errors import InvalidInput, NotFound
 from clew.model import Checkpoint
 

@@ -58,7 +58,7 @@ def _change(change: Change, full: bool) -> Text:
     from clew.cli.screen import line
 
     sign = {"added": "+", "removed": "−", "changed": "~"}[change.kind]
-    text = Text(f"{sign} {line(change.path)}", change.kind)
+    text = Text().append(f"{sign} {line(change.path)}", change.kind)
     both = isinstance(change.old, str) and isinstance(change.new, str)
     if change.kind == "changed" and both and "\n" in change.old + change.new:
         return text.append(_lines(change.old, change.new))

@@ -47,7 +47,7 @@ def command(frame: Frame) -> None:
         out = console()
         for finding in findings:
             sign, style = signs[finding.verdict]
-            text = Text(f"{sign} ", style).append(f"{finding.what}: ", "bold").append(line(finding.found))
+            text = Text().append(f"{sign} ", style).append(f"{finding.what}: ", "bold").append(line(finding.found))
             out.print(text.append(f"\n    → {line(finding.advice)}" if finding.advice else "", style))
     if wrong:
         raise click.exceptions.Exit(FAILED)

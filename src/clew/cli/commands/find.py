@@ -104,7 +104,7 @@ def _show(found: list[tuple[Checkpoint, int | None, str]]) -> None:
 
     with paged() as out:
         for checkpoint, index, preview in found:
-            row = Text(line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
+            row = Text().append(line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
             row.append(f" {checkpoint.id}", "id").append(f" {age(checkpoint.created_at)} ", "age")
             row.append(marks(checkpoint.label, checkpoint.tags))
             if index is not None:

@@ -68,7 +68,7 @@ def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list
     width = max(map(len, short.values()), default=0)
     with paged() as out:
         for id, text in draw(rows, head):
-            line = Text(text.ljust(rail), "rail")
+            line = Text().append(text[:1], "rail").append(text[1:].ljust(rail - 1), "rail.old")
             if id is not None:
                 row = by_id[id]
                 line.append("  ")
@@ -87,7 +87,7 @@ def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork])
     from clew.present.added import added
 
     checkpoint = row.checkpoint
-    text = Text(f"{checkpoint.step:>3}", "step")
+    text = Text().append(f"{checkpoint.step:>3}", "step")
     text.append(f" {short}", "id")
     text.append(f" {age(checkpoint.created_at):>8}", "age")
     said = marks(checkpoint.label, checkpoint.tags)

@@ -45,7 +45,7 @@ def _show(thread: Thread[Any], checkpoint: Checkpoint, last: int | None, *, full
     outline = thread.outline(at=checkpoint.id)
     key = conversation_key(outline)
     with paged() as out:
-        title = Text(line(checkpoint.thread_id), "bold")
+        title = Text().append(line(checkpoint.thread_id), "bold")
         title.append(f"  step {checkpoint.step}", "step").append(f"  {checkpoint.id}", "id")
         title.append(f"  {age(checkpoint.created_at)}", "age").append(f"  {size(checkpoint.size)}  ", "size")
         out.print(title.append(marks(checkpoint.label, checkpoint.tags)))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import psycopg
+import psycopg.conninfo
 from psycopg.abc import Params
 
 from clew.engines import refusals
@@ -24,7 +25,7 @@ class PostgresEngine(Engine):
     """A store in one schema of a PostgreSQL database.
 
     `prepare` lets the server keep prepared statements, which saves some time in each call but needs connections that
-    no pooler exchanges.
+    no pooler exchanges. The options from `application_name` on are libpq's own.
     """
 
     def __init__(
@@ -41,10 +42,29 @@ class PostgresEngine(Engine):
         backoff: float = 0.05,
         deadline: float = 20.0,
         prepare: bool = False,
+        application_name: str = "clew",
+        sslmode: str = "",
+        sslrootcert: str = "",
+        sslcert: str = "",
+        sslkey: str = "",
+        target_session_attrs: str = "",
     ) -> None:
         if pool_size < 1:
             raise InvalidInput(f"pool_size must be at least 1, not {pool_size}")
-        line = Line(url, pool_size, connect_timeout, read_timeout, prepare)
+        libpq = {
+            "application_name": application_name,
+            "sslmode": sslmode,
+            "sslrootcert": sslrootcert,
+            "sslcert": sslcert,
+            "sslkey": sslkey,
+            "target_session_attrs": target_session_attrs,
+        }
+        given = {name: value for name, value in libpq.items() if value}
+        try:
+            psycopg.conninfo.conninfo_to_dict(url, **given)
+        except psycopg.Error as error:
+            raise InvalidInput(f"this is no URL of a PostgreSQL database: {error}") from error
+        line = Line(url, pool_size, connect_timeout, read_timeout, prepare, given)
         self._wire = AwaitingWire(line) if asynchronous else BlockingWire(line)
         self._schema = Schema(schema)
         self._patience = Patience(retries, backoff, deadline)

@@ -52,10 +52,12 @@ class Line(msgspec.Struct, frozen=True):
     connect_timeout: float
     read_timeout: float
     prepare: bool
+    libpq: dict[str, str]  #: options of libpq, which win over the URL's
 
     def options(self) -> dict[str, Any]:
         """As psycopg names them."""
         return {
+            **self.libpq,
             "autocommit": True,
             "client_encoding": "UTF8",
             "connect_timeout": max(1, round(self.connect_timeout)),

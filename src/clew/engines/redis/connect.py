@@ -42,19 +42,26 @@ class Login(msgspec.Struct, frozen=True):
     connect_timeout: float = 5.0
     read_timeout: float = 5.0
     write_timeout: float | None = None
+    tls: dict[str, str] = {}  #: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs
 
     def options(self, *, asynchronous: bool) -> dict[str, Any]:
         """As redis-py names them. It has one timeout for reads and writes, so the longer of ours counts."""
         retry = redis.asyncio.retry.Retry if asynchronous else redis.retry.Retry
-        given = {"username": self.username, "password": self.password, "db": self.db}
         return {
-            **{name: value for name, value in given.items() if value is not None},
+            **self.tls,
+            **self.given(),
             "socket_connect_timeout": self.connect_timeout,
             "socket_timeout": max(self.read_timeout, self.write_timeout or 0.0),
-            "socket_keepalive": True,
             "retry": retry(NoBackoff(), 0),
             "protocol": 2,
         }
+
+    def given(self) -> dict[str, Any]:
+        """Who to be, and where."""
+        # A password that looks like a number in a URL's options is still a text.
+        texts = {"username": self.username, "password": self.password}
+        who: dict[str, Any] = {name: str(value) for name, value in texts.items() if value is not None}
+        return who if self.db is None else {**who, "db": self.db}
 
 
 def is_cluster(url: str) -> bool:
@@ -82,6 +89,8 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
     pool = source.BlockingConnectionPool.from_url(
         url, max_connections=login.pool_size, timeout=login.connect_timeout + login.read_timeout, **options
     )
+    # redis-py lets the URL win; with us, an option does.
+    pool.connection_kwargs.update(login.given())
     return source.Redis.from_pool(pool)
 
 

@@ -61,6 +61,10 @@ class RedisEngine(Engine):
         lock: bool = False,
         lock_timeout: float = 10.0,
         lock_expiry: float = 30.0,
+        ssl_ca_certs: str = "",
+        ssl_certfile: str = "",
+        ssl_keyfile: str = "",
+        ssl_cert_reqs: str = "",
     ) -> None:
         self._prefix = keys.checked_prefix(prefix)
         self._ttl = _milliseconds(ttl)
@@ -70,10 +74,17 @@ class RedisEngine(Engine):
         self._min_idle = min(min_idle, pool_size)
         self._patience = Patience(retries, backoff, deadline)
         self._lock = (lock_timeout, lock_expiry) if lock else None
-        self._login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout)
         if client is None:
+            tls = {
+                "ssl_ca_certs": ssl_ca_certs,
+                "ssl_certfile": ssl_certfile,
+                "ssl_keyfile": ssl_keyfile,
+                "ssl_cert_reqs": ssl_cert_reqs,
+            }
+            given = {name: value for name, value in tls.items() if value}
+            login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout, given)
             self._cluster = is_cluster(url)
-            self._wire = over(connect(url, self._login, asynchronous=asynchronous), ours=True)
+            self._wire = over(connect(url, login, asynchronous=asynchronous), ours=True)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
             self._wire = over(_raw(client), ours=False)

@@ -112,6 +112,8 @@ class BlockingWire:
     async def close(self) -> None:
         if self._ours:
             self._client.close()
+            for sentinel in _sentinels(self._client):
+                sentinel.close()
 
 
 class AwaitingWire:
@@ -156,6 +158,14 @@ class AwaitingWire:
     async def close(self) -> None:
         if self._ours:
             await self._client.aclose()
+            for sentinel in _sentinels(self._client):
+                await sentinel.aclose()
+
+
+def _sentinels(client: Any) -> list[Any]:
+    """The clients, if any, that a client asks for its master: closing it leaves them open."""
+    finder = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return [] if finder is None else list(finder.sentinels)
 
 
 def over(client: Any, *, ours: bool) -> BlockingWire | AwaitingWire:

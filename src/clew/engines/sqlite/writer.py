@@ -6,14 +6,10 @@ none of this but an uncontended lock.
 
 Writers of other processes queue on a lock file around BEGIN … COMMIT: the kernel wakes them one after another, where
 SQLite's own busy handler would sleep and poll.
-
-Checkpoints (moving pages from the WAL into the file) are made after that lock is released, so that other processes
-go on writing meanwhile; only the few pages that they added are moved under the lock, after which the WAL starts anew.
 """
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -28,11 +24,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 Work = Callable[[sqlite3.Cursor, A], R]
 
-CHECKPOINT_EVERY = 300  #: writes; two to three pages each, so the WAL stays near 8 MB
-
 _DRIVER = (sqlite3.Error, OSError, OverflowError)
-_CHECKPOINT = "PRAGMA wal_checkpoint(PASSIVE)"
-_log = logging.getLogger(__name__)
 _REFUSED = (ClewError, *_DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
 
 
@@ -52,16 +44,13 @@ class Writer:
         self._turns = Turns()
         self._line: _Line | None = None
         self._closed = False
-        self._uncheckpointed = 0
 
     def write(self, work: Work[A, R], argument: A) -> R:
         """Run `work(cursor, argument)` in a transaction and return its result once that is committed."""
         turns = self._turns
         if turns.take():
             try:
-                result = self._alone(work, argument)
-                self._wrote(1)
-                return result
+                return self._alone(work, argument)
             finally:
                 turns.give()
         ticket = Ticket(work, argument)
@@ -177,12 +166,9 @@ class Writer:
                 ticket.error = Unavailable(f"the writer of {self._place.path} was interrupted: {error!r}; try again")
             raise
         finally:
+            turns.give()
             for ticket in others:
                 ticket.gate.release()
-            try:
-                self._wrote(len(batch))
-            finally:
-                turns.give()
 
     def _together(self, batch: Sequence[Ticket]) -> bool:
         """Commit all tickets in one transaction; False if that was not possible and nothing happened."""
@@ -212,22 +198,6 @@ class Writer:
         except _DRIVER:
             return False
         return True
-
-    def _wrote(self, writes: int) -> None:
-        """Count, and make a checkpoint when it is time for one."""
-        self._uncheckpointed += writes
-        if self._uncheckpointed < CHECKPOINT_EVERY or self._line is None:
-            return
-        self._uncheckpointed = 0
-        _, cursor, lock = self._line
-        try:
-            _, logged, moved = cursor.execute(_CHECKPOINT).fetchone()
-            if moved < logged:
-                with lock:
-                    cursor.execute(_CHECKPOINT).fetchall()
-        except sqlite3.Error as error:
-            # What was acknowledged is in the WAL and stays there: a checkpoint that fails (a full disk) is tried again.
-            _log.warning("%s: checkpoint postponed: %s", self._place.path, error)
 
     def _told(self, error: Exception) -> Exception:
         if not isinstance(error, _DRIVER):

@@ -1,0 +1,102 @@
+"""Takes the pictures of the docs from the demo store: docs/log.svg, docs/inspector.png and docs/inspector-phone.png.
+
+python scripts/pictures.py
+
+Needs `clew[ui]`, playwright and a Chromium (`make browser`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from demo_store import build
+from playwright.sync_api import Browser, sync_playwright
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+DOCS = Path(__file__).parents[1] / "docs"
+THREAD = "api/rate-limiter"
+COLUMNS = 118
+
+
+def terminal(store: Path) -> None:
+    """`clew log`, as a terminal shows it."""
+    command = ["log", THREAD]
+    environment = os.environ | {
+        "FORCE_COLOR": "1",
+        "TERM": "xterm-256color",
+        "COLUMNS": str(COLUMNS),
+        "CLEW_STORE": str(store),
+        "CLEW_PAGER": "off",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "clew.cli", *command], env=environment, capture_output=True, text=True, check=True
+    )
+    out = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115, PTH123
+    out.print(Text("$ ", "green").append(f"clew {' '.join(command)}", "bold"))
+    out.print(Text.from_ansi(ran.stdout.rstrip()), no_wrap=True, crop=True)
+    # The fonts that rich would have the picture fetch from the web are left to the reader's machine.
+    form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    (DOCS / "log.svg").write_text(out.export_svg(title="clew", code_format=form, unique_id="clew-log"))
+
+
+@contextmanager
+def running(store: Path) -> Iterator[str]:
+    """`clew ui` on a free port; gives its address."""
+    command = [sys.executable, "-m", "clew.cli", "ui", "--store", store.name, "--port", "0", "--json"]
+    with subprocess.Popen(command, cwd=store.parent, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["data"]["url"]
+        finally:
+            process.terminate()
+
+
+def page(browser: Browser, url: str, name: str, *, width: int, height: int, scheme: str, pane: str) -> None:
+    """One picture of the inspector."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if scheme == "dark" else "light",
+        device_scale_factor=2,
+    )
+    shown = context.new_page()
+    shown.goto(url)
+    shown.locator(f'[data-thread="{THREAD}"]').click()
+    shown.locator(".row").first.wait_for()
+    if pane == "detail":
+        shown.locator(".row").first.click()
+    shown.locator("#live[data-state=live]").wait_for()
+    shown.locator(".message").first.wait_for(state="attached")
+    shown.locator("#rows").focus()
+    shown.wait_for_timeout(400)  # the browser's own fade of scroll bars
+    shown.screenshot(path=DOCS / name)
+    context.close()
+
+
+def main() -> None:
+    """All pictures."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    with tempfile.TemporaryDirectory() as place:
+        store = Path(place) / "agents.db"
+        build(str(store))
+        terminal(store)
+        with sync_playwright() as playwright, running(store) as url:
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page(browser, url, "inspector.png", width=1440, height=860, scheme="light", pane="detail")
+            page(browser, url, "inspector-dark.png", width=1440, height=860, scheme="dark", pane="detail")
+            page(browser, url, "inspector-phone.png", width=390, height=780, scheme="dark", pane="history")
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""What is particular to PostgreSQL: its schema, plans, sessions and processes, and the calls over the wire."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from clew.engines.base import Commit, Swap
+from clew.engines.postgres import PostgresEngine
+from clew.engines.postgres.engine import _beyond
+from clew.engines.postgres.schema import FORMAT, MIGRATIONS, Schema
+from clew.errors import InvalidInput, UnsupportedFormat
+from clew.testing import drive, records
+from clew.testing.drive import step
+from fix_proxy import Proxy
+from fix_servers import PostgresServer, until
+
+_NUMBERS = itertools.count()
+HIGH = b"\xff" * 16
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"store_{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def admin(postgres_server: PostgresServer) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def engine(postgres_server: PostgresServer, schema: str) -> Iterator[PostgresEngine]:
+    engine = PostgresEngine(postgres_server.url, schema=schema)
+    yield engine
+    step(engine.close())
+
+
+# -- the schema -----------------------------------------------------------------------------------------------------
+
+
+def test_any_number_may_start_at_once_and_the_schema_is_made_once(
+    postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    engines = [PostgresEngine(postgres_server.url, schema=schema) for _ in range(8)]
+    begun = [engine.commit(records.first(records.branch(f"t{n}"))) for n, engine in enumerate(engines)]
+    assert step(drive.race(begun)) == [None] * 8
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT,)]
+    assert len(step(engines[0].threads())) == 8
+    for engine in engines:
+        step(engine.close())
+
+
+def test_schemas_keep_stores_apart(postgres_server: PostgresServer, schema: str) -> None:
+    engines = [PostgresEngine(postgres_server.url, schema=f"{schema}_{n}") for n in range(2)]
+    for n, engine in enumerate(engines):
+        step(engine.commit(records.first(records.branch("t", n))))
+    for n, engine in enumerate(engines):
+        assert step(engine.head("t")) == records.head(records.branch("t", n))
+        assert step(engine.stats())["rows"] == 1
+        step(engine.close())
+
+
+@pytest.mark.parametrize("name", ["", "1a", 'a"b', "a.b", "A", "a;b", "x" * 64, "$$"])
+def test_a_schema_name_that_would_need_quotes_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="schema"):
+        PostgresEngine("postgresql://localhost/x", schema=name)
+
+
+@pytest.mark.parametrize("url", ["postgresql://localhost/x?nonsense=1", "postgresql://local%zzhost/x"])
+def test_a_url_that_cannot_be_right_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="URL"):
+        PostgresEngine(url)
+
+
+def test_a_store_of_a_newer_clew_is_left_alone(
+    engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    step(engine.commit(records.first(records.branch("t"))))
+    admin.execute(f"UPDATE {schema}.store SET format = {FORMAT + 1}")
+    later = PostgresEngine(postgres_server.url, schema=schema)
+    with pytest.raises(UnsupportedFormat, match="newer"):
+        step(later.commit(records.first(records.branch("u"))))
+    assert admin.execute(f"SELECT count(*) FROM {schema}.heads").fetchall() == [(1,)]
+    step(later.close())
+
+
+def test_a_store_of_an_older_clew_is_brought_up_to_date(
+    engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    step(engine.commit(records.first(records.branch("t"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MIGRATIONS, FORMAT + 1, ())
+        patch.setattr("clew.engines.postgres.schema.FORMAT", FORMAT + 1)
+        patch.setattr("clew.engines.postgres.engine.FORMAT", FORMAT + 1)
+        later = PostgresEngine(postgres_server.url, schema=schema)
+        assert step(later.head("t")) == records.head(records.branch("t"))
+        step(later.close())
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT + 1,)]
+
+
+def test_one_who_may_only_read_and_write_can_use_a_store_that_is_there(
+    engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    step(engine.ping())
+    admin.execute(f"CREATE ROLE user_of_{schema} LOGIN")
+    admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO user_of_{schema}")
+    admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO user_of_{schema}")
+    admin.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO user_of_{schema}")
+    modest = PostgresEngine(postgres_server.url.replace("clew@", f"user_of_{schema}@"), schema=schema)
+    step(modest.commit(records.first(records.branch("t"))))
+    assert step(engine.head("t")) == records.head(records.branch("t"))
+    step(modest.close())
+
+
+def test_rows_of_a_lineage_lie_together(engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]) -> None:
+    for name in "a", "b", "c":
+        for n in range(5):
+            step(engine.commit(Commit(name, branches=[records.branch(name, n)])))
+    found = admin.execute(f"SELECT n >> 48, count(DISTINCT lineage) FROM {schema}.branches GROUP BY 1").fetchall()
+    assert [count for _, count in found] == [1, 1, 1]
+    assert all(0 <= high < 1 << 15 for high, _ in found)
+
+
+# -- plans ----------------------------------------------------------------------------------------------------------
+
+
+def plan(admin: psycopg.Connection[Any], schema: str, query: str, params: Any) -> str:
+    explained = admin.execute(b"EXPLAIN " + Schema(schema)[query].as_bytes(admin), params)
+    return "\n".join(line for (line,) in explained.fetchall())
+
+
+def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]) -> None:
+    step(engine.ping())
+    admin.execute(
+        f"""
+        INSERT INTO {schema}.branches SELECT i, decode(md5(i::text), 'hex'), 'l' || i, 't' || i, '', NULL, 0
+            FROM generate_series(1, 20000) i;
+        INSERT INTO {schema}.heads SELECT 't' || i, 'l' || i, '', decode(md5(i::text), 'hex'), 1, 1,
+            CASE WHEN i % 1000 = 0 THEN 'run' ELSE 'thread' END, 0, i, 1, 1, '' FROM generate_series(1, 20000) i;
+        INSERT INTO {schema}.steps SELECT i, 1, decode(md5('id' || i), 'hex'), '', '' FROM generate_series(1, 20000) i;
+        INSERT INTO {schema}.bodies SELECT i, 1, '', '' FROM generate_series(1, 20000) i;
+        INSERT INTO {schema}.blobs SELECT 'l' || i % 50, decode(md5(i::text), 'hex'), ''
+            FROM generate_series(1, 20000) i
+        """
+    )
+    admin.execute(f"ANALYZE {schema}.branches, {schema}.heads, {schema}.steps, {schema}.bodies, {schema}.blobs")
+    page = {"low": "t12", "high": "t13", "after": None, "limit": 20, "kind": None}
+    branch = step(engine.head("t77")).branch  # type: ignore[union-attr]
+    for query, params in [
+        ("head", ["t77"]),
+        ("heads", ["l77"]),
+        ("threads", page),
+        ("threads", {**page, "after": "t125", "kind": "run"}),
+        ("newest", {**page, "low": "", "high": None}),
+        ("newest", {**page, "low": "", "high": None, "kind": "run"}),
+        ("newest", {**page, "low": "", "high": None, "after": "t500"}),
+        ("lineages", {"after": "l5", "limit": 10}),
+        ("branches", ["l77"]),
+        ("steps", [branch, "l77", 1, 9]),
+        ("payloads", [branch, "l77", 1, 9]),
+        ("rows", [branch, "l77", 1, 9]),
+        ("locate", ["l77", b"\x01" * 16, b"\x01" * 15 + b"\xff", 9]),
+        ("blobs", ["l7", [b"a", b"b"]]),
+        ("blob_ids", {"pool": "l7", "after": b"a", "limit": 10}),
+    ]:
+        shown = plan(admin, schema, query, params)
+        assert "Index" in shown, (query, shown)
+        # marks are empty, and to look through nothing is as quick as it gets
+        assert "Seq Scan" not in shown.replace("Seq Scan on marks", ""), (query, shown)
+    assert [head.thread for head in step(engine.threads(newest_first=True, kind="run", limit=2))] == [
+        "t20000",
+        "t19000",
+    ]
+    assert [head.thread for head in step(engine.threads(newest_first=True, limit=2))] == ["t20000", "t19999"]
+
+
+# -- the wire -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_each_call_is_one_round_trip(
+    postgres_server: PostgresServer, proxy_to: Callable[[int], Proxy], schema: str, asynchronous: bool
+) -> None:
+    proxy = proxy_to(postgres_server.port)
+    url = postgres_server.url.replace(str(postgres_server.port), str(proxy.port))
+
+    async def test(_: object) -> None:
+        engine = PostgresEngine(url, schema=schema, asynchronous=asynchronous)
+        at = records.branch("t")
+        await engine.commit(records.first(at))
+        rows = [records.row(at, n, payload=bytes(2300)) for n in range(2, 1601)]
+        swap = Swap("t", records.head(at).key, records.head(at, 1600, 2))
+        calls: list[Callable[[], Any]] = [
+            lambda: engine.commit(Commit("t", rows=rows, blobs={b"a": b"1"})),
+            lambda: engine.commit(Commit("t", swaps=[swap], rows=[records.row(at, 1601)])),
+            lambda: engine.commit(records.first(records.branch("u"), 3)),
+            lambda: engine.tip("t"),
+            lambda: engine.row("t", at.id, 7),
+            lambda: engine.payloads("t", at.id, 1, 1600),
+            lambda: engine.threads(limit=100),
+            lambda: engine.locate("t", bytes(16), HIGH, 5),
+        ]
+        for call in calls:
+            before = proxy.trips
+            await call()
+            assert proxy.trips == before + 1
+        assert len(await engine.payloads("t", at.id, 1, 1600)) == 1600
+        await engine.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+def test_nothing_depends_on_the_session(
+    postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    """What a pooler in transaction mode asks: no prepared statements, no locks or settings that outlive a statement."""
+    engine = PostgresEngine(postgres_server.url, schema=schema, pool_size=1, application_name=schema)
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    for n in range(1, 20):
+        step(engine.commit(records.following(records.head(at, n, n), at)))
+        step(engine.tip("t"))
+    ((session,),) = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [schema]).fetchall()
+    assert admin.execute("SELECT count(*) FROM pg_locks WHERE pid = %s", [session]).fetchall() == [(0,)]
+    inside = step(engine._wire.run("SELECT count(*) FROM pg_prepared_statements"))
+    assert inside == [(0,)]
+    settings = step(engine._wire.run("SELECT name FROM pg_settings WHERE source = 'session'"))
+    assert settings == []
+    step(engine.close())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_callers_share_a_pool_and_use_all_of_it(
+    postgres_server: PostgresServer, proxy_to: Callable[[int], Proxy], schema: str, asynchronous: bool
+) -> None:
+    proxy = proxy_to(postgres_server.port)
+    url = postgres_server.url.replace(str(postgres_server.port), str(proxy.port))
+
+    async def test(_: object) -> None:
+        engine = PostgresEngine(url, schema=schema, asynchronous=asynchronous, pool_size=8, min_idle=3)
+        await engine.ping()
+        assert proxy.connections == 3
+        proxy.delay = 0.01
+        branches = [records.branch(f"t{n}") for n in range(32)]
+        assert await drive.race([engine.commit(records.first(at)) for at in branches]) == [None] * 32
+        assert proxy.connections == 8
+        await engine.close()
+        until(lambda: proxy.connections == 0, "all connections are closed")
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+def test_a_server_that_asks_for_serializable_transactions_gets_them(
+    postgres_server: PostgresServer, schema: str
+) -> None:
+    url = postgres_server.url + "?options=-c%20default_transaction_isolation%3Dserializable"
+    engine = PostgresEngine(url, schema=schema)
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+
+    async def write(name: str) -> None:
+        own = records.branch(name)
+        await engine.commit(records.first(own))
+        for n in range(1, 6):
+            await engine.commit(records.following(records.head(own, n, n), own))
+
+    assert step(drive.race([write(f"w{n}") for n in range(6)])) == [None] * 6
+    assert len(step(engine.threads())) == 7
+    step(engine.close())
+
+
+def test_a_child_after_a_fork_uses_connections_of_its_own(engine: PostgresEngine) -> None:
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            step(engine.commit(records.following(records.head(at), at)))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert step(engine.head("t")) == records.head(at, 2, 2)
+    step(engine.commit(records.following(records.head(at, 2, 2), at)))
+    assert step(engine.head("t")) == records.head(at, 3, 3)
+
+
+def test_prepared_statements_are_an_option(postgres_server: PostgresServer, schema: str) -> None:
+    engine = PostgresEngine(postgres_server.url, schema=schema, pool_size=1, prepare=True)
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    for n in range(1, 12):
+        step(engine.commit(records.following(records.head(at, n, n), at)))
+    assert step(engine._wire.run("SELECT count(*) > 0 FROM pg_prepared_statements")) == [(True,)]
+    step(engine.close())
+
+
+@pytest.mark.parametrize(
+    ("prefix", "beyond"),
+    [
+        ("", None),
+        ("a", "b"),
+        ("az", "a{"),
+        ("\ud7ff", "\ue000"),
+        ("a\U0010ffff", "b"),
+        ("\U0010ffff\U0010ffff", None),
+        ("%", "&"),
+    ],
+)
+def test_the_end_of_a_prefix_is_the_next_text(prefix: str, beyond: str | None) -> None:
+    assert _beyond(prefix) == beyond
+
+
+def test_space_is_given_back(engine: PostgresEngine) -> None:
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    for n in range(1, 50):
+        step(engine.commit(records.following(records.head(at, n, n), at)))
+    before = step(records.everything(engine, "t"))
+    step(engine.compact())
+    assert step(records.everything(engine, "t")) == before
+
+
+def test_partitions_by_lineage_work_as_documented(
+    engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+    documented = text.split("```sql\n")[1].split("```")[0].replace("clew.", f"{schema}.")
+    step(engine.ping())
+    admin.execute(documented)
+    admin.execute(f"ALTER TABLE {schema}.bodies RENAME TO bodies_old")
+    admin.execute(f"ALTER TABLE {schema}.bodies_new RENAME TO bodies")
+    for name in map(str, range(20)):
+        at = records.branch(name)
+        step(engine.commit(records.first(at, 3)))
+        step(engine.commit(records.following(records.head(at, 3), at)))
+        assert step(engine.rows(name, at.id, 1, 9)) == [records.as_row(records.row(at, n)) for n in range(1, 5)]
+    found = admin.execute(f"SELECT count(*) FROM {schema}.bodies_p0 UNION ALL SELECT count(*) FROM {schema}.bodies_p1")
+    counts = [count for (count,) in found.fetchall()]
+    assert sum(counts) == 80
+    assert all(count > 0 and count % 4 == 0 for count in counts)

@@ -1,0 +1,175 @@
+"""Copies: from any store to any other, of what is missing, while writers work, whatever the keys."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.errors import Conflict, InvalidInput
+
+KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
+
+
+def build(store: Any) -> dict[str, Any]:
+    thread = store.thread("t")
+    for n in range(70):
+        thread.append("messages", [{"n": n, "text": f"message {n} about this and that " * 10}])
+    thread.update({"paper": "long " * 20_000, "plan": "a plan " * 40}, label="with paper", custom={"a": 1})
+    thread.update({f"key {n}": f"value {n} " * 30 for n in range(80)})
+    thread.update({f"paper {n}": f"{n} " * 20_000 for n in range(40)}, tags=["big"])
+    thread.annotate(3, label="third")
+    thread.delete(5)
+    fork = thread.fork("fork", at=8)
+    fork.append("messages", [{"n": "fork"}])
+    thread.rewind(10)
+    thread.append("messages", [{"n": "after the rewind"}])
+    thread.undo()
+    store.session("chat").add("user", "hello")
+    return everything(store)
+
+
+def everything(store: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for info in store.threads():
+        thread = store.thread(info.id)
+        history = thread.history(all=True)
+        found[info.id] = (info, [(c, thread.load(c)) for c in history])
+    return found
+
+
+CODECS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "zstd": {"compression": "zstd"},
+    "sealed": {"key": KEY},
+    "sealed otherwise": {"key": OTHER, "compression": "zstd"},
+}
+
+
+@pytest.mark.parametrize("there", CODECS)
+@pytest.mark.parametrize("here", CODECS)
+def test_a_copy_has_everything(here: str, there: str, tmp_path: Path) -> None:
+    with (
+        clew.open("memory:", **CODECS[here]) as source,
+        clew.open(tmp_path / "b.db", durability="normal", **CODECS[there]) as target,
+    ):
+        before = build(source)
+        report = source.copy_to(target)
+        assert report.threads == 3
+        after = everything(target)
+        assert _without_written(after) == _without_written(before)
+        assert target.verify().ok
+        again = source.copy_to(target)
+        assert (again.threads, again.rows, again.blobs) == (0, 0, 0)
+        source.thread("t").append("messages", [{"n": "later"}])
+        source.thread("t").annotate(3, label="said later")
+        more = source.copy_to(target)
+        assert (more.threads, more.rows) == (1, 1)
+        assert _without_written(everything(target)) == _without_written(everything(source))
+        target.thread("t").append("messages", [{"n": "on its own"}])
+        with pytest.raises(Conflict):
+            source.copy_to(target)
+
+
+def _without_written(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: (info, [(_bare(c), state) for c, state in states]) for name, (info, states) in found.items()}
+
+
+def _bare(checkpoint: Any) -> tuple[Any, ...]:
+    c = checkpoint
+    return (c.id, c.parent_id, c.step, c.created_at, c.label, c.tags, c.custom, c.size, c.files, c.thread_id)
+
+
+def test_every_engine_and_colour_can_be_copied_from(store: Any, tmp_path: Path) -> None:
+    before = build(store)
+    store.copy_to(str(tmp_path / "copy.db"), durability="normal")
+    with clew.open(tmp_path / "copy.db") as copy:
+        assert everything(copy) == before
+
+
+def test_a_pruned_store_can_be_copied(tmp_path: Path) -> None:
+    with clew.open("memory:", key=KEY) as source, clew.open("memory:") as target:
+        build(source)
+        source.prune(clew.Retention(keep_last=2))
+        source.copy_to(target)
+        assert target.verify().ok
+        assert _without_written(everything(target)) == _without_written(everything(source))
+
+
+def test_a_copy_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    with clew.open("memory:") as source:
+        for n in range(20):
+            source.thread(f"t{n:02}").save({"n": n})
+
+        def stop(done: int, total: int) -> None:
+            assert total == 20
+            if done == 7:
+                raise Killed
+
+        with clew.open(tmp_path / "b.db", durability="normal") as target:
+            with pytest.raises(Killed):
+                source.copy_to(target, progress=stop)
+            assert target.count() == 7
+            assert source.copy_to(target).threads == 13
+            assert everything(target) == everything(source)
+
+
+def test_writers_go_on_while_a_store_is_copied(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "a.db", durability="normal") as source, clew.open("memory:") as target:
+        names = [f"t{n}" for n in range(4)]
+        for name in names:
+            source.thread(name).save({"messages": [{"n": "first", "text": "x" * 500}]})
+        stop = threading.Event()
+        failed: list[BaseException] = []
+
+        def write(name: str) -> None:
+            try:
+                thread, n = source.thread(name), 0
+                while not stop.is_set():
+                    thread.append("messages", [{"n": n, "text": f"{n} " * 100}])
+                    n += 1
+                    if n % 50 == 0:
+                        source.prune(clew.Retention(keep_last=5))
+            except BaseException as error:
+                failed.append(error)
+
+        writers = [threading.Thread(target=write, args=(name,)) for name in names]
+        for writer in writers:
+            writer.start()
+        try:
+            for _ in range(6):
+                source.copy_to(target)
+                report = target.verify()
+                assert report.ok, str(report)
+                for name in names:
+                    said = [m["n"] for m in target.thread(name).load()["messages"]]
+                    assert said == ["first", *range(len(said) - 1)]
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+        assert not failed
+        source.copy_to(target)
+        assert {i.id: i.head for i in target.threads()} == {i.id: i.head for i in source.threads()}
+
+
+def test_a_memory_store_is_made_durable_by_a_copy(tmp_path: Path) -> None:
+    with clew.open("memory:") as store:
+        store.thread("t").save({"a": 1})
+        store.copy_to(tmp_path / "kept.db")
+    with clew.open(tmp_path / "kept.db") as store:
+        assert store.thread("t").load() == {"a": 1}
+
+
+def test_a_copy_into_a_store_that_cannot_be_opened_changes_nothing(tmp_path: Path) -> None:
+    with clew.open("memory:") as store:
+        store.thread("t").save({"a": 1})
+        with pytest.raises(InvalidInput):
+            store.copy_to(tmp_path / "b.db", key=b"short")
+        assert not (tmp_path / "b.db").exists()
