@@ -23,13 +23,9 @@ from clew.history.outline import outline
 from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-<<<<<<< HEAD
-from clew.model import Checkpoint
-from clew.replicate.reconcile import Progress
-from clew.replicate.reconcile import Report as Synced
-=======
 from clew.model import Checkpoint, Copied
->>>>>>> main
+from clew.replicate.reconcile import Progress as SyncProgress
+from clew.replicate.reconcile import Report as Synced
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
@@ -129,13 +125,12 @@ class AsyncStore:
             await asyncio.to_thread(exporting.put, text, to)
         return text
 
-<<<<<<< HEAD
-    async def sync_to(self, other: AsyncStore, progress: Progress | None = None) -> Synced:
+    async def sync_to(self, other: AsyncStore, progress: SyncProgress | None = None) -> Synced:
         """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
         work = mirroring.sync(self._core, other._core, progress)
         blocking = self._core.engine.properties.blocking and other._core.engine.properties.blocking
         return await (self.hop(work) if blocking else work)
-=======
+
     async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
         repeated later, it goes on where it stopped; writers may go on meanwhile."""
@@ -146,7 +141,6 @@ class AsyncStore:
         # A call may run in a thread only if it never has to wait for the loop.
         threaded = other.core.core.engine.properties.blocking
         return await self.hop(call) if threaded else await call
->>>>>>> main
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""

@@ -67,7 +67,9 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
         engine = Mirror(engine, replica, settings)
     around = NamespaceEngine(engine, namespace)
     core = Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
-<<<<<<< HEAD
+    core.follow["workspace"] = _follow_files
+    if address is not None and address.scheme in ("sqlite", "jsonl"):
+        core.own = (os.path.realpath(address.target),)
     if isinstance(engine, Mirror):
         engine.on_diverged = lambda found: keep(core, found)
     return core
@@ -97,18 +99,12 @@ def _same(one: Any, other: Any) -> bool:
     if here.scheme in ("sqlite", "jsonl"):
         return os.path.realpath(here.target) == os.path.realpath(there.target)
     return here.target == there.target
-=======
-    core.follow["workspace"] = _follow_files
-    if address is not None and address.scheme in ("sqlite", "jsonl"):
-        core.own = (os.path.realpath(address.target),)
-    return core
 
 
 async def _follow_files(core: Core, thread: str, living: list[Any]) -> set[bytes]:
     from clew.workspace import follow  # a store without workspaces does not load them
 
     return await follow(core, thread, living)
->>>>>>> main
 
 
 def _none(value: Any) -> Any:

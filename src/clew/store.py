@@ -21,13 +21,9 @@ from clew.history.outline import outline
 from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-<<<<<<< HEAD
-from clew.model import Checkpoint
-from clew.replicate.reconcile import Progress
-from clew.replicate.reconcile import Report as Synced
-=======
 from clew.model import Checkpoint, Copied
->>>>>>> main
+from clew.replicate.reconcile import Progress as SyncProgress
+from clew.replicate.reconcile import Report as Synced
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
@@ -124,11 +120,10 @@ class Store:
             exporting.put(text, to)
         return text
 
-<<<<<<< HEAD
-    def sync_to(self, other: Store, progress: Progress | None = None) -> Synced:
+    def sync_to(self, other: Store, progress: SyncProgress | None = None) -> Synced:
         """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
         return finish(mirroring.sync(self._core, other._core, progress))
-=======
+
     def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
         """A directory seen as file snapshots. A restore that died in it is finished first, or taken back."""
         from clew.workspace import Workspace as Door
@@ -148,7 +143,6 @@ class Store:
             return finish(self.core.copy_to(other.core.core, progress))
         with open(other, **options) as target:
             return self.copy_to(target, progress)
->>>>>>> main
 
     def __len__(self) -> int:
         return self.count()
