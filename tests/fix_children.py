@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import traceback
+import warnings
 from collections.abc import Callable
 
 
@@ -13,7 +14,10 @@ class Child:
 
     def __init__(self, work: Callable[[Callable[[bytes], None]], None], *, user: int | None = None) -> None:
         self._out, into = os.pipe()
-        self.pid = os.fork()
+        with warnings.catch_warnings():
+            # Newer Pythons warn of forks beside threads, which is just what some tests are about.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
         if self.pid:
             os.close(into)
             return

@@ -430,6 +430,29 @@ def test_opening_a_store_of_many_sessions_reads_only_the_one_that_is_asked_for(p
     step(engine.close())
 
 
+def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_whole(place: Path) -> None:
+    writer, reader = opened(place), opened(place)
+    (place / "t.jsonl").touch()
+    assert step(reader.threads()) == []
+    assert step(reader.stats())["damaged"] == 0
+    (place / "t.jsonl").write_bytes(b'{"clew":"jsonl","fo')
+    assert step(reader.threads()) == []
+    fill(writer)
+    assert [head.thread for head in step(reader.threads())] == ["t"]
+    step(writer.close())
+    step(reader.close())
+
+
+def test_many_sessions_hold_a_bounded_number_of_files_open(engine: JSONLEngine) -> None:
+    for number in range(300):
+        step(engine.commit(records.first(records.branch(f"s{number}"))))
+        step(engine.head(f"s{number}"))
+        assert step(engine.head(f"nobody-{number}")) is None
+    step(engine.threads())
+    assert len(list(Path("/proc/self/fd").iterdir())) < 128 + 50
+    assert len(engine._logs) <= 128
+
+
 @pytest.mark.parametrize("content", [None, b"", b"not a cache", b"\x92\x01\x80"])
 def test_the_index_is_only_a_cache(place: Path, content: bytes | None) -> None:
     engine = opened(place)

@@ -12,7 +12,7 @@ from psycopg import sql
 from clew.engines.postgres import PostgresEngine
 from clew.testing import drive
 from clew.testing.contract import DurableEngineContract
-from fix_servers import PostgresServer
+from clew.testing.servers import PostgresServer
 
 
 class OnPostgres(DurableEngineContract):

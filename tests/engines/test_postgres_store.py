@@ -18,8 +18,8 @@ from clew.engines.postgres.schema import FORMAT, MIGRATIONS, Schema
 from clew.errors import InvalidInput, UnsupportedFormat
 from clew.testing import drive, records
 from clew.testing.drive import step
+from clew.testing.servers import PostgresServer, until
 from fix_proxy import Proxy
-from fix_servers import PostgresServer, until
 
 _NUMBERS = itertools.count()
 HIGH = b"\xff" * 16

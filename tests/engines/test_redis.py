@@ -13,7 +13,7 @@ from clew.engines.redis import RedisEngine
 from clew.errors import Conflict
 from clew.testing import drive, records
 from clew.testing.contract import DurableEngineContract, case
-from fix_servers import RedisCluster, RedisServer
+from clew.testing.servers import RedisCluster, RedisServer
 
 
 def private(place: Path) -> str:

@@ -18,8 +18,8 @@ from clew.engines.redis.keys import Shards
 from clew.errors import Conflict, InvalidInput, LockTimeout, UnsupportedFormat
 from clew.testing import drive, records
 from clew.testing.drive import step
+from clew.testing.servers import RedisCluster, RedisServer, until
 from fix_proxy import Proxy
-from fix_servers import RedisCluster, RedisServer, until
 
 _NUMBERS = itertools.count()
 HIGH = b"\xff" * 16

@@ -173,6 +173,23 @@ def test_readers_go_on_while_a_writer_is_at_work(engine: SQLiteEngine) -> None:
         engine._writer.resume()
 
 
+def test_threads_that_come_and_go_leave_a_bounded_number_of_connections(engine: SQLiteEngine) -> None:
+    step(engine.commit(records.first(records.branch())))
+    barrier = threading.Barrier(12)
+
+    def read() -> None:
+        barrier.wait()
+        for _ in range(20):
+            step(engine.threads())
+
+    threads = [threading.Thread(target=read) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(engine._readers._all) == len(engine._readers._idle) <= 5
+
+
 # -- branch numbers that another engine made out of date -------------------------------------------------------------
 
 

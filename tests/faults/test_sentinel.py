@@ -10,7 +10,7 @@ import redis
 
 from clew.engines.redis import RedisEngine
 from clew.testing import drive, records
-from fix_servers import RedisServer, private_place, until
+from clew.testing.servers import RedisServer, private_place, until
 
 
 class Sentinel(RedisServer):

@@ -18,8 +18,8 @@ from clew.engines.postgres import PostgresEngine
 from clew.engines.redis import RedisEngine
 from clew.errors import Conflict, Unavailable
 from clew.testing import drive, records
+from clew.testing.servers import PostgresServer, RedisServer, until
 from fix_proxy import Proxy
-from fix_servers import PostgresServer, RedisServer, until
 
 #: Fails soon where it must fail.
 SHORT = {"connect_timeout": 1.0, "read_timeout": 0.4, "retries": 1, "deadline": 3.0}

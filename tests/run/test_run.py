@@ -258,7 +258,7 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
         else:
             inner._heart.cancel()
         with suppress(Boom), other.run("r", timeout=10) as taken:
-            with pytest.raises(clew.Conflict, match="taken over"):
+            with pytest.raises(clew.LockLost, match="taken over"):
                 run.checkpoint(messages=[{"n": 3}])
             taken.checkpoint(messages=[{"n": 2}])
             with pytest.raises(clew.Conflict):

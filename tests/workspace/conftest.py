@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import clew
+from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
 
 Picture = dict[bytes, tuple[str, int, bytes]]
 
@@ -78,19 +79,27 @@ def picture(root: Path) -> Picture:
     return found
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     """A desk on each engine that needs no server."""
     if request.param == "memory":
         from clew.engines.memory import MemoryEngine
 
         engine = MemoryEngine()
-        yield Desk(tmp_path, lambda: engine)
-    else:
-        yield Desk(tmp_path, lambda: tmp_path / "store.db")
+        return Desk(tmp_path, lambda: engine)
+    if request.param == "jsonl":
+        return Desk(tmp_path, lambda: f"jsonl:{tmp_path / 'log'}")
+    return Desk(tmp_path, lambda: tmp_path / "store.db")
 
 
 @pytest.fixture
 def lone(tmp_path: Path) -> Desk:
     """A desk on SQLite only, for what does not depend on the engine."""
     return Desk(tmp_path, lambda: tmp_path / "store.db")
+
+
+@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """Stores on every engine there is, in both colours: a workspace must not notice."""
+    engine, _, colour = request.param.partition("-")
+    yield from open_stores(engine, colour, tmp_path, request)

@@ -14,7 +14,7 @@ import msgspec
 from clew.encode.nodes import Inline, Root
 from clew.encode.plan import Planned, Planner
 from clew.engines.base import Fence, Head, Lease, Taken
-from clew.errors import Conflict, InvalidInput, LockTimeout, ThreadNotFound
+from clew.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from clew.history.core import Core
 from clew.history.names import check_limit
 from clew.history.records import open_note, thread_info
@@ -135,10 +135,9 @@ class RunCore:
 
         try:
             saved = await self.thread.writer.save(plan, facts, whole=True)
-        except Conflict as conflict:
-            if self.thread.writer.fence is None or conflict.expected != conflict.actual:
-                raise
-            raise self.lost() from conflict
+        except LockLost as lost:
+            text = f"run {self.id!r} was taken over by another process: its lease was lost, nothing was saved"
+            raise LockLost(self.id, lost.expected, lost.actual, text) from lost
         self.system_prompt, self.custom = prompt, fields
         for name, value in numbers.items():
             setattr(self, name, value)
@@ -195,9 +194,6 @@ class RunCore:
 
     def refused(self, waited: float, taken: Taken) -> LockTimeout:
         return LockTimeout(f"run {self.id!r}", waited, taken.owner)
-
-    def lost(self) -> Conflict:
-        return Conflict(self.id, None, None, f"run {self.id!r} was taken over by another process: its lease was lost")
 
 
 # -- listings ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from clew import turns
 from clew.encode.nodes import Listing, Node
 from clew.encode.plan import Planned, Planner
 from clew.engines.base import Head
-from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, NoCheckpoint, ThreadNotFound
+from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
 from clew.history.core import Core
 from clew.history.names import check_limit, check_name
 from clew.history.records import open_note, uuid_text
@@ -327,7 +327,7 @@ class SessionCore:
     @_forgiving
     async def snapshot(self, message_id: str, files: Any = None) -> Checkpoint:
         """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it. `files` is a
-        snapshot of a workspace, or its id."""
+        workspace, of which a snapshot is taken, or one of its snapshots."""
         name = check_name(message_id, "message id")
         facts = Facts.check(self.thread.values, None, (), {SNAPSHOT: name}, await tied(files), None)
         return await self.thread.edit(lambda planner: planner.change({}), facts)
@@ -406,9 +406,10 @@ class SessionCore:
                 return None
             try:
                 return await self.thread.writer.save(plan, self._facts(), expect=uuid_text(looked[0]), whole=whole)
-            except Conflict as conflict:
-                if conflict.actual == conflict.expected:
-                    raise  # nobody moved it: the lock that this handle relied on was lost
+            except LockLost:
+                raise
+            except Conflict:
+                continue
         raise Conflict(self.id, None, None, f"session {self.id!r} kept moving: try again when its writers rest")
 
 

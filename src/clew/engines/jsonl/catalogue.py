@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -63,9 +63,8 @@ class Catalogue:
         with os.scandir(self._directory) as files:
             for file in files:
                 if file.name.endswith(SUFFIX):
-                    entry = self._entry(file)
-                    if entry is not None:
-                        found[file.name] = entry
+                    with suppress(FileNotFoundError):  # compacted away since the directory was read
+                        found[file.name] = self._entry(file)
         self._unsaved += len(self._entries.keys() - found.keys())
         self._entries = found
         if self._unsaved >= _SAVE_AFTER:
@@ -96,18 +95,17 @@ class Catalogue:
                 return
             self._entries = entries if version == lines.FORMAT else {}
 
-    def _entry(self, file: os.DirEntry[str]) -> Entry | None:
-        try:
-            found = file.stat()
-        except FileNotFoundError:
-            return None
+    def _entry(self, file: os.DirEntry[str]) -> Entry:
+        found = file.stat()
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
         known = self._entries.get(file.name)
         if known is not None and known.stamp == stamp:
             return known
-        lineage = known.lineage if known is not None else lineage_at(Path(file.path))
+        path = Path(file.path)
+        lineage = known.lineage if known else lineage_at(path)
         if lineage is None or file_name(lineage) != file.name:
-            return Entry(stamp, "", [], [], 0, 0, 1)
+            # A header that is not whole is just being written, or was torn: nothing was ever acknowledged in that file.
+            return Entry(stamp, "", [], [], 0, 0, damaged=int(_header(path).endswith(b"\n")))
         log = self._log(lineage)
         self._unsaved += 1
         return Entry(
@@ -209,8 +207,7 @@ _HINT = msgspec.json.Decoder(tuple[str | None, str | None, str])
 
 def lineage_at(path: Path) -> str | None:
     """What a log's first line says; None if that is damaged."""
-    with path.open("rb") as file:
-        first = file.readline()
+    first = _header(path)
     try:
         if not lines.sound(first):
             return None
@@ -220,3 +217,8 @@ def lineage_at(path: Path) -> str | None:
     if header.format > lines.FORMAT:
         raise UnsupportedFormat(f"{path} has format {header.format}: pip install -U clew")
     return header.lineage
+
+
+def _header(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline()

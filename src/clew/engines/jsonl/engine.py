@@ -108,7 +108,7 @@ class JSONLEngine(Engine):
         else:
             self._logs.move_to_end(lineage)
         log.refresh()
-        if not log.exists and not locked:
+        if not (log.exists or known or locked):
             del self._logs[lineage]  # asking for what is not there must not push out what is
         if log.torn and locked:
             self._repaired += bool(log.cut())
@@ -319,7 +319,7 @@ class JSONLEngine(Engine):
                 "branches": sum(len(entry.branches) for entry in entries),
                 "rows": sum(entry.rows for entry in entries),
                 "blobs": sum(entry.blobs for entry in entries),
-                "bytes": sum(file.stat().st_size for file in self.directory.iterdir() if file.is_file()),
+                "bytes": sum(map(_size, self.directory.iterdir())),
                 "repaired": self._repaired,
                 "damaged": self._catalogue.damaged(),
             }
@@ -363,6 +363,13 @@ class JSONLEngine(Engine):
     def after_fork_in_child(self) -> None:
         self._mutex = threading.Lock()
         self._shut()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # a file that was replaced meanwhile
+        return 0
 
 
 def _age(head: Head) -> tuple[int, str]:

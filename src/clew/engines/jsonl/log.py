@@ -63,15 +63,14 @@ class Log:
         """Read what was added since the last time."""
         try:
             found = self.path.stat()
+            if found.st_ino != self._inode or found.st_size < self.end:
+                self._forget()  # compacted, or made anew
+                self._inode = found.st_ino
+            if found.st_size != self.end:
+                self._read_on()
         except FileNotFoundError:
             if self._inode != -1:
                 self._forget()
-            return
-        if found.st_ino != self._inode or found.st_size < self.end:
-            self._forget()  # compacted, or made anew
-            self._inode = found.st_ino
-        if found.st_size != self.end:
-            self._read_on()
 
     @property
     def exists(self) -> bool:

