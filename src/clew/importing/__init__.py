@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from clew.doors import Hop, finish
+from clew.doors import Hop
+from clew.engines.stepping import finish
 from clew.errors import InvalidInput
 from clew.history.core import Core
 from clew.importing import claude, ductwork, exported, openai, openrouter, picoclaw
