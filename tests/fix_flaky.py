@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import msgspec
 
 from clew.engines.base import Engine
 from clew.errors import Unavailable
 
 
 class Flaky(Engine):
-    """Passes everything on while `up`. `lose_answers`: does the work of the next n commits, then says it is away."""
+    """Passes everything on while `up`. `lose_answers`: does the work of the next n commits, then says it is away.
+    `awaiting`: suspends at each call, as an engine over a network does."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, awaiting: bool = False) -> None:
         self.engine = engine
-        self.properties = engine.properties
+        self.awaiting = awaiting
+        self.properties = msgspec.structs.replace(engine.properties, blocking=not awaiting)
         self.up = True
         self.lose_answers = 0
         self.calls: list[str] = []
@@ -22,6 +27,8 @@ class Flaky(Engine):
 def _passing(name: str) -> Any:
     async def call(self: Flaky, *args: Any, **options: Any) -> Any:
         self.calls.append(name)
+        if self.awaiting:
+            await asyncio.sleep(0)
         if not self.up and name != "close":
             raise Unavailable("the place is away, because a test took it away")
         answer = await getattr(self.engine, name)(*args, **options)

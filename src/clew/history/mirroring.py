@@ -49,12 +49,13 @@ async def sync(core: Core, other: Core, progress: Progress | None = None) -> Rep
     blocking = here.properties.blocking and there.properties.blocking
     here, there = colour.side(here, blocking), colour.side(there, blocking)
     for lineage in await differing(here, there):
-        found = await reconcile(here, there, lineage, progress)
-        for diverged in found.diverged:
-            await keep(core, diverged)
-        report.add(found)
-        if found.diverged:
-            report.add(await reconcile(here, there, lineage, progress))
+        done = Report(report.records, report.bytes)
+
+        def tell(records: int, size: int, done: Report = done) -> None:
+            if progress is not None:
+                progress(done.records + records, done.bytes + size)
+
+        report.add(await reconcile(here, there, lineage, keep=lambda lost: keep(core, lost), progress=tell))
     return report
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from clew.engines.base import Engine
+from clew.engines.base import Commit, Engine, Fence
 from clew.engines.stepping import finish
 
 
@@ -37,6 +37,26 @@ class Hopped:
 def side(engine: Engine, blocking: bool) -> Engine:
     """An engine as a mirror of this colour calls it."""
     return engine if blocking or not engine.properties.blocking else cast("Engine", Hopped(engine))
+
+
+class Fenced:
+    """An engine whose commits carry a fence, unless they have one."""
+
+    def __init__(self, engine: Engine, fence: Fence) -> None:
+        self._engine = engine
+        self._fence = fence
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def commit(self, commit: Commit) -> None:
+        await self._engine.commit(
+            commit if commit.fence is not None else msgspec.structs.replace(commit, fence=self._fence)
+        )
+
+
+def fenced(engine: Engine, fence: Fence) -> Engine:
+    return cast("Engine", Fenced(engine, fence))
 
 
 async def pause(blocking: bool, seconds: float) -> None:

@@ -83,22 +83,40 @@ def _owner(generation: int) -> str:
 # -- tombstones --------------------------------------------------------------------------------------------------------
 
 
-async def bury(side: Engine, thread: str, owner: bytes, generation: int) -> None:
-    """Remember that this life of a thread is about to be ended."""
-    name = GONE + owner.hex()
-    if await side.head(name) is None:
-        note = thread.encode()
-        stone = Head(name, LINEAGE, owner, _NOBODY, generation, 1, "gone", 0, 0, 0, 0, note)
+async def bury(side: Engine, head: Head, generation: int) -> bool:
+    """Remember that this life of a thread is about to be ended; False if that was known already."""
+    name = GONE + head.owner.hex()
+    while True:
+        known = await side.head(name)
+        if known is not None and (known.step, known.version) >= (generation, head.version):
+            return False
+        note = head.thread.encode()
+        # Its step and version say until when: what is written to the thread afterwards is no longer buried.
+        stone = Head(name, LINEAGE, head.owner, _NOBODY, generation, head.version, "gone", 0, 0, 0, 0, note)
         try:
-            await side.commit(Commit(LINEAGE, (Swap(name, None, stone),)))
+            await side.commit(Commit(LINEAGE, (Swap(name, known.key if known is not None else None, stone),)))
         except Conflict:
-            return  # another process did
+            continue
+        return True
+
+
+async def unbury(side: Engine, owner: bytes) -> None:
+    """The thread lives on: its deletion was refused."""
+    stone = await side.head(GONE + owner.hex())
+    if stone is not None:
+        try:
+            await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
+        except Conflict:
+            return  # another process buries it now
 
 
 async def buried(side: Engine, head: Head) -> bool:
-    """Whether this life of a thread was ended on that side, and nothing was written to it in a later generation."""
+    """Whether this life of a thread was ended on that side, and nothing was written to it afterwards."""
     stone = await side.head(GONE + head.owner.hex())
-    return stone is not None and generation_of(head.branch) <= stone.step
+    if stone is None:
+        return False
+    written = generation_of(head.branch)
+    return written < stone.step or (written == stone.step and head.version <= stone.version)
 
 
 def stamp(generation: int) -> bytes:

@@ -9,20 +9,29 @@ active side has none of that name. Only then is the follower brought up to date.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from clew.engines.base import Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
-from clew.errors import Conflict
+from clew.errors import Conflict, LockLost
 from clew.replicate import control
 
 LAST = 2**32 - 1
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
 _ROWS = 256  # rows read at once
 _TRIES = 16
+_APART = (
+    "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
+    "{step}): nothing was changed; copy one of them into an empty store"
+)
 
 Progress = Callable[[int, int], None]  # records and bytes shipped so far
+Keep = Callable[["Diverged"], Awaitable[None]]
+
+
+class Apart(Conflict):
+    """Both stores went on with the same branch, or are sealed with different keys: no union of them exists."""
 
 
 class Diverged(msgspec.Struct, frozen=True):
@@ -48,38 +57,54 @@ class Report(msgspec.Struct):
         self.restored += other.restored
 
 
-async def reconcile(active: Engine, follower: Engine, lineage: str, progress: Progress | None = None) -> Report:
+async def reconcile(
+    active: Engine,
+    follower: Engine,
+    lineage: str,
+    *,
+    generation: int | None = None,
+    keep: Keep | None = None,
+    progress: Progress | None = None,
+) -> Report:
     """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
-    moved under it."""
+    moved under it. `generation` is the mirror's; without one the two are simply two stores. `keep` is told of heads
+    that lose, while the follower still has them."""
     report = Report()
     for _ in range(_TRIES):
-        if await _once(active, follower, lineage, report, progress):
-            return report
+        try:
+            if await _once(active, follower, _Ship(lineage, report, progress, generation), keep):
+                return report
+        except (Apart, LockLost):
+            raise
+        except Conflict:
+            continue
     raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 
-async def _once(active: Engine, follower: Engine, lineage: str, report: Report, progress: Progress | None) -> bool:
-    ours = {head.thread: head for head in await active.heads(lineage)}
+async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None) -> bool:
+    lineage, generation, report = ship.lineage, ship.generation, ship.report
+    # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
     theirs = {head.thread: head for head in await follower.heads(lineage)}
-    ship = _Ship(lineage, report, progress)
-    brought = False
-    for thread, head in theirs.items():
-        here = ours.get(thread)
-        if here is not None and here.key == head.key:
-            continue
-        if await _unknown(active, lineage, head, here):
-            if not brought:
-                await ship.rows(follower, active, authority=False)
-                brought = True
-            if here is not None:
-                found = Diverged(lineage, head, here.owner == head.owner)
-                if found not in report.diverged:
-                    report.diverged.append(found)
-            elif await _put(active, [Swap(thread, None, head)], lineage):
-                report.restored.append(thread)
-                ours[thread] = head
-            else:
+    ours = {head.thread: head for head in await active.heads(lineage)}
+    ship.heads = [(head.thread, head.key) for head in theirs.values()]
+    news = [head for head in theirs.values() if await _may_be_news(active, head, ours.get(head.thread), generation)]
+    unknown = [head for head in news if await active.row(lineage, head.branch, head.step) is None]
+    if news:
+        await ship.rows(follower, active, authority=False)
+    for head in news:
+        here = ours.get(head.thread)
+        if here is None or (generation is None and _goes_on(here, head)):
+            if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
                 return False
+            if here is None:
+                report.restored.append(head.thread)
+            ours[head.thread] = head
+        elif head in unknown or here.owner != head.owner:
+            found = Diverged(lineage, head, here.owner == head.owner)
+            if found not in report.diverged:
+                report.diverged.append(found)
+                if keep is not None:
+                    await keep(found)
     # A delete that only the follower knows of: it was acknowledged while the follower was active.
     for thread, head in list(ours.items()):
         if thread not in theirs and await control.buried(follower, head):
@@ -90,7 +115,7 @@ async def _once(active: Engine, follower: Engine, lineage: str, report: Report, 
     swaps = [
         Swap(thread, theirs[thread].key if thread in theirs else None, head)
         for thread, head in ours.items()
-        if thread not in theirs or theirs[thread].key != head.key
+        if theirs.get(thread) != head
     ]
     swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
     if swaps and not await _put(follower, swaps, lineage):
@@ -100,14 +125,20 @@ async def _once(active: Engine, follower: Engine, lineage: str, report: Report, 
     return True
 
 
-async def _unknown(active: Engine, lineage: str, head: Head, here: Head | None) -> bool:
-    """Whether the follower's head is news to the active side."""
-    if await control.buried(active, head):
+async def _may_be_news(active: Engine, head: Head, here: Head | None, generation: int | None) -> bool:
+    """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
+    if here == head or await control.buried(active, head):
         return False
-    if here is None or here.owner != head.owner:
-        return True
-    # The same place with another row is no news: inside one generation that row was refused, and never acknowledged.
-    return await active.row(lineage, head.branch, head.step) is None
+    if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
+        raise Apart(head.thread, None, None, "the two stores are sealed with different key rings: copy one into the other")
+    # In this generation nothing is acknowledged that the active side does not have.
+    return here is None or generation is None or control.generation_of(head.branch) != generation
+
+
+def _goes_on(here: Head, head: Head) -> bool:
+    """Whether the follower's head is simply further on the same branch."""
+    same = here.owner == head.owner and here.branch == head.branch
+    return same and here.step <= head.step and here.version < head.version
 
 
 async def _put(side: Engine, swaps: Sequence[Swap], lineage: str) -> bool:
@@ -132,22 +163,28 @@ async def _clear(side: Engine, lineage: str) -> None:
 class _Ship:
     """Copies what one side lacks of a lineage, in batches that are each one commit."""
 
-    def __init__(self, lineage: str, report: Report, progress: Progress | None) -> None:
-        self._lineage = lineage
-        self._report = report
+    def __init__(self, lineage: str, report: Report, progress: Progress | None, generation: int | None) -> None:
+        self.lineage = lineage
+        self.report = report
+        self.generation = generation
+        self.heads: Sequence[tuple[str, tuple[bytes, int, int]]] = ()  # the follower's, as they were at the beginning
         self._progress = progress
 
     async def rows(self, source: Engine, target: Engine, *, authority: bool) -> None:
         """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet. Only a
         source with `authority` replaces what the target has."""
         await self._blobs(source, target)
-        known = {branch.id for branch in await target.branches(self._lineage)}
-        for branch in await source.branches(self._lineage):
-            await self._branch(source, target, branch, branch.id not in known, authority)
+        known = {branch.id for branch in await target.branches(self.lineage)}
+        for branch in await source.branches(self.lineage):
+            if authority or not self._current(branch.id):
+                await self._branch(source, target, branch, branch.id not in known, authority)
+
+    def _current(self, branch: bytes) -> bool:
+        return self.generation is not None and branch[:2] == control.stamp(self.generation)
 
     async def _blobs(self, source: Engine, target: Engine) -> None:
-        have = {id for id, _ in await target.blob_ids(self._lineage)}
-        lacking = [(id, size) for id, size in await source.blob_ids(self._lineage) if id not in have]
+        have = {id for id, _ in await target.blob_ids(self.lineage)}
+        lacking = [(id, size) for id, size in await source.blob_ids(self.lineage) if id not in have]
         batch: list[bytes] = []
         weight = 0
         for id, size in lacking:
@@ -160,18 +197,22 @@ class _Ship:
             await self._copy_blobs(source, target, batch)
 
     async def _copy_blobs(self, source: Engine, target: Engine, ids: list[bytes]) -> None:
-        found = await source.blobs(self._lineage, ids)
-        await target.commit(Commit(self._lineage, blobs=found))
+        found = await source.blobs(self.lineage, ids)
+        await target.commit(Commit(self.lineage, blobs=found))
         self._count(len(found), sum(map(len, found.values())))
 
     async def _branch(self, source: Engine, target: Engine, branch: Branch, new: bool, authority: bool) -> None:
-        ours = {step.step: step for step in await source.steps(self._lineage, branch.id, 0, LAST)}
-        theirs = {} if new else {step.step: step for step in await target.steps(self._lineage, branch.id, 0, LAST)}
-        # The same place with another digest inside one generation: a row that was refused and never acknowledged.
-        wrong = [n for n, step in theirs.items() if authority and n in ours and ours[n].digest != step.digest]
+        ours = {step.step: step for step in await source.steps(self.lineage, branch.id, 0, LAST)}
+        theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST)}
+        wrong = [n for n, step in theirs.items() if n in ours and ours[n].digest != step.digest]
         if wrong:
-            heads = [(head.thread, head.key) for head in await target.heads(self._lineage)]
-            await target.drop(Drop(self._lineage, heads, rows=[(branch.id, number) for number in wrong]))
+            if self.generation is None or control.generation_of(branch.id) == 0:
+                raise Apart(branch.thread, None, None, _APART.format(thread=branch.thread, step=wrong[0]))
+            if not authority:
+                wrong = []
+        # In a mirror, what else stands in the same place was refused, and never acknowledged.
+        if authority and wrong:
+            await target.drop(Drop(self.lineage, self.heads, rows=[(branch.id, number) for number in wrong]))
         lacking = sorted(number for number in ours if number not in theirs or number in wrong)
         marks = [
             Mark(branch.id, number, step.mark)
@@ -183,24 +224,24 @@ class _Ship:
         for i in range(0, len(lacking), _ROWS):
             numbers = lacking[i : i + _ROWS]
             chosen = set(numbers)
-            rows = await source.rows(self._lineage, branch.id, numbers[0], numbers[-1])
+            rows = await source.rows(self.lineage, branch.id, numbers[0], numbers[-1])
             for batch in _batches([row for row in rows if row.step in chosen]):
                 await self._copy(
-                    target, Commit(self._lineage, rows=[_new(branch.id, r) for r in batch], branches=first)
+                    target, Commit(self.lineage, rows=[_new(branch.id, r) for r in batch], branches=first)
                 )
                 first = ()
         if first or marks:
-            await self._copy(target, Commit(self._lineage, branches=first, marks=marks))
+            await self._copy(target, Commit(self.lineage, branches=first, marks=marks))
 
     async def _copy(self, target: Engine, commit: Commit) -> None:
         await target.commit(commit)
         self._count(len(commit.rows), sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows))
 
     def _count(self, records: int, size: int) -> None:
-        self._report.records += records
-        self._report.bytes += size
+        self.report.records += records
+        self.report.bytes += size
         if self._progress is not None:
-            self._progress(self._report.records, self._report.bytes)
+            self._progress(self.report.records, self.report.bytes)
 
 
 def _new(branch: bytes, row: Row) -> NewRow:
@@ -227,9 +268,9 @@ async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[
         after: str | None = None
         while heads := await side.threads(after=after, limit=page):
             last = heads[-1].thread
-            twins = {head.thread: head.key for head in await _upto(other, after, last, page)}
+            twins = {head.thread: head for head in await _upto(other, after, last, page)}
             for head in heads:
-                if not control.hidden(head.thread) and twins.get(head.thread) != head.key:
+                if not control.hidden(head.thread) and twins.get(head.thread) != head:
                     found[head.lineage] = None
             after = last
     return list(found)

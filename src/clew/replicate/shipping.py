@@ -31,6 +31,7 @@ class Pending:
         self._parcels: deque[Parcel] = deque()
         self._bytes = 0
         self._behind: dict[str, float] = {}  # lineage -> since when
+        self._comparing: dict[str, float] = {}  # those that are being compared now
 
     def add(self, commit: Commit) -> bool:
         """Queue a commit; False if the queue is full (then its lineages have been marked)."""
@@ -73,18 +74,29 @@ class Pending:
             self._overflow()
 
     def take_behind(self) -> list[str]:
-        """The marked lineages, which are no longer marked: a commit made from now on is queued again."""
+        """The marked lineages, to be compared now: a commit made from now on is queued again."""
         with self._lock:
-            lineages = list(self._behind)
-            self._behind.clear()
-            return lineages
+            self._comparing, self._behind = self._behind, {}
+            return list(self._comparing)
+
+    def compared(self, lineage: str) -> None:
+        """One of those taken is equal now."""
+        with self._lock:
+            self._comparing.pop(lineage, None)
+
+    def give_back(self) -> None:
+        """Those taken that were not finished have to be compared again."""
+        with self._lock:
+            self._behind = {**self._behind, **self._comparing}
+            self._comparing = {}
 
     def is_behind(self, lineage: str) -> bool:
-        return lineage in self._behind
+        return lineage in self._behind or lineage in self._comparing
 
     @property
     def behind(self) -> int:
-        return len(self._behind)
+        with self._lock:
+            return len(self._behind.keys() | self._comparing.keys())
 
     @property
     def records(self) -> int:
@@ -98,5 +110,6 @@ class Pending:
     def seconds(self) -> float:
         """How long the oldest one has been waiting."""
         with self._lock:
-            since = [*self._behind.values(), *(parcel.since for parcel in list(self._parcels)[:1])]
+            first = [self._parcels[0].since] if self._parcels else []
+            since = [*self._behind.values(), *self._comparing.values(), *first]
         return time.monotonic() - min(since) if since else 0.0

@@ -1,0 +1,222 @@
+"""What brings the follower up to date: shipping what waits, comparing what may differ, and the way home.
+
+One round of it runs at a time, whoever asks for it: the background, a caller who wants both sides equal now, or close.
+"""
+
+from __future__ import annotations
+
+import time
+
+from clew.errors import ClewError, Conflict, Unavailable
+from clew.replicate import colour, control
+from clew.replicate.control import Name
+from clew.replicate.reconcile import Diverged, Keep, Report, differing, reconcile
+from clew.replicate.roles import Roles
+from clew.replicate.settings import Settings
+from clew.replicate.shipping import Pending
+from clew.replicate.status import log
+
+_QUICK = 0.5  # seconds between looks while something is wrong or under way
+_WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
+
+
+class Following:
+    """The work of a mirror that no caller waits for."""
+
+    def __init__(self, roles: Roles, blocking: bool, settings: Settings) -> None:
+        self.pending = Pending(settings.max_pending)
+        self.on_diverged: Keep | None = None
+        self.diverged = 0
+        self._roles = roles
+        self._blocking = blocking
+        self._settings = settings
+        self._background = colour.Background(blocking, self._tick)
+        self._round = colour.Turn(blocking)
+        self._checked = 0.0
+        self._until_whole = 0
+
+    def wake(self) -> None:
+        self._background.wake()
+
+    def look_soon(self) -> None:
+        """Something changed: the next round looks at everything."""
+        self._checked, self._until_whole = 0.0, 0
+
+    def _wait(self) -> float:
+        roles, pending = self._roles, self.pending
+        busy = pending.behind or pending.records or roles.standing.active == "replica"
+        unwell = not (roles.well("primary") and roles.well("replica"))
+        return min(_QUICK, self._settings.health_every) if busy or unwell else self._settings.health_every
+
+    async def _tick(self) -> float:
+        await self.round()
+        return self._wait()
+
+    async def round(self, whole: bool = False) -> None:
+        """Look at both sides, ship what waits, compare what has to be, return home."""
+        async with self._round:
+            if whole:
+                self.look_soon()
+            try:
+                if time.monotonic() - self._checked >= self._wait():
+                    await self._check()
+                await self.ship()
+                await self._compare()
+                await self._fail_back()
+            except ClewError as error:
+                self._roles.last_error = str(error)  # something moved or went away: the next round looks again
+            except Exception as error:  # noqa: BLE001
+                # Whatever it is, the background must go on: what is not shipped stays marked, and is visible.
+                self._roles.last_error = f"{type(error).__name__}: {error}"
+                log.exception("the mirror's background work failed; it is tried again")
+
+    async def _check(self) -> None:
+        """Ping both sides, and compare all heads where that is due."""
+        roles = self._roles
+        self._checked = time.monotonic()
+        for name in roles.sides:
+            try:
+                await roles.sides[name].ping()
+                roles.recovered(name)
+            except Unavailable as error:
+                roles.away(name, error)
+                if name == roles.standing.active:
+                    await roles.fail_over(name)
+        await roles.refresh()
+        standing = roles.standing
+        if roles.well(standing.follower):
+            if self._until_whole <= 0:
+                self.pending.mark(*await differing(roles.sides[standing.active], roles.sides[standing.follower]))
+                self._until_whole = _WHOLE
+            self._until_whole -= 1
+
+    async def ship(self, most: int | None = None) -> None:
+        """Send what waits in the queue, in order."""
+        roles = self._roles
+        sent = 0
+        while most is None or sent < most:
+            follower = roles.standing.follower
+            commit = self.pending.next() if roles.well(follower) else None
+            if commit is None:
+                return
+            try:
+                await roles.fenced(follower).commit(commit)
+            except Unavailable as error:
+                self.pending.mark(commit.lineage)
+                roles.away(follower, error)
+            except Conflict:
+                self.pending.mark(commit.lineage)
+            except BaseException:
+                self.pending.mark(commit.lineage)
+                raise
+            sent += 1
+
+    async def _compare(self) -> None:
+        roles = self._roles
+        if not roles.well(roles.standing.follower):
+            return
+        lineages = self.pending.take_behind()
+        failed: ClewError | None = None
+        try:
+            for lineage in lineages:
+                try:
+                    await self._reconcile(lineage)
+                    self.pending.compared(lineage)
+                except Conflict as error:
+                    failed = error  # this one has to wait; the others need not
+        finally:
+            self.pending.give_back()
+        if failed is not None:
+            raise failed
+        if lineages:
+            active, follower = (roles.fenced(name) for name in (roles.standing.active, roles.standing.follower))
+            await control.clear(active, follower)
+            await control.clear(follower, active)
+
+    async def _reconcile(self, lineage: str) -> Report:
+        roles, standing = self._roles, self._roles.standing
+        active, follower = standing.active, standing.follower
+        if follower not in standing.fences:
+            raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
+        try:
+            return await reconcile(
+                roles.fenced(active),
+                roles.fenced(follower),
+                lineage,
+                generation=standing.generation,
+                keep=self._keep,
+            )
+        except Unavailable:
+            await self._whose(follower)
+            raise
+
+    async def _whose(self, follower: Name) -> None:
+        """Which side an Unavailable came from: the follower is asked, the active side's callers find out themselves."""
+        try:
+            await self._roles.sides[follower].ping()
+        except Unavailable as error:
+            self._roles.away(follower, error)
+
+    async def _keep(self, found: Diverged) -> None:
+        self.diverged += 1
+        log.warning("thread %r was written to on both sides; the other side's head is kept", found.head.thread)
+        if self.on_diverged is not None:
+            await self.on_diverged(found)
+
+    async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
+        """A commit that is acknowledged only when the follower has it, too, could not simply be repeated there."""
+        if isinstance(raised, Unavailable):
+            self._roles.away(follower, raised)
+        elif self._roles.well(follower):
+            try:
+                await self._reconcile(lineage)
+                return
+            except (Unavailable, Conflict) as error:
+                raised = error  # it kept moving, or went: the background goes on with it
+        self.pending.mark(lineage)
+        self.wake()
+        if self._settings.replica_required:
+            raise Unavailable(
+                f"the active side has this save, the {follower} has not, and replica_required=True: "
+                f"{self._roles.errors[follower] or raised or 'it is still catching up'}"
+            ) from raised
+
+    async def _fail_back(self) -> None:
+        """Return to the primary once it has been well for long enough and has everything."""
+        roles = self._roles
+        since = roles.healthy_since["primary"]
+        if roles.standing.active != "replica" or since is None or not roles.well("primary"):
+            return
+        if time.monotonic() - since < self._settings.failback_after or self.pending.behind or self.pending.records:
+            return
+        replica, primary = roles.sides["replica"], roles.sides["primary"]
+        for lineage in await differing(replica, primary):
+            await self._reconcile(lineage)
+        generation = roles.standing.generation
+        role = await roles.close_generation()  # from here on nobody writes to either side
+        try:
+            for lineage in await differing(replica, primary):
+                await reconcile(replica, primary, lineage, generation=generation)
+            if await differing(replica, primary):
+                raise Conflict(control.LINEAGE, None, None, "the sides still differ: they are compared again")
+        except ClewError:
+            await roles.stay(role)
+            raise
+        await roles.return_home(role)
+
+    async def stop(self, *, drain: bool) -> None:
+        """Ship what waits, within the time that close() has; say what is left."""
+        end = time.monotonic() + self._settings.drain
+        pending, follower = self.pending, self._roles.standing.follower
+        while drain and (pending.records or pending.behind) and self._roles.well(follower) and time.monotonic() < end:
+            await self.round()
+            if pending.behind:
+                await colour.pause(self._blocking, 0.02)
+        await self._background.stop(max(0.1, end - time.monotonic()))
+        if pending.records or pending.behind:
+            log.warning(
+                "closed with %d commits and %d lineages that the %s lacks: they are found when it is opened again",
+                pending.records,
+                pending.behind,
+                follower,
+            )
