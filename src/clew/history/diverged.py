@@ -11,11 +11,12 @@ import msgspec
 
 from clew.engines.base import Commit, Swap
 from clew.engines.namespace import NamespaceEngine
-from clew.errors import CheckpointNotFound, Conflict, ThreadNotFound
+from clew.errors import Conflict, NotFound
 from clew.history.core import Core
-from clew.history.moving import Moving
+from clew.history.thread import Thread
 from clew.history.names import check_name
-from clew.history.records import open_note, seal_note, uuid_text
+from clew.history.records import open_note, seal_note, touch, uuid_text
+from clew.history.view import View
 from clew.replicate.reconcile import Diverged
 
 LABEL = "diverged"
@@ -29,11 +30,10 @@ async def keep(core: Core, found: Diverged) -> None:
         return
     note = open_note(core.frames, head)
     if found.same_life:
-        thread: Moving[object] = Moving(core, head.thread)
-        try:
-            await thread.annotate(uuid_text(note.checkpoint), label=f"{LABEL} in generation {core.engine.generation}")
-        except (CheckpointNotFound, ThreadNotFound):
-            return  # it was deleted meanwhile, which is what its owner wanted
+        thread: Thread[object] = Thread(core, head.thread)
+        if not found.known:
+            await _label(thread, uuid_text(note.checkpoint), core.engine.generation)
+        await _recount(thread, head.lineage)
         return
     number = 1
     while True:
@@ -51,3 +51,27 @@ async def keep(core: Core, found: Diverged) -> None:
             number += 1
             continue
         return
+
+
+async def _label(thread: Thread[object], id: str, generation: int) -> None:
+    try:
+        lost = await thread.get(id)
+        label = lost.label or f"{LABEL} in generation {generation}"
+        await thread.annotate(id, label=label, tags=(*lost.tags, LABEL))
+    except NotFound:
+        return  # it was deleted meanwhile, which is what its owner wanted
+
+
+async def _recount(thread: Thread[object], lineage: str) -> None:
+    """Let the head count the checkpoints that came over."""
+    core = thread.core
+    while True:
+        view = await View.of(core, lineage)
+        head = next((head for head in view.heads if head.thread == thread.id), None)
+        if head is None:
+            return
+        own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
+        stands = (head.branch, head.step)
+        count = sum(one.alive or (one.branch.id, one.step.step) == stands for one in own)
+        if count == head.count or await thread.swap(head, touch(core.frames, head, core.now(), count=count)):
+            return

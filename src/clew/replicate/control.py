@@ -13,6 +13,8 @@ A tombstone remembers that a life of a thread was ended on the active side, for 
 
 from __future__ import annotations
 
+import hashlib
+import time
 from typing import Literal
 
 import msgspec
@@ -25,6 +27,7 @@ RESERVED = "\U0010ffff\U0010ffff"
 LINEAGE = f"{RESERVED}mirror"
 GONE = f"{RESERVED}gone/"
 _ROLE = f"{RESERVED}role"
+_REMEMBERED = 3600 * 1_000_000  # microseconds
 _FOR_EVER = 10 * 365 * 86400.0
 _NOBODY = bytes(16)
 
@@ -85,14 +88,15 @@ def _owner(generation: int) -> str:
 
 async def bury(side: Engine, head: Head, generation: int) -> bool:
     """Remember that this life of a thread is about to be ended; False if that was known already."""
-    name = GONE + head.owner.hex()
+    name = _stone(head.thread, head.owner)
     while True:
         known = await side.head(name)
         if known is not None and (known.step, known.version) >= (generation, head.version):
             return False
         note = head.thread.encode()
         # Its step and version say until when: what is written to the thread afterwards is no longer buried.
-        stone = Head(name, LINEAGE, head.owner, _NOBODY, generation, head.version, "gone", 0, 0, 0, 0, note)
+        now = time.time_ns() // 1000
+        stone = Head(name, LINEAGE, head.owner, _NOBODY, generation, head.version, "gone", now, now, 0, 0, note)
         try:
             await side.commit(Commit(LINEAGE, (Swap(name, known.key if known is not None else None, stone),)))
         except Conflict:
@@ -100,9 +104,9 @@ async def bury(side: Engine, head: Head, generation: int) -> bool:
         return True
 
 
-async def unbury(side: Engine, owner: bytes) -> None:
+async def unbury(side: Engine, thread: str, owner: bytes) -> None:
     """The thread lives on: its deletion was refused."""
-    stone = await side.head(GONE + owner.hex())
+    stone = await side.head(_stone(thread, owner))
     if stone is not None:
         try:
             await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
@@ -112,11 +116,20 @@ async def unbury(side: Engine, owner: bytes) -> None:
 
 async def buried(side: Engine, head: Head) -> bool:
     """Whether this life of a thread was ended on that side, and nothing was written to it afterwards."""
-    stone = await side.head(GONE + head.owner.hex())
+    stone = await side.head(_stone(head.thread, head.owner))
     if stone is None:
         return False
     written = generation_of(head.branch)
     return written < stone.step or (written == stone.step and head.version <= stone.version)
+
+
+async def ended(side: Engine, thread: str) -> bool:
+    """Whether any life of a thread of this name was ended on that side."""
+    return bool(await side.threads(prefix=_stone(thread, b""), limit=1))
+
+
+def _stone(thread: str, owner: bytes) -> str:
+    return f"{GONE}{hashlib.blake2b(thread.encode(), digest_size=16).hexdigest()}/{owner.hex()}"
 
 
 def stamp(generation: int) -> bytes:
@@ -128,20 +141,21 @@ def generation_of(branch: bytes) -> int:
     return int.from_bytes(branch[:2], "big")
 
 
-async def clear(side: Engine, other: Engine) -> int:
-    """Take away the tombstones of threads that neither side has any more; how many remain."""
-    remain = 0
+async def clear(side: Engine, other: Engine) -> None:
+    """Take away old tombstones of threads that neither side has any more. A young one stays: a save that was on its way
+    to the other side when the thread was deleted may still arrive there."""
+    before = (time.time_ns() // 1000) - _REMEMBERED
     for stone in await side.threads(prefix=GONE):
         thread = stone.note.decode()
+        if stone.updated > before:
+            continue
         heads = [await side.head(thread), await other.head(thread)]
         if any(head is not None and head.owner == stone.owner for head in heads):
-            remain += 1
             continue
         try:
             await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
         except Conflict:
-            remain += 1
-    return remain
+            continue  # another process did, or the name was buried anew
 
 
 def hidden(name: str) -> bool:

@@ -87,6 +87,8 @@ class Following:
         if roles.well(standing.follower):
             if self._until_whole <= 0:
                 self.pending.mark(*await differing(roles.sides[standing.active], roles.sides[standing.follower]))
+                for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
+                    await control.clear(roles.fenced(side), roles.sides[other])
                 self._until_whole = _WHOLE
             self._until_whole -= 1
 
@@ -128,10 +130,6 @@ class Following:
             self.pending.give_back()
         if failed is not None:
             raise failed
-        if lineages:
-            active, follower = (roles.fenced(name) for name in (roles.standing.active, roles.standing.follower))
-            await control.clear(active, follower)
-            await control.clear(follower, active)
 
     async def _reconcile(self, lineage: str) -> Report:
         roles, standing = self._roles, self._roles.standing
@@ -158,8 +156,9 @@ class Following:
             self._roles.away(follower, error)
 
     async def _keep(self, found: Diverged) -> None:
-        self.diverged += 1
-        log.warning("thread %r was written to on both sides; the other side's head is kept", found.head.thread)
+        if not found.known:
+            self.diverged += 1
+            log.warning("thread %r was written to on both sides; the other side's head is kept", found.head.thread)
         if self.on_diverged is not None:
             await self.on_diverged(found)
 
@@ -196,7 +195,7 @@ class Following:
         role = await roles.close_generation()  # from here on nobody writes to either side
         try:
             for lineage in await differing(replica, primary):
-                await reconcile(replica, primary, lineage, generation=generation)
+                await reconcile(replica, primary, lineage, generation=generation, keep=_not_now)
             if await differing(replica, primary):
                 raise Conflict(control.LINEAGE, None, None, "the sides still differ: they are compared again")
         except ClewError:
@@ -220,3 +219,7 @@ class Following:
                 pending.behind,
                 follower,
             )
+
+
+async def _not_now(found: Diverged) -> None:
+    raise Conflict(found.head.thread, None, None, "an older generation wrote to the primary just now: looked at again")

@@ -122,7 +122,7 @@ class Mirror(Engine):
         own = commit if commit.fence is not None else msgspec.structs.replace(commit, fence=standing.fences.get(active))
         theirs = msgspec.structs.replace(commit, fence=standing.fences.get(follower))
         at_once = self.settings.replication == "sync" and self._in_step(standing, commit.lineage)
-        ended: list[bytes] = []
+        ended: list[Head] = []
         try:
             ended = await self._bury(commit, standing)
             if at_once and not self._blocking:
@@ -169,7 +169,7 @@ class Mirror(Engine):
         return raised, other
 
     async def _refused(
-        self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[bytes], taken: bool
+        self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool
     ) -> None:
         """The active side did not take a commit: its answer is the caller's, its absence is ours to deal with.
         `taken`: the follower did take it."""
@@ -184,22 +184,22 @@ class Mirror(Engine):
             if taken and self._roles.standing.active == standing.follower:
                 return  # it is on the side that is active now
             raise _look_again(commit) from raised
-        for owner in ended:
-            await control.unbury(self.sides[active], owner)
+        for head in ended:
+            await control.unbury(self.sides[active], head.thread, head.owner)
         if isinstance(raised, LockLost) and commit.fence is None:
             await self._roles.learn()
             raise _look_again(commit) from raised
         raise raised
 
-    async def _bury(self, commit: Commit, standing: Standing) -> list[bytes]:
-        """Tombstones for the threads that a commit ends, before it does; the owners of those that are new."""
+    async def _bury(self, commit: Commit, standing: Standing) -> list[Head]:
+        """Tombstones for the threads that a commit ends, before it does; the heads of those that are new."""
         side = self._roles.fenced(standing.active)
         ended = []
         for swap in commit.swaps:
             if swap.new is None and not control.hidden(swap.thread):
                 head = await side.head(swap.thread)
                 if head is not None and head.key == swap.expect and await control.bury(side, head, standing.generation):
-                    ended.append(head.owner)
+                    ended.append(head)
         return ended
 
     async def _queue(self, commit: Commit, follower: Name) -> None:

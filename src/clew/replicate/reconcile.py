@@ -40,6 +40,7 @@ class Diverged(msgspec.Struct, frozen=True):
     lineage: str
     head: Head
     same_life: bool  #: False: another thread of the same name, made on the other side
+    known: bool = False  #: the active side has been where this head stands; only rows beside it were news
 
 
 class Report(msgspec.Struct):
@@ -87,24 +88,31 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     theirs = {head.thread: head for head in await follower.heads(lineage)}
     ours = {head.thread: head for head in await active.heads(lineage)}
     ship.heads = [(head.thread, head.key) for head in theirs.values()]
-    news = [head for head in theirs.values() if await _may_be_news(active, head, ours.get(head.thread), generation)]
+    news = [head for head in theirs.values() if await _may_be_news(active, follower, head, ours.get(head.thread), generation)]
     unknown = [head for head in news if await active.row(lineage, head.branch, head.step) is None]
     if news:
         await ship.rows(follower, active, authority=False)
+    kept = False
     for head in news:
         here = ours.get(head.thread)
-        if here is None or (generation is None and _goes_on(here, head)):
+        # A name that was deleted does not come back, even if the other side had given it to another thread.
+        ended = here is None and (await control.ended(active, head.thread) or await control.ended(follower, head.thread))
+        if (here is None and not ended) or (here is not None and generation is None and _goes_on(here, head)):
             if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
                 return False
             if here is None:
                 report.restored.append(head.thread)
             ours[head.thread] = head
-        elif head in unknown or here.owner != head.owner:
-            found = Diverged(lineage, head, here.owner == head.owner)
+        else:
+            same = here is not None and here.owner == head.owner
+            found = Diverged(lineage, head, same, known=same and head not in unknown)
             if found not in report.diverged:
                 report.diverged.append(found)
                 if keep is not None:
                     await keep(found)
+                    kept = True
+    if kept:
+        return False  # the active side's heads are others now
     # A delete that only the follower knows of: it was acknowledged while the follower was active.
     for thread, head in list(ours.items()):
         if thread not in theirs and await control.buried(follower, head):
@@ -125,10 +133,14 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     return True
 
 
-async def _may_be_news(active: Engine, head: Head, here: Head | None, generation: int | None) -> bool:
+async def _may_be_news(
+    active: Engine, follower: Engine, head: Head, here: Head | None, generation: int | None
+) -> bool:
     """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
     if here == head or await control.buried(active, head):
         return False
+    if here is None and await control.buried(follower, head):
+        return False  # it was deleted while the follower was active; a save that was still under way arrived afterwards
     if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
         raise Apart(head.thread, None, None, "the two stores are sealed with different key rings: copy one into the other")
     # In this generation nothing is acknowledged that the active side does not have.
