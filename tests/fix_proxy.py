@@ -70,8 +70,12 @@ class Proxy:
                 if self.refusing:
                     client.close()
                     continue
+            except OSError:
+                continue
+            try:
                 server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
+                client.close()
                 continue
             for end in client, server:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -184,7 +184,6 @@ class AsyncThread(Generic[S]):
     save = awaitable(CoreThread.save)
     append = awaitable(CoreThread.append)
     update = awaitable(CoreThread.update)
-    pick = awaitable(CoreThread.pick)
     tail = awaitable(CoreThread.tail)
     exists = awaitable(CoreThread.exists)
     get = awaitable(CoreThread.get)

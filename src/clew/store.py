@@ -188,7 +188,6 @@ class Thread(Generic[S]):
     save = blocking(CoreThread.save)
     append = blocking(CoreThread.append)
     update = blocking(CoreThread.update)
-    pick = blocking(CoreThread.pick)
     tail = blocking(CoreThread.tail)
     exists = blocking(CoreThread.exists)
     get = blocking(CoreThread.get)

@@ -168,7 +168,8 @@ class Engine(ABC):
     """A place for branches, rows, heads, marks and blobs. See the module's docstring for the ground rules."""
 
     properties: Properties
-    generation: int = 0  #: raised by a mirror each time its active side changes; branches are started anew then
+    #: How the ids of branches begin that may be gone on with now. A mirror changes it; branches are started anew then.
+    stamp: bytes = bytes(2)
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ class NamespaceEngine(Engine):
                 setattr(self, name, getattr(engine, name))
 
     @property
-    def generation(self) -> int:  # type: ignore[override]  # the inner engine's word, which changes
-        return self.inner.generation
+    def stamp(self) -> bytes:  # type: ignore[override]  # the inner engine's word, which changes
+        return self.inner.stamp
 
     # -- names --------------------------------------------------------------------------------------------------------
 

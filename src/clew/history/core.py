@@ -111,12 +111,13 @@ class Core:
         self._branches: OrderedDict[bytes, Branch] = OrderedDict()
 
     def new_branch(self) -> bytes:
-        """An id for a branch: the engine's generation in two bytes, then random ones."""
-        return (self.engine.generation % 65536).to_bytes(2, "big") + os.urandom(14)
+        """An id for a branch: as the engine wants it to begin, then random."""
+        stamp = self.engine.stamp
+        return stamp + os.urandom(16 - len(stamp))
 
     def is_current(self, branch: bytes) -> bool:
-        """Whether a branch may be gone on with: it was started in this generation."""
-        return branch[:2] == (self.engine.generation % 65536).to_bytes(2, "big")
+        """Whether a branch may be gone on with."""
+        return branch.startswith(self.engine.stamp)
 
     def check_open(self) -> None:
         if self.closed:

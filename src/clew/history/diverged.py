@@ -17,6 +17,7 @@ from clew.history.thread import Thread
 from clew.history.names import check_name
 from clew.history.records import open_note, seal_note, touch, uuid_text
 from clew.history.view import View
+from clew.replicate.control import generation_of
 from clew.replicate.reconcile import Diverged
 
 LABEL = "diverged"
@@ -32,7 +33,7 @@ async def keep(core: Core, found: Diverged) -> None:
     if found.same_life:
         thread: Thread[object] = Thread(core, head.thread)
         if not found.known:
-            await _label(thread, uuid_text(note.checkpoint), core.engine.generation)
+            await _label(thread, uuid_text(note.checkpoint), generation_of(head.branch))
         await _recount(thread, head.lineage)
         return
     number = 1

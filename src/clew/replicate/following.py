@@ -34,6 +34,7 @@ class Following:
         self._round = colour.Turn(blocking)
         self._checked = 0.0
         self._until_whole = 0
+        self._stopped = False
 
     def wake(self) -> None:
         self._background.wake()
@@ -66,6 +67,9 @@ class Following:
             except ClewError as error:
                 self._roles.last_error = str(error)  # something moved or went away: the next round looks again
             except Exception as error:  # noqa: BLE001
+                if self._stopped:
+                    log.debug("the mirror was closed in the middle of its background work", exc_info=True)
+                    return
                 # Whatever it is, the background must go on: what is not shipped stays marked, and is visible.
                 self._roles.last_error = f"{type(error).__name__}: {error}"
                 log.exception("the mirror's background work failed; it is tried again")
@@ -211,6 +215,7 @@ class Following:
             await self.round()
             if pending.behind:
                 await colour.pause(self._blocking, 0.02)
+        self._stopped = True
         await self._background.stop(max(0.1, end - time.monotonic()))
         if pending.records or pending.behind:
             log.warning(

@@ -12,8 +12,10 @@ not committed in another.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -26,6 +28,13 @@ from clew.replicate.reconcile import Keep
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
 from clew.replicate.status import Meters, Side, Status, announce, log
+
+
+class _Lacking(NamedTuple):
+    """A side that has not got a commit, and what it said."""
+
+    side: Name
+    raised: BaseException | None
 
 
 class Mirror(Engine):
@@ -47,12 +56,16 @@ class Mirror(Engine):
         self._roles = Roles(self.sides, blocking, settings, self._on_health, self._on_turn)
         self._following = Following(self._roles, blocking, settings)
         self._starting = colour.Turn(blocking)
+        # Where both sides are written to at once, two processes that race for one step may each win it on one side.
+        # So each has branches of its own there, and saves of one lineage one after the other.
+        self._own = b"" if blocking else os.urandom(3)
+        self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._known = False
         self._closed = False
 
     @property
-    def generation(self) -> int:  # type: ignore[override]  # it changes with the roles
-        return self._roles.standing.generation
+    def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
+        return control.stamp(self._roles.standing.generation) + self._own
 
     @property
     def on_diverged(self) -> Keep | None:
@@ -111,13 +124,24 @@ class Mirror(Engine):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        standing = await self._start()
+        await self._start()
+        if self._blocking:
+            lacking = await self._commit(commit)
+        else:
+            async with self._lanes.setdefault(commit.lineage, asyncio.Lock()):
+                lacking = await self._commit(commit)
+        if lacking is not None:
+            await self._following.catch_up(lacking.side, commit.lineage, lacking.raised)
+
+    async def _commit(self, commit: Commit) -> _Lacking | None:
+        """Save on the active side, and on the follower if it is in step; what is left to do for it, if anything."""
+        standing = self._roles.standing
         active, follower = standing.active, standing.follower
         if self.settings.replica_required and not self._roles.well(follower):
             raise Unavailable(
                 f"the {follower} is away and replica_required=True: {self._roles.errors[follower]}; nothing was saved"
             )
-        if _of_another_generation(commit, standing.generation):
+        if _planned_before(commit, control.stamp(standing.generation) + self._own):
             raise _look_again(commit)
         own = commit if commit.fence is not None else msgspec.structs.replace(commit, fence=standing.fences.get(active))
         theirs = msgspec.structs.replace(commit, fence=standing.fences.get(follower))
@@ -134,10 +158,10 @@ class Mirror(Engine):
         if raised is not None:
             taken = at_once and not self._blocking and other is None
             await self._refused(standing, raised, commit, ended, taken)
-            return
+            return None
         if self.settings.replication == "async":
             await self._queue(commit, follower)
-            return
+            return None
         if at_once and self._blocking:
             other = await _try(self.sides[follower], theirs)
         if isinstance(other, LockLost):
@@ -145,7 +169,8 @@ class Mirror(Engine):
             if self._roles.standing.generation > standing.generation:
                 raise _look_again(commit) from other
         if other is not None or not self._in_step(standing, commit.lineage):
-            await self._following.catch_up(follower, commit.lineage, other)
+            return _Lacking(follower, other)
+        return None
 
     def _in_step(self, standing: Standing, lineage: str) -> bool:
         """Whether the follower can take the same commits as the active side."""
@@ -175,14 +200,15 @@ class Mirror(Engine):
         `taken`: the follower did take it."""
         active = standing.active
         if taken:
+            self._own = os.urandom(3)  # nobody goes on with a branch of which the follower has a step too many
             self._following.pending.mark(commit.lineage)
             self._following.wake()
         if isinstance(raised, Unavailable):
             self._roles.away(active, raised)
             await self._roles.fail_over(active)
             self._following.wake()
-            if taken and self._roles.standing.active == standing.follower:
-                return  # it is on the side that is active now
+            if taken and await self._arrived(commit, standing.follower):
+                return
             raise _look_again(commit) from raised
         for head in ended:
             await control.unbury(self.sides[active], head.thread, head.owner)
@@ -190,6 +216,12 @@ class Mirror(Engine):
             await self._roles.learn()
             raise _look_again(commit) from raised
         raise raised
+
+    async def _arrived(self, commit: Commit, side: Name) -> bool:
+        """Whether a commit that only one side took is the newest there, and that side active now."""
+        if self._roles.standing.active != side or not commit.swaps:
+            return False
+        return all([await self.sides[side].head(swap.thread) == swap.new for swap in commit.swaps])
 
     async def _bury(self, commit: Commit, standing: Standing) -> list[Head]:
         """Tombstones for the threads that a commit ends, before it does; the heads of those that are new."""
@@ -369,11 +401,10 @@ async def _try(side: Engine, commit: Commit) -> Exception | None:
     return None
 
 
-def _of_another_generation(commit: Commit, generation: int) -> bool:
-    """Whether a save goes on with a branch that this generation must not touch: it was planned before the change."""
+def _planned_before(commit: Commit, stamp: bytes) -> bool:
+    """Whether a save goes on with a branch that must no longer be touched: it was planned before a change."""
     new = {branch.id for branch in commit.branches}
-    stamp = control.stamp(generation)
-    return bool(commit.swaps) and any(row.branch not in new and row.branch[:2] != stamp for row in commit.rows)
+    return bool(commit.swaps) and any(row.branch not in new and not row.branch.startswith(stamp) for row in commit.rows)
 
 
 def _look_again(commit: Commit) -> Conflict:
