@@ -23,19 +23,18 @@ from clew.replicate.reconcile import Diverged
 LABEL = "diverged"
 
 
-async def keep(core: Core, found: Diverged) -> None:
-    """Label or name the head that lost. What belongs to another namespace is left to the stores of that one."""
+async def keep(core: Core, found: Diverged) -> bool:
+    """Label or name the head that lost; whether anything changed. What belongs to another namespace is left to the stores of that one."""
     assert isinstance(core.engine, NamespaceEngine)
     head = core.engine.mine(found.head)
     if head is None:
-        return
+        return False
     note = open_note(core.frames, head)
     if found.same_life:
         thread: Thread[object] = Thread(core, head.thread)
         if not found.known:
             await _label(thread, uuid_text(note.checkpoint), generation_of(head.branch))
-        await _recount(thread, head.lineage)
-        return
+        return await _recount(thread, head.lineage) or not found.known
     number = 1
     while True:
         name = check_name(f"{head.thread}#{LABEL}-{number}", "thread id")
@@ -45,13 +44,13 @@ async def keep(core: Core, found: Diverged) -> None:
         )
         existing = await core.engine.head(name)
         if existing is not None and existing.owner == head.owner:
-            return
+            return False
         try:
             await core.engine.commit(Commit(head.lineage, (Swap(name, None, named),)))
         except Conflict:
             number += 1
             continue
-        return
+        return True
 
 
 async def _label(thread: Thread[object], id: str, generation: int) -> None:
@@ -63,16 +62,18 @@ async def _label(thread: Thread[object], id: str, generation: int) -> None:
         return  # it was deleted meanwhile, which is what its owner wanted
 
 
-async def _recount(thread: Thread[object], lineage: str) -> None:
+async def _recount(thread: Thread[object], lineage: str) -> bool:
     """Let the head count the checkpoints that came over."""
     core = thread.core
     while True:
         view = await View.of(core, lineage)
         head = next((head for head in view.heads if head.thread == thread.id), None)
         if head is None:
-            return
+            return False
         own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
         stands = (head.branch, head.step)
         count = sum(one.alive or (one.branch.id, one.step.step) == stands for one in own)
-        if count == head.count or await thread.swap(head, touch(core.frames, head, core.now(), count=count)):
-            return
+        if count == head.count:
+            return False
+        if await thread.swap(head, touch(core.frames, head, core.now(), count=count)):
+            return True

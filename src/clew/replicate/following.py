@@ -145,7 +145,7 @@ class Following:
                 roles.fenced(active),
                 roles.fenced(follower),
                 lineage,
-                generation=standing.generation,
+                mirror=True,
                 keep=self._keep,
             )
         except Unavailable:
@@ -159,12 +159,11 @@ class Following:
         except Unavailable as error:
             self._roles.away(follower, error)
 
-    async def _keep(self, found: Diverged) -> None:
+    async def _keep(self, found: Diverged) -> bool:
         if not found.known:
             self.diverged += 1
             log.warning("thread %r was written to on both sides; the other side's head is kept", found.head.thread)
-        if self.on_diverged is not None:
-            await self.on_diverged(found)
+        return self.on_diverged is not None and await self.on_diverged(found)
 
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
         """A commit that is acknowledged only when the follower has it, too, could not simply be repeated there."""
@@ -195,11 +194,10 @@ class Following:
         replica, primary = roles.sides["replica"], roles.sides["primary"]
         for lineage in await differing(replica, primary):
             await self._reconcile(lineage)
-        generation = roles.standing.generation
         role = await roles.close_generation()  # from here on nobody writes to either side
         try:
             for lineage in await differing(replica, primary):
-                await reconcile(replica, primary, lineage, generation=generation, keep=_not_now)
+                await reconcile(replica, primary, lineage, mirror=True, keep=_not_now)
             if await differing(replica, primary):
                 raise Conflict(control.LINEAGE, None, None, "the sides still differ: they are compared again")
         except ClewError:
@@ -226,5 +224,7 @@ class Following:
             )
 
 
-async def _not_now(found: Diverged) -> None:
+async def _not_now(found: Diverged) -> bool:
+    if found.known:
+        return False
     raise Conflict(found.head.thread, None, None, "an older generation wrote to the primary just now: looked at again")

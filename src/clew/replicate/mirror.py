@@ -58,7 +58,7 @@ class Mirror(Engine):
         self._starting = colour.Turn(blocking)
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
         # So each has branches of its own there, and saves of one lineage one after the other.
-        self._own = b"" if blocking else os.urandom(3)
+        self._own = bytes(3) if blocking else _mine()
         self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._known = False
         self._closed = False
@@ -199,8 +199,9 @@ class Mirror(Engine):
         """The active side did not take a commit: its answer is the caller's, its absence is ours to deal with.
         `taken`: the follower did take it."""
         active = standing.active
+        if not self._blocking:
+            self._own = _mine()  # nobody goes on with a branch of which the follower may have a step too many
         if taken:
-            self._own = os.urandom(3)  # nobody goes on with a branch of which the follower has a step too many
             self._following.pending.mark(commit.lineage)
             self._following.wake()
         if isinstance(raised, Unavailable):
@@ -405,6 +406,11 @@ def _planned_before(commit: Commit, stamp: bytes) -> bool:
     """Whether a save goes on with a branch that must no longer be touched: it was planned before a change."""
     new = {branch.id for branch in commit.branches}
     return bool(commit.swaps) and any(row.branch not in new and not row.branch.startswith(stamp) for row in commit.rows)
+
+
+def _mine() -> bytes:
+    """How the branches of one process begin, after the generation; never like those of a blocking mirror."""
+    return b"\1" + os.urandom(2)
 
 
 def _look_again(commit: Commit) -> Conflict:

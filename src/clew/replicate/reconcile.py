@@ -21,13 +21,14 @@ LAST = 2**32 - 1
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
 _ROWS = 256  # rows read at once
 _TRIES = 16
+_RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
 _APART = (
     "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
     "{step}): nothing was changed; copy one of them into an empty store"
 )
 
 Progress = Callable[[int, int], None]  # records and bytes shipped so far
-Keep = Callable[["Diverged"], Awaitable[None]]
+Keep = Callable[["Diverged"], Awaitable[bool]]
 
 
 class Apart(Conflict):
@@ -63,17 +64,17 @@ async def reconcile(
     follower: Engine,
     lineage: str,
     *,
-    generation: int | None = None,
+    mirror: bool = False,
     keep: Keep | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
-    moved under it. `generation` is the mirror's; without one the two are simply two stores. `keep` is told of heads
-    that lose, while the follower still has them."""
+    moved under it. Of two stores that are no `mirror`, the one that is further on a branch is right about it. `keep` is
+    told of heads that lose, while the follower still has them; whether it changed anything."""
     report = Report()
     for _ in range(_TRIES):
         try:
-            if await _once(active, follower, _Ship(lineage, report, progress, generation), keep):
+            if await _once(active, follower, _Ship(lineage, report, progress), keep, mirror):
                 return report
         except (Apart, LockLost):
             raise
@@ -82,22 +83,21 @@ async def reconcile(
     raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 
-async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None) -> bool:
-    lineage, generation, report = ship.lineage, ship.generation, ship.report
+async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None, mirror: bool) -> bool:
+    lineage, report = ship.lineage, ship.report
     # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
     theirs = {head.thread: head for head in await follower.heads(lineage)}
     ours = {head.thread: head for head in await active.heads(lineage)}
-    ship.heads = [(head.thread, head.key) for head in theirs.values()]
-    news = [head for head in theirs.values() if await _may_be_news(active, follower, head, ours.get(head.thread), generation)]
+    news = [head for head in theirs.values() if await _may_be_news(active, follower, head, ours.get(head.thread))]
     unknown = [head for head in news if await active.row(lineage, head.branch, head.step) is None]
     if news:
         await ship.rows(follower, active, authority=False)
-    kept = False
+    changed = False
     for head in news:
         here = ours.get(head.thread)
         # A name that was deleted does not come back, even if the other side had given it to another thread.
         ended = here is None and (await control.ended(active, head.thread) or await control.ended(follower, head.thread))
-        if (here is None and not ended) or (here is not None and generation is None and _goes_on(here, head)):
+        if (here is None and not ended) or (here is not None and not mirror and _goes_on(here, head)):
             if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
                 return False
             if here is None:
@@ -108,10 +108,8 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
             found = Diverged(lineage, head, same, known=same and head not in unknown)
             if found not in report.diverged:
                 report.diverged.append(found)
-                if keep is not None:
-                    await keep(found)
-                    kept = True
-    if kept:
+                changed |= keep is not None and await keep(found)
+    if changed:
         return False  # the active side's heads are others now
     # A delete that only the follower knows of: it was acknowledged while the follower was active.
     for thread, head in list(ours.items()):
@@ -133,18 +131,15 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     return True
 
 
-async def _may_be_news(
-    active: Engine, follower: Engine, head: Head, here: Head | None, generation: int | None
-) -> bool:
+async def _may_be_news(active: Engine, follower: Engine, head: Head, here: Head | None) -> bool:
     """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
     if here == head or await control.buried(active, head):
         return False
     if here is None and await control.buried(follower, head):
         return False  # it was deleted while the follower was active; a save that was still under way arrived afterwards
     if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
-        raise Apart(head.thread, None, None, "the two stores are sealed with different key rings: copy one into the other")
-    # In this generation nothing is acknowledged that the active side does not have.
-    return here is None or generation is None or control.generation_of(head.branch) != generation
+        raise Apart(head.thread, None, None, _RINGS)
+    return True
 
 
 def _goes_on(here: Head, head: Head) -> bool:
@@ -175,11 +170,9 @@ async def _clear(side: Engine, lineage: str) -> None:
 class _Ship:
     """Copies what one side lacks of a lineage, in batches that are each one commit."""
 
-    def __init__(self, lineage: str, report: Report, progress: Progress | None, generation: int | None) -> None:
+    def __init__(self, lineage: str, report: Report, progress: Progress | None) -> None:
         self.lineage = lineage
         self.report = report
-        self.generation = generation
-        self.heads: Sequence[tuple[str, tuple[bytes, int, int]]] = ()  # the follower's, as they were at the beginning
         self._progress = progress
 
     async def rows(self, source: Engine, target: Engine, *, authority: bool) -> None:
@@ -188,11 +181,7 @@ class _Ship:
         await self._blobs(source, target)
         known = {branch.id for branch in await target.branches(self.lineage)}
         for branch in await source.branches(self.lineage):
-            if authority or not self._current(branch.id):
-                await self._branch(source, target, branch, branch.id not in known, authority)
-
-    def _current(self, branch: bytes) -> bool:
-        return self.generation is not None and branch[:2] == control.stamp(self.generation)
+            await self._branch(source, target, branch, branch.id not in known, authority)
 
     async def _blobs(self, source: Engine, target: Engine) -> None:
         have = {id for id, _ in await target.blob_ids(self.lineage)}
@@ -216,16 +205,10 @@ class _Ship:
     async def _branch(self, source: Engine, target: Engine, branch: Branch, new: bool, authority: bool) -> None:
         ours = {step.step: step for step in await source.steps(self.lineage, branch.id, 0, LAST)}
         theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST)}
-        wrong = [n for n, step in theirs.items() if n in ours and ours[n].digest != step.digest]
-        if wrong:
-            if self.generation is None or control.generation_of(branch.id) == 0:
-                raise Apart(branch.thread, None, None, _APART.format(thread=branch.thread, step=wrong[0]))
-            if not authority:
-                wrong = []
-        # In a mirror, what else stands in the same place was refused, and never acknowledged.
-        if authority and wrong:
-            await target.drop(Drop(self.lineage, self.heads, rows=[(branch.id, number) for number in wrong]))
-        lacking = sorted(number for number in ours if number not in theirs or number in wrong)
+        for number, step in theirs.items():
+            if number in ours and ours[number].digest != step.digest:
+                raise Apart(branch.thread, None, None, _APART.format(thread=branch.thread, step=number))
+        lacking = sorted(number for number in ours if number not in theirs)
         marks = [
             Mark(branch.id, number, step.mark)
             for number, step in ours.items()
