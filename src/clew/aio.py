@@ -46,6 +46,7 @@ async def open(target: Any, **options: Any) -> AsyncStore:
     core = await asyncio.to_thread(opening.open_core, target, options, asynchronous=True)
     store = AsyncStore(core)
     try:
+        await store.hop(mirroring.check_rings(core))
         await store.hop(keyring.unlock(core))
     except BaseException:
         await store.hop(core.engine.close())

@@ -44,6 +44,7 @@ def open(target: Any, **options: Any) -> Store:
     if not core.engine.properties.blocking:
         raise InvalidInput(f"the {core.engine.properties.name} engine is asynchronous: use clew.aio.open()")
     try:
+        finish(mirroring.check_rings(core))
         finish(keyring.unlock(core))
     except BaseException:
         finish(core.engine.close())

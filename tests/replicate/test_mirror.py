@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fix_flaky import Flaky
-from fix_stores import Stepped
 
 import clew
 import clew.aio
 from clew.engines.memory import MemoryEngine
 from clew.engines.sqlite import SQLiteEngine
+from fix_flaky import Flaky
+from fix_stores import Stepped
 
 LONG = "text that is long enough to be kept in pieces " * 8
 
@@ -249,7 +249,7 @@ def test_both_away_is_one_error_with_both_causes(pair: Pair) -> None:
     thread.save({"n": 1})
     pair.primary.up = pair.replica.up = False
     for call in (thread.load, lambda: thread.save({"n": 2}), store.threads):
-        with pytest.raises(clew.Unavailable, match="primary: .*replica: "):
+        with pytest.raises(clew.Unavailable, match=r"primary: .*replica: "):
             call()
     pair.primary.up = pair.replica.up = True
     assert thread.load() == {"n": 1}
@@ -389,3 +389,123 @@ def test_sync_makes_two_stores_equal_and_ships_only_what_is_missing(tmp_path: Pa
     assert second.records == 1
     assert two.thread("t3").load() == one.thread("t3").load()
     assert one.sync_to(two).records == 0
+
+
+def test_a_sealed_store_and_its_replica_have_one_key_ring(tmp_path: Path) -> None:
+    key = b"k" * 32
+    one, two, three = (tmp_path / name for name in ("a.db", "b.db", "c.db"))
+    with clew.open(one, replica=two, key=key) as store:
+        store.thread("t").save({"n": 1})
+    with clew.open(two, key=key) as replica:
+        assert replica.thread("t").load() == {"n": 1}
+    with clew.open(three, replica=two, key=key) as store:  # a new primary beside the old replica
+        assert store.catch_up().behind == 0
+        assert store.thread("t").load() == {"n": 1}
+    with clew.open(three, key=key) as new:
+        assert new.thread("t").load() == {"n": 1}
+
+
+def test_a_replica_with_another_key_ring_is_refused(tmp_path: Path) -> None:
+    key = b"k" * 32
+    for name in ("a.db", "b.db"):
+        with clew.open(tmp_path / name, key=key) as store:
+            store.thread(name).save({"n": 1})
+    with pytest.raises(clew.InvalidInput, match="another key ring"):
+        clew.open(tmp_path / "a.db", replica=tmp_path / "b.db", key=key)
+    with clew.open(tmp_path / "plain.db") as store:
+        store.thread("plain").save({"n": 1})
+    with pytest.raises(clew.InvalidInput, match="unsealed data"):
+        clew.open(tmp_path / "a.db", replica=tmp_path / "plain.db", key=key)
+    with pytest.raises(clew.ClewError, match="key"):
+        clew.open(tmp_path / "plain.db", replica=tmp_path / "a.db")
+    with clew.open(tmp_path / "plain.db") as store:
+        assert [info.id for info in store.threads()] == ["plain"]
+
+
+def test_stores_that_both_went_on_with_one_branch_are_told_apart_and_not_touched(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "a.db") as one, clew.open(tmp_path / "b.db") as two:
+        one.thread("t").append("messages", ["common"])
+        one.sync_to(two)
+        one.thread("t").append("messages", ["here"])
+        two.thread("t").append("messages", ["there"])
+        with pytest.raises(clew.Conflict, match="in both stores"):
+            one.sync_to(two)
+        assert one.thread("t").load() == {"messages": ["common", "here"]}
+        assert two.thread("t").load() == {"messages": ["common", "there"]}
+
+
+def test_sync_takes_the_side_that_is_further_on(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "a.db") as one, clew.open(tmp_path / "b.db") as two:
+        one.thread("t").append("messages", ["common"])
+        one.sync_to(two)
+        two.thread("t").append("messages", ["more"])
+        one.sync_to(two)
+        assert one.thread("t").load() == {"messages": ["common", "more"]}
+        one.thread("t").append("messages", ["and more"])
+        one.sync_to(two)
+        assert two.thread("t").load() == {"messages": ["common", "more", "and more"]}
+
+
+def test_what_async_may_lose_is_exactly_what_was_not_shipped_when_the_disk_went(tmp_path: Path) -> None:
+    primary, replica = Flaky(MemoryEngine()), SQLiteEngine(tmp_path / "replica.db")
+    gate = Flaky(replica)
+    store = clew.open(primary, replica=gate, replication="async", health_every=30.0)
+    thread = store.thread("t")
+    shipped = [thread.append("messages", [n]).id for n in range(20)]
+    while store.status().lag_records or store.status().behind:
+        store.catch_up()
+    gate.up = False
+    unshipped = [thread.append("messages", [n]).id for n in range(20, 25)]
+    lag = store.status()
+    assert lag.lag_records or lag.behind
+    primary.up = False  # its disk is destroyed
+    gate.up = True
+    assert thread.load()["messages"] == list(range(20))
+    kept = {checkpoint.id for checkpoint in thread.history(all=True)}
+    assert kept == set(shipped)
+    assert not kept & set(unshipped)
+    store.close()
+
+
+def test_metrics_tell_lag_and_changes_of_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opentelemetry import metrics
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
+    primary = Flaky(MemoryEngine())
+    store = clew.open(primary, replica=MemoryEngine(), replication="async", failback_after=60.0)
+    store.thread("t").save({"n": 1})
+    primary.up = False
+    store.thread("t").exists()
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        metric.name: metric.data.data_points
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert found["clew.mirror.lag"][0].count == 1  # type: ignore[union-attr]
+    assert {point.attributes["active"]: point.value for point in found["clew.mirror.changes"]} == {  # type: ignore
+        "primary": 1,
+        "replica": 1,
+    }
+    store.close()
+
+
+def test_an_async_side_and_a_blocking_one_make_a_mirror(redis_server: Any, tmp_path: Path) -> None:
+    async def both() -> None:
+        url = f"{redis_server.url}?prefix=mixed-{tmp_path.name}"
+        async with await clew.aio.open(url, replica=tmp_path / "b.db") as store:
+            thread = store.thread("t")
+            for n in range(5):
+                await thread.append("messages", [n])
+            status = await store.catch_up()
+            assert (status.primary.engine, status.replica.engine, status.behind) == ("redis", "sqlite", 0)
+
+    asyncio.run(both())
+    with clew.open(tmp_path / "b.db") as replica:
+        assert replica.thread("t").load()["messages"] == list(range(5))

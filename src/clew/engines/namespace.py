@@ -85,6 +85,10 @@ class NamespaceEngine(Engine):
         cut = len(self._prefix)
         return msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:]) if cut else head
 
+    def around(self, engine: Engine) -> NamespaceEngine:
+        """The same room of another engine."""
+        return NamespaceEngine(engine, None if self.outermost else self._prefix[1 : -len(_END)])
+
     def mine(self, head: Head) -> Head | None:
         """A head of the inner engine as it is named in this room; None if it belongs elsewhere."""
         if not head.thread.startswith(self._prefix) or head.thread.startswith(RESERVED, len(self._prefix)):

@@ -13,9 +13,9 @@ from clew.engines.base import Commit, Swap
 from clew.engines.namespace import NamespaceEngine
 from clew.errors import Conflict, NotFound
 from clew.history.core import Core
-from clew.history.thread import Thread
 from clew.history.names import check_name
 from clew.history.records import open_note, seal_note, touch, uuid_text
+from clew.history.thread import Thread
 from clew.history.view import View
 from clew.replicate.control import generation_of
 from clew.replicate.reconcile import Diverged
@@ -24,7 +24,8 @@ LABEL = "diverged"
 
 
 async def keep(core: Core, found: Diverged) -> bool:
-    """Label or name the head that lost; whether anything changed. What belongs to another namespace is left to the stores of that one."""
+    """Label or name the head that lost; whether anything changed. What belongs to another namespace is left to the
+    stores of that one."""
     assert isinstance(core.engine, NamespaceEngine)
     head = core.engine.mine(found.head)
     if head is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from clew.engines.base import Engine
+from clew.encode.seal import refuse_sealed
+from clew.engines.base import Commit, Engine, Head, Swap
 from clew.engines.namespace import NamespaceEngine
-from clew.errors import InvalidInput
+from clew.errors import InvalidInput, Unavailable
 from clew.history.core import Core
 from clew.history.diverged import keep
-from clew.replicate import colour
+from clew.history.keyring import RING
+from clew.replicate import colour, control
 from clew.replicate.mirror import Mirror
 from clew.replicate.reconcile import Progress, Report, differing, reconcile
 from clew.replicate.status import Status
@@ -20,6 +22,41 @@ def mirror_of(core: Core) -> Mirror:
     if not isinstance(inner, Mirror):
         raise InvalidInput("this store has no replica: open it with replica=…")
     return inner
+
+
+async def check_rings(core: Core) -> None:
+    """Refuse two sides that can never hold the same: sealed with different keys, or only one of them sealed.
+
+    A side that is away is not asked; should its ring turn out to be another one, it is not written to."""
+    engine = core.engine
+    if not isinstance(engine, NamespaceEngine) or not isinstance(engine.inner, Mirror):
+        return
+    found: list[Head] = []
+    bare = False
+    for side in engine.inner.sides.values():  # each by itself, before the mirror starts to make them equal
+        room = engine.around(side)
+        try:
+            ring = await room.head(RING)
+            if ring is not None:
+                found.append(ring)
+            elif await room.threads(limit=1) and not (await control.read(side))[0].generation:
+                bare = True
+        except Unavailable:
+            continue
+    if found and core.keys is None:
+        raise refuse_sealed()
+    if len({ring.created for ring in found}) > 1:
+        raise InvalidInput(
+            "the replica is sealed with another key ring than the primary, so neither could read what the other holds: "
+            "give an empty replica"
+        )
+    if found and bare:
+        raise InvalidInput(
+            "one side of the mirror is sealed with a key and the other holds unsealed data: give an empty replica"
+        )
+    if found and await core.engine.head(RING) is None:
+        # A new primary beside a sealed replica: it takes the ring that is there instead of making another.
+        await core.engine.commit(Commit(RING, (Swap(RING, None, found[0]),)))
 
 
 async def status(core: Core) -> Status:

@@ -17,6 +17,7 @@ from clew.replicate.shipping import Pending
 from clew.replicate.status import log
 
 _QUICK = 0.5  # seconds between looks while something is wrong or under way
+_ROUND = 2.0  # seconds that a round under way may still take when the mirror is closed
 _WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
 
 
@@ -214,7 +215,7 @@ class Following:
             if pending.behind:
                 await colour.pause(self._blocking, 0.02)
         self._stopped = True
-        await self._background.stop(max(0.1, end - time.monotonic()))
+        await self._background.stop(max(_ROUND, end - time.monotonic()))
         if pending.records or pending.behind:
             log.warning(
                 "closed with %d commits and %d lineages that the %s lacks: they are found when it is opened again",

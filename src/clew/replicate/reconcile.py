@@ -96,7 +96,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     for head in news:
         here = ours.get(head.thread)
         # A name that was deleted does not come back, even if the other side had given it to another thread.
-        ended = here is None and (await control.ended(active, head.thread) or await control.ended(follower, head.thread))
+        ended = here is None and any([await control.ended(side, head.thread) for side in (active, follower)])
         if (here is None and not ended) or (here is not None and not mirror and _goes_on(here, head)):
             if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
                 return False
@@ -221,9 +221,7 @@ class _Ship:
             chosen = set(numbers)
             rows = await source.rows(self.lineage, branch.id, numbers[0], numbers[-1])
             for batch in _batches([row for row in rows if row.step in chosen]):
-                await self._copy(
-                    target, Commit(self.lineage, rows=[_new(branch.id, r) for r in batch], branches=first)
-                )
+                await self._copy(target, Commit(self.lineage, rows=[_new(branch.id, r) for r in batch], branches=first))
                 first = ()
         if first or marks:
             await self._copy(target, Commit(self.lineage, branches=first, marks=marks))
