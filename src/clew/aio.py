@@ -23,7 +23,8 @@ from clew.history.outline import outline
 from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-from clew.model import Checkpoint, Copied
+from clew.janitor import AsyncJanitor
+from clew.model import Checkpoint, Copied, Retention
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
@@ -123,6 +124,10 @@ class AsyncStore:
             await asyncio.to_thread(exporting.put, text, to)
         return text
 
+    def janitor(self, every: float = 3600.0, retention: Any = None) -> AsyncJanitor:
+        """Someone who prunes every so many seconds, once started: `await store.janitor(every=600).start()`."""
+        return AsyncJanitor(self._core, self.hop, every, retention)
+
     async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
         repeated later, it goes on where it stopped; writers may go on meanwhile."""
@@ -173,6 +178,11 @@ class AsyncThread(Generic[S]):
         """The number of the head's step, 0 when there is none: `await thread.step`."""
         return await self.hop(self.core.step())
 
+    @property
+    async def retention(self) -> Retention | None:
+        """The thread's own policy, None where the store's counts: `await thread.retention`; set it with `retain`."""
+        return await self.hop(self.core.retention())
+
     save = awaitable(CoreThread.save)
     append = awaitable(CoreThread.append)
     update = awaitable(CoreThread.update)
@@ -187,6 +197,7 @@ class AsyncThread(Generic[S]):
     forks = awaitable(forks)
     undo = awaitable(CoreThread.undo)
     annotate = awaitable(CoreThread.annotate)
+    retain = awaitable(CoreThread.retain)
     delete = awaitable(CoreThread.delete)
 
     async def load(self, at: Any = None, as_: Any = None) -> S:

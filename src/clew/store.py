@@ -20,7 +20,8 @@ from clew.history.outline import outline
 from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-from clew.model import Checkpoint, Copied
+from clew.janitor import Janitor
+from clew.model import Checkpoint, Copied, Retention
 from clew.run import Run, RunCore, RunInfo, list_runs
 from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
@@ -124,6 +125,10 @@ class Store:
         finish(core.recover())
         return Door(core)
 
+    def janitor(self, every: float = 3600.0, retention: Any = None) -> Janitor:
+        """Someone who prunes every so many seconds, once started: `store.janitor(every=600).start()`, or `with`."""
+        return Janitor(self._core, every, retention)
+
     def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (a Store, or what `open` takes) that it lacks. Interrupted, or repeated
         later, it goes on where it stopped; writers may go on meanwhile.
@@ -176,6 +181,11 @@ class Thread(Generic[S]):
         """The number of the head's step, 0 when there is none."""
         return finish(self.core.step())
 
+    @property
+    def retention(self) -> Retention | None:
+        """The thread's own policy, None where the store's counts; set it with `retain`."""
+        return finish(self.core.retention())
+
     save = blocking(CoreThread.save)
     append = blocking(CoreThread.append)
     update = blocking(CoreThread.update)
@@ -190,6 +200,7 @@ class Thread(Generic[S]):
     forks = blocking(forks)
     undo = blocking(CoreThread.undo)
     annotate = blocking(CoreThread.annotate)
+    retain = blocking(CoreThread.retain)
     delete = blocking(CoreThread.delete)
 
     def load(self, at: Any = None, as_: Any = None) -> S:
