@@ -19,6 +19,13 @@ from clew.cli.main import clew as group
 
 from .conftest import Run
 
+
+def _all(name: str) -> list[click.Command]:
+    """A command and, if it is a group, those in it."""
+    command = _command(name)
+    return [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+
+
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
@@ -34,19 +41,23 @@ def test_every_command_is_documented_with_all_of_its_options(name: str) -> None:
     section = re.search(rf"^### `clew {name}`.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert section is not None, f"docs/cli.md has no section on clew {name}"
     common = {"--store", "--json", "--debug", "--help"}
-    for parameter in _command(name).params:
-        longest = max(parameter.opts, key=len)
-        if isinstance(parameter, click.Option) and longest not in common:
-            assert f"`{longest}" in section[0], f"clew {name} {longest} is not documented"
+    for command in _all(name):
+        if command.name != name:
+            assert f"`clew {name} {command.name}" in section[0]
+        for parameter in command.params:
+            longest = max(parameter.opts, key=len)
+            if isinstance(parameter, click.Option) and longest not in common:
+                assert f"`{longest}" in section[0], f"clew {name} {longest} is not documented"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_examples_and_the_common_options(name: str, run: Run) -> None:
-    command = _command(name)
-    options = {option for parameter in command.params for option in parameter.opts}
-    assert {"--json", "--store", "--debug"} <= options
-    assert command.help
-    assert f"clew {name}" in (command.epilog or "")
+    for command in _all(name):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--json", "--store", "--debug"} <= options or isinstance(command, click.Group)
+        assert command.help
+        assert f"clew {name}" in (command.epilog or "")
+        assert run(*([name] if command.name == name else [name, str(command.name)]), "--help").code == 0
 
 
 def test_the_store_is_the_option_then_the_environment_then_the_directory(run: Run, place: Path, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_difference_names_what_changed(served: Inspector) -> None:
     assert served.get("diff", thread="talk", a="start", limit=1)["changes"][0]["path"] == "messages[0]"
 
 
-@pytest.mark.parametrize("form", ["json", "messages", "markdown"])
+@pytest.mark.parametrize("form", ["json", "jsonl", "markdown"])
 def test_a_checkpoint_can_be_taken_home(served: Inspector, form: str) -> None:
     answer = served.client.get("/api/v1/export", params={"thread": "talk", "form": form})
     assert answer.headers["content-disposition"] == "attachment"

@@ -36,7 +36,9 @@ class Frame:
         import clew
 
         target = self.target
-        options = {} if create or not is_file(target) else {"create": False}
+        options: dict[str, Any] = {} if create or not is_file(target) else {"create": False}
+        if keys := os.environ.get("CLEW_KEY"):
+            options["key"] = keys.split(",")
         with clew.open(target, **options) as store:
             yield store
 

@@ -67,7 +67,12 @@ class Desk:
         """The store: its name, what it holds, whether it can be changed from here."""
         from clew import __version__
 
-        return {"name": self.name, "version": __version__, "read_only": self.read_only, "stats": self.store.stats()}
+        return {
+            "name": self.name,
+            "version": __version__,
+            "read_only": self.read_only,
+            "stats": self.store.stats(survey=False),
+        }
 
     def threads(self, asked: ask.AskThreads) -> tell.Threads:
         """Threads, newest first; `next` is the `after` of the next page."""
@@ -216,7 +221,7 @@ class Desk:
     def export(self, asked: ask.AskExport) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""
         handle = self._handle(asked.thread)
-        return export.MEDIA_TYPES[asked.form], export.write(handle, self._at(asked), asked.form)
+        return export.MEDIA_TYPES[asked.form], export.write(self.store, handle, self._at(asked), asked.form)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 

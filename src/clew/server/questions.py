@@ -79,7 +79,7 @@ class AskDiff(AskThread, frozen=True, kw_only=True):
 class AskExport(AskCheckpoint, frozen=True, kw_only=True):
     """A checkpoint as a file."""
 
-    form: Literal["json", "messages", "markdown"] = "json"
+    form: Literal["jsonl", "markdown", "json"] = "jsonl"
 
 
 class Facts(Ask, frozen=True, kw_only=True):

@@ -169,7 +169,7 @@ async function save() {
   if (!given) return;
   await attempt(async () => {
     const data = await text("/export", { thread: now.thread, at: now.row.id, form: given.form });
-    const ending = { json: "json", messages: "jsonl", markdown: "md" }[given.form];
+    const ending = { json: "json", jsonl: "jsonl", markdown: "md" }[given.form];
     const address = URL.createObjectURL(new Blob([data]));
     const name = `${now.thread.replace(/[^\w.-]+/g, "-")}-${now.row.step}.${ending}`;
     h("a", { href: address, download: name }).click();

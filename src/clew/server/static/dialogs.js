@@ -37,7 +37,7 @@ export const askRewind = (row, left) => ask(`Rewind to step ${row.step}`, [
 ], "Rewind", { danger: true });
 
 export const askExport = () => ask("Export this checkpoint", [
-  h("fieldset", {}, [["json", "The whole state, as JSON"], ["messages", "The messages, one JSON line each"], ["markdown", "The conversation to read, as Markdown"]]
+  h("fieldset", {}, [["markdown", "The conversation to read, as Markdown"], ["jsonl", "The messages, one JSON line each"], ["json", "The whole state, as JSON"]]
     .map(([value, label], i) => h("label", { class: "radio" }, h("input", { type: "radio", name: "form", value, checked: i === 0 }), label))),
 ], "Export");
 
