@@ -194,15 +194,9 @@ def test_setuid_bits_are_not_made_again(desk: Desk) -> None:
     assert (desk.root / "tool").stat().st_mode & 0o7777 == 0o755
 
 
-def test_files_in_directories_without_write_permission_are_restored_and_the_permission_stays(tmp_path: Path) -> None:
-    from fix_children import run
-
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:
-        parent.chmod(parent.stat().st_mode | 0o711)
-
+def test_files_in_directories_without_write_permission_are_restored_and_the_permission_stays(open_place: Path) -> None:
     def work(send: Any) -> None:
-        base = tmp_path / "mine"
+        base = open_place / "mine"
         base.mkdir()
         desk = Desk(base, lambda: base / "store.db")
         desk.write("d/f", "1")

@@ -9,6 +9,7 @@ another store, or a sweep in between cost time, never content.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -26,6 +27,8 @@ from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
 
 BATCH = 64 * 2**20  # framed bytes that are written ahead in one commit
+
+MANY, PAUSE = 256, 10.0  # files read, or seconds passed, after which the index is written to its file again
 
 T = TypeVar("T")
 
@@ -83,6 +86,7 @@ class Eyes:
         self._key = msgspec.msgpack.encode((place.key, log.name_of(b"")))  # a key of its own names blobs differently
         self._index: Index | None = None
         self._loaded = False
+        self._stored = -PAUSE
 
     async def look(self, tip: Record | None, *, keep: bool, progress: Progress | None = None) -> Seen:
         """Look at the directory. With `keep`, blobs are made, and large amounts of them written ahead."""
@@ -113,9 +117,13 @@ class Eyes:
         )
 
     async def remember(self, seen: Seen) -> None:
-        """The store has all of this now."""
-        if seen.index is not self._index:
-            self._index = seen.index
+        """The store has all of this now. The file is a little behind if much happens in one process: it is read by
+        the next one, which reads again what it does not find there."""
+        if seen.index is self._index:
+            return
+        self._index = seen.index
+        if len(seen.fresh) > MANY or time.monotonic() > self._stored + PAUSE:
+            self._stored = time.monotonic()
             await self._work(lambda: indexes.store(self._cache, seen.index))
 
     async def _pack(
