@@ -12,6 +12,7 @@ import pytest
 from clew.errors import CheckpointNotFound, FilesError, LockTimeout, NoCheckpoint
 from clew.workspace import hands
 from clew.workspace.lock import locked
+from fix_children import run
 
 from .conftest import Desk
 
