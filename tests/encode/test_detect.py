@@ -23,7 +23,7 @@ VALUES = Values(Types([Name]))
 
 
 def remember(items: list[Any]) -> Memory:
-    return Memory(items, VALUES.encode, False)
+    return Memory(items, VALUES.encode, False, VALUES.types.lookalikes)
 
 
 def test_census_sees_every_type_at_any_depth() -> None:

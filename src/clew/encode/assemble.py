@@ -197,7 +197,7 @@ class Assembler:
                 if section.stream == piece.stream:
                     if bounds is not None:
                         bounds.note(piece.branch, piece.stream, section.start, section.offset, step)
-                    yield section.start, section.count, [section.data]
+                    yield section.start, section.items, [section.data]
 
     def _slot(self, branch: bytes, step: int, index: int) -> bytes:
         _, slots = payload.unpack(self._rows.get(branch, step), place(branch, step))

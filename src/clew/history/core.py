@@ -27,8 +27,8 @@ from clew.model import Retention
 
 #: (core, thread, its living checkpoints as `trail.Seen`) -> blobs that they need besides those their roots name
 Follow = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
-MAX_TIPS = 1024  # threads
-MAX_TIP_BYTES = 64 * 1024 * 1024  # encoded bytes of the lists that tips remember
+MAX_TIPS = 4096  # threads
+MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
 MAX_BRANCHES = 8192
 
 

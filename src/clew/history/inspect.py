@@ -197,7 +197,7 @@ class Inspection:
             return known
         for section in sections:
             stream = self._streams.setdefault((branch.id, section.stream), Stream())
-            stream.add(row.step, section.start, section.start + section.count)
+            stream.add(row.step, section.start, section.start + section.items)
         known.slots = [blake3(slot).digest(16) for slot in slots]
         return known
 

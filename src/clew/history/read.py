@@ -62,7 +62,9 @@ class Reader:
         for path, listing in lists:
             bounds = Bounds()
             items = self.assembler.items(listing, bounds)
-            memories[path] = ListMemory(Memory(items, self._values.encode, False), bounds)
+            memories[path] = ListMemory(
+                Memory(items, self._values.encode, False, self._values.types.lookalikes), bounds
+            )
         return memories
 
     async def items(self, node: Node, start: int, stop: int) -> list[Any]:
@@ -133,9 +135,9 @@ class Reader:
         """Encoded bytes of items start..stop-1 of these sections."""
         total = 0
         for section in sections:
-            low, high = max(start - section.start, 0), min(stop - section.start, section.count)
+            low, high = max(start - section.start, 0), min(stop - section.start, section.items)
             if low < high:
-                items = self._values.decode_items([section.data], section.count, "a row at a cut")
+                items = self._values.decode_items([section.data], section.items, "a row at a cut")
                 total += sum(len(self._values.encode(item)) for item in items[low:high])
         return total
 
