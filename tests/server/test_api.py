@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,6 +175,29 @@ def test_any_name_works_as_a_thread(served: Inspector, name: str) -> None:
     served.post("append", thread=name, items=["x"])
     assert served.get("thread", thread=name)["thread"]["id"] == name
     assert served.get("history", thread=name)["total"] == 1
+
+
+def test_files_are_compared_and_rewound_along(served: Inspector, tmp_path: Path) -> None:
+    workspace = served.store.workspace(tmp_path, cache=False)
+    thread = served.store.thread("coder")
+    assert served.get("files", thread="talk")["snapshot"] is None
+    (tmp_path / "a.txt").write_text("one\n")
+    thread.save({"n": 1}, files=workspace)
+    first = served.get("files", thread="coder")
+    assert (first["base"], first["total"]) == (None, 0)
+    (tmp_path / "a.txt").write_text("two\n")
+    thread.save({"n": 2}, files=workspace)
+    told = served.get("files", thread="coder")
+    assert (told["base"]["step"], told["root"]) == (1, str(tmp_path.resolve()))
+    assert [(c["path"], c["kind"]) for c in told["changes"]] == [("a.txt", "changed")]
+    assert "+two" in told["changes"][0]["text"]
+    plan = served.post("rewind", thread="coder", at="1", files=True, dry_run=True)
+    assert [c["path"] for c in plan["files"]] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "two\n"
+    served.post("rewind", thread="coder", at="1", files=True)
+    assert (tmp_path / "a.txt").read_text() == "one\n"
+    refused = served.client.post("/api/v1/rewind", json={"thread": "talk", "at": "1", "files": True})
+    assert refused.status_code == 404
 
 
 def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> None:

@@ -118,10 +118,19 @@ class ForkTo(AskCheckpoint, frozen=True, kw_only=True):
     to: str | None = None
 
 
+class AskFiles(AskCheckpoint, frozen=True, kw_only=True):
+    """The files at a checkpoint, compared with those at `base`: by default at the last one before that has any."""
+
+    base: str | None = None
+    limit: Limit = 200
+
+
 class Rewind(AskThread, frozen=True, kw_only=True):
-    """Move the head to a checkpoint. `dry_run`: only tell what that would leave behind."""
+    """Move the head to a checkpoint. `files`: the directory goes along, or nothing moves. `dry_run`: only tell what
+    would be left behind, and which files would change."""
 
     at: str
+    files: bool = False
     dry_run: bool = False
 
 

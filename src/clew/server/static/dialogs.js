@@ -32,8 +32,13 @@ export const askFork = (row, thread) => ask(`Fork at step ${row.step}`, [
   field("to", "Name", "", "Empty: a name is made."),
 ], "Fork");
 
-export const askRewind = (row, left) => ask(`Rewind to step ${row.step}`, [
+const SIGN = { added: "+", removed: "−", changed: "~", mode: "m", type: "t" };
+
+// `files`: the files that would change, or null where the checkpoint has no snapshot of them.
+export const askRewind = (row, left, files) => ask(`Rewind to step ${row.step}`, [
   h("p", {}, left ? `${left} checkpoint${left === 1 ? "" : "s"} will no longer be on the way to the head. ${left === 1 ? "It stays" : "They stay"} in the graph, and undo goes back.` : "Nothing is left behind."),
+  files ? h("label", { class: "radio" }, h("input", { type: "checkbox", name: "files", checked: true }), `Bring the directory back as well: ${files.length || "no"} file${files.length === 1 ? "" : "s"} will change`) : null,
+  files?.length ? h("ul", { class: "touched" }, files.map((file) => h("li", {}, h("code", {}, `${SIGN[file.kind]} ${file.path}`), file.unsaved ? h("small", {}, " edited since, kept in a safety snapshot") : null))) : null,
 ], "Rewind", { danger: true });
 
 export const askExport = () => ask("Export this checkpoint", [
@@ -42,7 +47,7 @@ export const askExport = () => ask("Export this checkpoint", [
 ], "Export");
 
 export const showKeys = () => ask("Keyboard", [
-  h("dl", { class: "keys" }, [["j  k", "next, previous checkpoint"], ["/", "search threads"], ["g  G", "newest, oldest checkpoint"], ["1 2 3", "conversation, state, changes"],
+  h("dl", { class: "keys" }, [["j  k", "next, previous checkpoint"], ["/", "search threads"], ["g  G", "newest, oldest checkpoint"], ["1  2  3  4", "conversation, state, changes, files"],
     ["l", "label and tags"], ["f", "fork"], ["r", "rewind"], ["u", "undo"], ["e", "export"], ["?", "this help"]]
     .map(([key, what]) => [h("dt", {}, key.split("  ").map((one) => h("kbd", {}, one))), h("dd", {}, what)])),
 ], "Close");
