@@ -52,6 +52,15 @@ def test_equal_values_of_different_types_are_told_apart(old: Any, new: Any, shap
     assert remember(before).starts(copy.deepcopy(before))
 
 
+@pytest.mark.parametrize(("old", "new"), [pair for pair in PAIRS if Name.RED not in pair], ids=repr)
+def test_they_are_told_apart_where_no_look_alike_is_registered(old: Any, new: Any) -> None:
+    values = Values(Types())
+    before, after = [{"k": old}, "x"], [{"k": new}, "x"]
+    for one, other in ((before, after), (after, before)):
+        assert not Memory(one, values.encode, False, values.types.lookalikes).starts(other)
+        assert Memory(one, values.encode, False, values.types.lookalikes).starts(copy.deepcopy(one))
+
+
 def test_odd_keys_are_told_apart() -> None:
     assert not remember([{1: "a"}]).starts([{True: "a"}])
     assert remember([{1: "a"}]).starts([{1: "a"}])
