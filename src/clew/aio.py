@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
+from clew.engines.base import Engine
 from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
@@ -47,7 +48,8 @@ async def open(target: Any, **options: Any) -> AsyncStore:
     try:
         await store.hop(keyring.unlock(core))
     except BaseException:
-        await store.hop(core.engine.close())
+        if not isinstance(target, Engine):
+            await store.hop(core.engine.close())
         raise
     return store
 

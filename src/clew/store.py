@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import blocking, finish
+from clew.engines.base import Engine
 from clew.errors import InvalidInput
 from clew.history import keyring
 from clew.history.core import Core
@@ -44,7 +45,8 @@ def open(target: Any, **options: Any) -> Store:
     try:
         finish(keyring.unlock(core))
     except BaseException:
-        finish(core.engine.close())
+        if not isinstance(target, Engine):
+            finish(core.engine.close())
         raise
     return Store(core)
 
