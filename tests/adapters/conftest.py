@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fix_stores import COLOURS, EVERY_ENGINE, address, open_stores
 
 import clew
 import clew.aio
+from fix_stores import COLOURS, EVERY_ENGINE, address, open_stores
 
 if importlib.util.find_spec("langgraph") is None:
     collect_ignore_glob = ["*.py"]
@@ -72,3 +72,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """A blocking store for what does not depend on the engine."""
     for opener in open_stores(request.param, "blocking", tmp_path, request):
         yield opener()
+
+
+@pytest.fixture(params=["sqlite", "jsonl"])
+def opener_twice(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Opens the same store again and again, as a process that starts anew would."""
+    yield from open_stores(request.param, "blocking", tmp_path, request)

@@ -30,7 +30,7 @@ def test_all_fourteen_contracts_hold(opened: Any, run: Callable[[Any], Any]) -> 
     run(contracts())
 
 
-def test_an_entry_that_is_sent_twice_is_kept_once_even_by_another_process(store: Any, run: Callable[[Any], Any]) -> None:
+def test_an_entry_sent_twice_is_kept_once_even_by_another_process(store: Any, run: Callable[[Any], Any]) -> None:
     async def send() -> Any:
         one, other = ClewSessionStore(store), ClewSessionStore(store)
         await one.append(KEY, [entry("a"), entry("b"), entry(None, title="x")])
@@ -44,9 +44,7 @@ def test_an_entry_that_is_sent_twice_is_kept_once_even_by_another_process(store:
 def test_writers_at_once_lose_nothing(store: Any, run: Callable[[Any], Any]) -> None:
     async def send() -> Any:
         stores = [ClewSessionStore(store) for _ in range(4)]
-        await asyncio.gather(
-            *(one.append(KEY, [entry(f"{n}-{i}")]) for i in range(8) for n, one in enumerate(stores))
-        )
+        await asyncio.gather(*(one.append(KEY, [entry(f"{n}-{i}")]) for i in range(8) for n, one in enumerate(stores)))
         return await stores[0].load(KEY)
 
     loaded = run(send())
