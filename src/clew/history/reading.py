@@ -12,7 +12,7 @@ from clew.engines.base import Branch, Head
 from clew.errors import Corrupt, ThreadNotFound
 from clew.history import diff as differ
 from clew.history.handle import Handle, S
-from clew.history.names import check_custom, check_limit, check_name
+from clew.history.names import check_custom, check_limit, check_name, check_tags
 from clew.history.read import Reader
 from clew.history.records import checkpoint, open_note
 from clew.history.trail import Seen, Trail, describe, find, look, pair_up, parent_of, visible
@@ -41,6 +41,13 @@ class Reading(Handle[S]):
         if at is None:
             self.writer.seen = id
         return state if wanted is None else conform(state, wanted)
+
+    async def pick(self, keys: Any, at: Any = None) -> dict[str, Any]:
+        """Some top-level keys of the state, as far as it has them; everything else is not read."""
+        names = check_tags(keys)
+        _, root, reader = await self.root(at)
+        children = root.tree.children or {}
+        return {name: await reader.value(children[name]) for name in names if name in children}
 
     async def tail(self, key: str, count: int, at: Any = None) -> list[Any]:
         """The last `count` items of the list `state[key]`, without reading those before them."""
