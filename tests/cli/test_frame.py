@@ -38,7 +38,7 @@ def _command(name: str) -> click.Command:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_documented_with_all_of_its_options(name: str) -> None:
     text = DOCS.read_text()
-    section = re.search(rf"^### `clew {name}`.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    section = re.search(rf"^### `clew {name}\b.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert section is not None, f"docs/cli.md has no section on clew {name}"
     common = {"--store", "--json", "--debug", "--help"}
     for command in _all(name):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from clew.server.operations import OPERATIONS, ROOT, STREAMS
+from clew.server.operations import OPERATIONS, ROOT, STREAMS, Operation
+from clew.server.questions import Facts
 from fix_inspector import Inspector
 
 
@@ -211,6 +212,16 @@ def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> 
     assert all(ROOT + path in document["paths"] for path, *_ in STREAMS)
     refs = set(_refs(document))
     assert {ref.rpartition("/")[2] for ref in refs} <= set(document["components"]["schemas"])
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.path)
+def test_every_operation_is_documented_with_its_parameters(op: Operation) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
+    [row] = [line for line in text.splitlines() if line.startswith(f"| `{op.path}` |")]
+    facts = set(Facts.__struct_fields__) - {"thread"} if issubclass(op.asked, Facts) else set()
+    for name in set(op.asked.__struct_fields__) - facts:
+        assert f"`{name}`" in row, name
+    assert "facts" in row or not facts
 
 
 def _refs(node: Any) -> Any:
