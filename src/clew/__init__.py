@@ -7,7 +7,11 @@ thread = store.thread("support-42")
 thread.append("messages", [{"role": "user", "content": "hello"}])
 """
 
-from clew.encode.types import Unregistered
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from clew.errors import (
     AmbiguousCheckpoint,
     CheckpointNotFound,
@@ -26,8 +30,14 @@ from clew.errors import (
     UnsafePath,
     UnsupportedFormat,
 )
-from clew.model import Change, Checkpoint, Diff, Fork, Outline, Part, Retention, ThreadInfo
-from clew.store import Store, Thread, open
+
+if TYPE_CHECKING:
+    from clew.encode.types import Unregistered
+    from clew.model import Change, Checkpoint, Diff, Fork, Outline, Part, Retention, ThreadInfo
+    from clew.run import Run, RunInfo
+    from clew.session import Session, SessionInfo
+    from clew.store import Store, Thread, open
+    from clew.turns import Problem
 
 __all__ = [
     "AmbiguousCheckpoint",
@@ -48,7 +58,12 @@ __all__ = [
     "NotFound",
     "Outline",
     "Part",
+    "Problem",
     "Retention",
+    "Run",
+    "RunInfo",
+    "Session",
+    "SessionInfo",
     "Store",
     "Thread",
     "ThreadInfo",
@@ -60,3 +75,26 @@ __all__ = [
     "open",
 ]
 __version__ = "0.1.0"
+
+# Imported when they are first used: `clew --help` and an import of `clew.errors` need none of it.
+_HOMES = {
+    "clew.encode.types": ("Unregistered",),
+    "clew.model": ("Change", "Checkpoint", "Diff", "Fork", "Outline", "Part", "Retention", "ThreadInfo"),
+    "clew.run": ("Run", "RunInfo"),
+    "clew.session": ("Session", "SessionInfo"),
+    "clew.store": ("Store", "Thread", "open"),
+    "clew.turns": ("Problem",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clew' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
