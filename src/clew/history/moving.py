@@ -17,6 +17,7 @@ from clew.history.core import Core
 from clew.history.handle import Handle, S
 from clew.history.names import check_custom, check_label, check_name, check_tags
 from clew.history.records import Move, Note, Remark, open_note, pack_remark, seal_note, touch, uuid_text
+from clew.history.steady import of_thread
 from clew.history.trail import Seen, Trail, describe, find, parent_of
 from clew.history.write import MAX_MOVES, UNSET
 from clew.model import Checkpoint
@@ -25,6 +26,7 @@ from clew.model import Checkpoint
 class Moving(Handle[S]):
     """The part of a thread that moves its head and marks its checkpoints."""
 
+    @of_thread
     async def fork(self, to: str | None = None, at: Any = None) -> str:
         """Make a new thread that stands where this one does, or at `at`. Writes one record; returns the new name."""
         if to is not None:
@@ -62,6 +64,7 @@ class Moving(Handle[S]):
 
         return await self.insist("fork", attempt)
 
+    @of_thread
     async def rewind(self, at: Any, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
         with `prune`, what came after `at` on the way to the old head is deleted instead."""
@@ -84,6 +87,7 @@ class Moving(Handle[S]):
         seen = await find(self.core, head, at)
         return await self._move(head, seen, self._remembering(head, (seen.branch.id, seen.step.step)), [])
 
+    @of_thread
     async def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
 
@@ -151,6 +155,7 @@ class Moving(Handle[S]):
         fields = check_custom(custom)
         return self.values.encode(fields, "custom") if fields else b""
 
+    @of_thread
     async def annotate(self, at: Any, label: Any = UNSET, tags: Any = UNSET, custom: Any = UNSET) -> Checkpoint:
         """Change what is said about a checkpoint; what is not given stays. The checkpoint itself never changes."""
 

@@ -6,12 +6,12 @@ import datetime as dt
 from typing import Any
 
 from clew.engines.namespace import NamespaceEngine, namespaces
-from clew.errors import InvalidInput
+from clew.errors import Corrupt, InvalidInput
 from clew.history import keyring
 from clew.history.copy import copy
 from clew.history.core import Core
 from clew.history.listing import Listing
-from clew.history.reach import garbage
+from clew.history.reach import NO_GARBAGE, Garbage, garbage
 from clew.history.sweep import Progress, Sweeper, lineages
 from clew.history.verify import verify
 from clew.history.view import View
@@ -48,12 +48,23 @@ class Upkeep(Listing):
         if survey:
             live = waste = 0
             async for lineage in lineages(self.core):
-                view = await View.of(self.core, lineage)
-                found = await garbage(self.core, view, set(), all_blobs=False, follow=self.core.follow)
-                written = sum(seen.meta.written for rows in view.rows.values() for seen in rows)
-                live, waste = live + written - found.bytes, waste + found.bytes
+                written, found = await self._survey(lineage)
+                live, waste = live + written - found.bytes - found.light, waste + found.bytes
             figures |= {"live": live, "garbage": waste}
         return figures
+
+    async def _survey(self, lineage: str) -> tuple[int, Garbage]:
+        """What the rows of a lineage say they wrote, and what of it is garbage."""
+        while True:
+            heads = await self.core.engine.heads(lineage)
+            try:
+                view = await View.of(self.core, lineage)
+                found = await garbage(self.core, view, set(), all_blobs=False, follow=self.core.follow)
+            except Corrupt:
+                if await self.core.engine.heads(lineage) == heads:
+                    return 0, NO_GARBAGE  # for verify to tell
+                continue
+            return sum(seen.meta.written for rows in view.rows.values() for seen in rows), found
 
     async def count(self) -> int:
         """How many threads there are."""

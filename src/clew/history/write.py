@@ -40,6 +40,7 @@ from clew.history.records import (
     uuid_text,
 )
 from clew.history.retire import due, line_of, policy_of, retire
+from clew.history.steady import steady
 from clew.history.sweep import Sweeper
 from clew.history.trail import describe, find, seen_at
 from clew.model import Checkpoint
@@ -100,6 +101,12 @@ class Writer:
         self.fence: Fence | None = None
         self.caption: Callable[[Root, bytes], bytes] | None = None  # what a view lets listings tell of a checkpoint
 
+    @property
+    def whose(self) -> tuple[Core, str]:
+        """The core and the thread that it writes to."""
+        return self._core, self._thread
+
+    @steady(lambda writer: writer.whose)
     async def save(
         self,
         plan: Plan,
