@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -286,29 +286,13 @@ class Restorer:
         hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
         try:
             await self._work(lambda: hands.prepare(steps))
-            await self._stage(hands, [op for op in steps if needs_staging(op)])
+            for batch in _batches(op for op in steps if needs_staging(op)):
+                files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
+                contents = await self._log.contents(files)
+                await self._work(partial(hands.stage_all, batch, contents))
             await self._work(lambda: hands.carry_out(steps, expect))
         finally:
             await self._work(hands.close)
-
-    async def _stage(self, hands: Hands, ops: list[Op]) -> None:
-        """Write what the steps need, one batch in a thread while the next one is fetched."""
-        batches = list(_batches(ops))
-        if len(batches) == 1:  # not worth a thread
-            only = await self._contents(ops)
-            await self._work(lambda: hands.stage_all(ops, only))
-        if len(batches) < 2:
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="clew-stage") as writer:
-            writing = writer.submit(hands.stage_all, batches[0], await self._contents(batches[0]))
-            for batch in batches[1:]:
-                contents = await self._contents(batch)
-                await self._work(writing.result)
-                writing = writer.submit(hands.stage_all, batch, contents)
-            await self._work(writing.result)
-
-    async def _contents(self, ops: list[Op]) -> dict[bytes, list[bytes]]:
-        return await self._log.contents(op.new for op in ops if op.new is not None and op.new.kind != LINK)
 
     def _entry(self, path: bytes) -> Entry | None:
         """What stands at a path now."""
