@@ -36,6 +36,11 @@ class Saves(Blocking):
     def __init__(self, url: str, **options: Any) -> None:
         self.store = clew.open(url, compression=None, **options)
         self.thread = self.store.thread("conversation")
+        self._empty = self.store.stats()["bytes"]
+
+    def stored(self) -> int:
+        """Bytes beyond those of an empty store."""
+        return int(self.store.stats()["bytes"] - self._empty)
 
     def save(self, prepared: Any) -> None:
         self.thread.save(prepared.state)
@@ -90,7 +95,7 @@ def run(setting: Setting) -> Outcome:
                 floor, append = lanes[f"{server} floor"].contender, lanes[f"{server} append"].contender
                 assert isinstance(floor, BareInsert | BareRoundTrip)
                 assert isinstance(append, Saves)
-                sizes[server] = append.store.stats()["bytes"] / floor.written
+                sizes[server] = append.stored() / floor.written
             for lane in order:
                 lane.contender.close()
         for name, url in ("postgres", postgres.url), ("redis", cache.url):
