@@ -118,7 +118,7 @@ class Reader:
         if stop < piece.stop:
             last, sections = await self._row_of(piece, stop - 1)
             end = sections[-1].offset + len(sections[-1].data)
-            after = self._weight(sections, stop, sections[-1].start + sections[-1].count)
+            after = self._weight(sections, stop, sections[-1].start + sections[-1].items)
         span = end - begin
         return Piece(piece.branch, piece.stream, start, stop, first, last, begin, span), span - before - after
 
@@ -127,7 +127,7 @@ class Reader:
         first, last = await self._window(piece, item, item + 1)
         for step in range(first, last + 1):
             sections = self.assembler.sections(piece, step)
-            if sections and sections[0].start <= item < sections[-1].start + sections[-1].count:
+            if sections and sections[0].start <= item < sections[-1].start + sections[-1].items:
                 return step, sections
         raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
 

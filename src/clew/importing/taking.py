@@ -17,7 +17,8 @@ from clew.history.write import UNSET, Facts, Plan
 from clew.importing.found import Found, Message, Stretch
 from clew.model import Checkpoint
 from clew.run.core import RunCore
-from clew.session.core import SessionCore, extending, replacing
+from clew.session.core import SessionCore
+from clew.session.plans import extending, replacing
 from clew.session.view import SUMMARY, TURNS
 
 Outcome = Literal["imported", "updated", "unchanged", "skipped"]
