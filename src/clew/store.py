@@ -23,11 +23,11 @@ from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
 from clew.janitor import Janitor
 from clew.model import Checkpoint, Copied, Retention
-from clew.run import Run, RunCore, RunInfo, list_runs
-from clew.session import Session, SessionCore, SessionInfo, list_sessions
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the views are imported by the methods that give them: most programs use one of them
     from clew.importing import Report
+    from clew.run import Run, RunInfo
+    from clew.session import Session, SessionInfo
     from clew.workspace import Workspace
 
 S = TypeVar("S")
@@ -80,23 +80,31 @@ class Store:
 
     def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> Session:
         """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
+        from clew.session import Session, SessionCore
+
         self._core.check_open()
         core = SessionCore(self._core, id, errors)
         return Session(core, Thread(core.thread))
 
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        from clew.session import list_sessions
+
         return finish(list_sessions(self._core, prefix, limit, after))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
         """A thread seen as a resumable job, for a `with` block. If another process has it, wait for `timeout` seconds
         before saying so."""
+        from clew.run import Run, RunCore
+
         self._core.check_open()
         core = RunCore(self._core, id, task)
         return Run(core, Thread(core.thread), timeout)
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
+        from clew.run import list_runs
+
         return finish(list_runs(self._core, prefix, limit, after))
 
     def import_(

@@ -8,12 +8,10 @@ from typing import Any
 from clew.engines.namespace import NamespaceEngine, namespaces
 from clew.errors import Corrupt, InvalidInput
 from clew.history import keyring
-from clew.history.copy import copy
 from clew.history.core import Core
 from clew.history.listing import Listing
 from clew.history.reach import NO_GARBAGE, Garbage, garbage
 from clew.history.sweep import Progress, Sweeper, lineages
-from clew.history.verify import verify
 from clew.history.view import View
 from clew.model import Copied, Pruned, Verified
 
@@ -73,10 +71,14 @@ class Upkeep(Listing):
     async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
         """Check every digest and chain, every pointer, every head, parent and count; the report tells what does not
         hold. With `repair`, what is damaged is set aside, and threads go back to their newest sound checkpoint."""
+        from clew.history.verify import verify  # large, and rarely asked for
+
         return await verify(self.core, repair, progress)
 
     async def copy_to(self, target: Core, progress: Progress | None = None) -> Copied:
         """Bring everything into another store that it lacks; what was brought is verified."""
+        from clew.history.copy import copy  # large, and rarely asked for
+
         return await copy(self.core, target, progress)
 
     async def rekey(self, key: Any) -> int:
