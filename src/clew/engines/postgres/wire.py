@@ -216,7 +216,8 @@ class AwaitingWire:
 
     async def _take(self) -> _Awaiting:
         try:
-            await asyncio.wait_for(self._free.acquire(), self._line.read_timeout)
+            async with asyncio.timeout(self._line.read_timeout):
+                await self._free.acquire()
         except TimeoutError as error:
             raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size") from error
         return self._idle.pop() if self._idle else await self._connect()

@@ -12,7 +12,7 @@ import msgspec
 
 from clew.engines import refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from clew.engines.patience import Patience, landed, patiently
+from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
 from clew.engines.redis import changes, keys, moves
 from clew.engines.redis.connect import Login, connect, is_cluster
 from clew.engines.redis.wire import Argument, BlockingWire, Script, over
@@ -319,7 +319,7 @@ class RedisEngine(Engine):
 
     async def ping(self) -> None:
         await self._ready()
-        await self._wire.ping()
+        await patiently(self._wire.ping, ONCE_MORE, self._wire.sleep)
 
     async def stats(self) -> dict[str, int]:
         shards = await self._ready()
