@@ -384,3 +384,12 @@ def test_one_at_a_time_in_a_directory(desk: Desk) -> None:
     with locked(os.fsencode(desk.root), 1), pytest.raises(LockTimeout):
         ws.snapshot()
     assert ws.snapshot().files == 0
+
+
+def test_a_restore_with_nothing_to_do_leaves_no_trace(desk: Desk) -> None:
+    desk.write("a", "1")
+    first = desk.ws.snapshot()
+    assert not desk.ws.restore(first)
+    assert len(desk.ws.snapshots()) == 1
+    with pytest.raises(NoCheckpoint):
+        desk.ws.undo()

@@ -193,7 +193,7 @@ class Log:
 
     async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
         """Contents by name, each checked against it; `Corrupt` if one is missing."""
-        wanted = list(dict.fromkeys(names))
+        wanted = sorted(set(names))  # the order of an engine's index
         found = await self._core.engine.blobs(self.name, wanted)
         result: dict[bytes, bytes] = {}
         for name in wanted:
@@ -246,7 +246,8 @@ async def follow(core: Core, thread: str, living: Iterable[Seen]) -> set[bytes]:
     log = Log(core, thread)
     customs = [core.values.decode(seen.meta.custom, f"a record of {thread!r}") for seen in living if seen.meta.custom]
     keep: set[bytes] = set()
-    level = {bytes.fromhex(custom["tree"]) for custom in customs if "tree" in custom}
+    # A restore in progress needs two trees: the one it started from and the one it goes to.
+    level = {bytes.fromhex(custom[key]) for custom in customs for key in ("tree", "target") if key in custom}
     large: dict[bytes, Entry] = {}
     while level:
         keep |= level

@@ -21,7 +21,7 @@ from clew.workspace import index as indexes
 from clew.workspace import trees
 from clew.workspace.index import Index, Signature
 from clew.workspace.log import Log, Record
-from clew.workspace.pack import LARGE, Blobs, Reading, pack
+from clew.workspace.pack import LARGE, Blobs, Reading, pack, too_much
 from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
 from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
@@ -102,6 +102,8 @@ class Eyes:
         reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
         blobs, after = await self._pack(walked, reading, tip, progress)
         made = {} if walked.index is old else await self._work(lambda: walked.index.seal(self._log.name_of))
+        if walked.index.size > self._place.limits.total_bytes:
+            raise too_much(self._place)
         if keep:
             blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
         tree = walked.index.tree
