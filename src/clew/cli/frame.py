@@ -131,6 +131,7 @@ def say(text: str) -> None:
 def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code; an error is one line with a hint."""
     frame = Frame()
+    frame.json = "--json" in (sys.argv[1:] if args is None else args)  # also for an error in what comes before it
     try:
         code = command.main(args, obj=frame, standalone_mode=False, prog_name="clew")
     except click.exceptions.Exit as leave:
