@@ -19,6 +19,7 @@ from clew.errors import (
     Conflict,
     Corrupt,
     EncodeError,
+    FilesError,
     InvalidInput,
     LockLost,
     LockTimeout,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from clew.session import Session, SessionInfo
     from clew.store import Store, Thread, open
     from clew.turns import Problem
+    from clew.workspace import Limits, Snapshot, Workspace
 
 __all__ = [
     "AmbiguousCheckpoint",
@@ -49,8 +51,10 @@ __all__ = [
     "Corrupt",
     "Diff",
     "EncodeError",
+    "FilesError",
     "Fork",
     "InvalidInput",
+    "Limits",
     "LockLost",
     "LockTimeout",
     "MissingExtra",
@@ -64,6 +68,7 @@ __all__ = [
     "RunInfo",
     "Session",
     "SessionInfo",
+    "Snapshot",
     "Store",
     "Thread",
     "ThreadInfo",
@@ -72,6 +77,7 @@ __all__ = [
     "Unregistered",
     "UnsafePath",
     "UnsupportedFormat",
+    "Workspace",
     "open",
 ]
 __version__ = "0.1.0"
@@ -84,6 +90,7 @@ _HOMES = {
     "clew.session": ("Session", "SessionInfo"),
     "clew.store": ("Store", "Thread", "open"),
     "clew.turns": ("Problem",),
+    "clew.workspace": ("Limits", "Snapshot", "Workspace"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
