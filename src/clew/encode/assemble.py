@@ -164,9 +164,12 @@ class Assembler:
 
     def held(self, piece: Piece, first: int, last: int) -> tuple[int, int] | None:
         """Which items of the piece's stream the rows first..last hold: from, up to; None if they hold none."""
-        rows = self._rows.between(piece.branch, first, last)
-        found = [(start, start + count) for start, count, _ in self._batches(piece, first, rows, None)]
-        return (found[0][0], found[-1][1]) if found else None
+        steps = range(first, last + 1)
+        lowest = next((found for step in steps if (found := self.sections(piece, step))), None)
+        if lowest is None:
+            return None
+        highest = next((found for step in reversed(steps) if (found := self.sections(piece, step))), lowest)
+        return lowest[0].start, highest[-1].start + highest[-1].items
 
     def _batches(
         self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
