@@ -181,7 +181,7 @@ def test_a_lease_whose_answer_was_lost_is_still_mine(place: Place) -> None:
 
 def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_then_goes_on(own_place: Place) -> None:
     async def test(place: Place) -> None:
-        engine = place.open(**SHORT)
+        engine = place.open(**{**SHORT, "retries": 0})
         head, at = await begin(engine), records.branch("t")
         following = records.following(head, at)
         with place.server.paused():
