@@ -29,6 +29,7 @@ from clew.adapters.langgraph.names import (
     place_of,
     writes_key,
 )
+from clew.adapters.langgraph.packed import pack
 from clew.adapters.langgraph.values import MARK, Plain
 from clew.adapters.names import escape
 from clew.aio import AsyncStore
@@ -141,7 +142,7 @@ class Checkpoints:
             known = self._memory.get(name)
             if isinstance(known, Remembered) and known.id == id:
                 return [[*item[:4], refer(item[4], item[3], known)] for item in made]
-        return made
+        return [[*item[:4], pack(item[4])] for item in made]
 
     async def _pending(self, place: Place, id: str, known: Pending | None) -> Pending:
         """The pending writes of a checkpoint, and where their thread stands."""
