@@ -157,16 +157,11 @@ class Inspection:
             return _reason(error)
 
     async def _rows_of(self, branch: Branch) -> None:
-        first = 1
-        while True:
-            steps = await self._core.engine.steps(self.lineage, branch.id, first, LAST_STEP)
-            if not steps:
-                return
-            for start in range(0, len(steps), _TOGETHER):
-                part = steps[start : start + _TOGETHER]
-                for row in await self._core.engine.rows(self.lineage, branch.id, part[0].step, part[-1].step):
-                    self.rows[branch.id, row.step] = await self._row(branch, row)
-            first = steps[-1].step + 1
+        steps = [step.step for step in await self._core.engine.steps(self.lineage, branch.id, 1, LAST_STEP)]
+        for start in range(0, len(steps), _TOGETHER):
+            part = steps[start : start + _TOGETHER]
+            for row in await self._core.engine.rows(self.lineage, branch.id, part[0], part[-1]):
+                self.rows[branch.id, row.step] = await self._row(branch, row)
 
     async def _row(self, branch: Branch, row: Row) -> Known:
         known = Known(
