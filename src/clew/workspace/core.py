@@ -197,7 +197,7 @@ class WorkspaceCore:
 
             async def wanted(seen: Seen) -> list[Op]:
                 ops = await compare(one.tree, other.tree, self._log.trees)
-                now = {path: entry for path, entry, _ in seen.items((op.path for op in ops), self._place.root)}
+                now = {path: entry for path, entry, _ in seen.items(op.path for op in ops)}
                 result = []
                 for op in ops:
                     here = now.get(op.path)

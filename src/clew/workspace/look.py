@@ -59,12 +59,18 @@ class Seen(msgspec.Struct, frozen=True):
         """One of the trees that were made."""
         return trees.decode(self.made[name], f"tree {name.hex()}")
 
-    def items(self, paths: Iterable[bytes], root: bytes) -> Iterator[tuple[bytes, Entry, Signature | None]]:
+    def items(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Entry, Signature | None]]:
         """Entry and signature of those of the paths that are in the tree."""
         index = self.index
-        places = dict(zip(index.paths, range(len(index.paths)), strict=True))
+        folders = {folder.path: folder for folder in index.folders}
+        places: dict[bytes, dict[bytes, int]] = {}
         for path in paths:
-            at = places.get(root + b"/" + path)
+            above, slash, name = path.rpartition(b"/")
+            inside = above + slash
+            if inside not in places:
+                folder = folders.get(inside)
+                places[inside] = {} if folder is None else dict(zip(folder.names, folder.places, strict=True))
+            at = places[inside].get(name)
             entry = None if at is None else index.entries[at]
             if at is not None and entry is not None:
                 yield path, entry, self.fresh.get(at, index.sigs[at])

@@ -127,7 +127,7 @@ class Restorer:
         above = {op.path[: op.path.rfind(b"/")] for op in steps if b"/" in op.path} - {op.path for op in steps}
         tight: list[Op] = []
         expect: dict[bytes, Signature] = {}
-        for path, entry, sig in seen.items(present | above, self._place.root):
+        for path, entry, sig in seen.items(present | above):
             if sig is not None:
                 expect[path] = sig
             if path in above and entry.mode & 0o700 != 0o700:
