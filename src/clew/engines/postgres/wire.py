@@ -20,13 +20,12 @@ import msgspec
 import psycopg
 from psycopg import errors
 from psycopg.abc import Params
-from psycopg.sql import Composed
 
 from clew.engines.patience import Interrupted
 from clew.errors import Unavailable
 
 T = TypeVar("T")
-Query = LiteralString | Composed
+Query = LiteralString | bytes
 Rows = list[tuple[Any, ...]]
 Run = Callable[[Query, Params | None], Awaitable[Rows]]
 
