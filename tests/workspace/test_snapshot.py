@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -389,3 +390,21 @@ def test_two_writers_of_one_workspace_lose_nothing(lone: Desk) -> None:
     lone.root.mkdir()
     other.restore(last)
     assert lone.names() == ["a", "b", "c"]
+
+
+def test_threads_of_one_process_take_turns(lone: Desk) -> None:
+    def work(number: int) -> None:
+        for turn in range(5):
+            lone.write(f"t{number}/f{turn}", f"{number} {turn}")
+            lone.ws.snapshot()
+            lone.ws.status()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    wanted = lone.picture()
+    assert len(lone.ws.snapshots()) == 20
+    last = lone.ws.snapshots()[-1]
+    shutil.rmtree(lone.root)
+    lone.root.mkdir()
+    lone.ws.restore(last)
+    assert lone.picture() == wanted

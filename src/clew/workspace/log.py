@@ -26,6 +26,7 @@ from clew.workspace.trees import DIR, FILE, PIECES, Entry, Op, Tree
 from clew.workspace.values import Skipped, Snapshot
 
 LEVEL = 1  # of zstd: a higher one costs more than it saves
+MAX_TREES = 20_000  # kept in memory
 MAX_SHOWN = 100  # problems that the metadata itself lists
 KIND = "workspace"
 SHOWN = ("snapshot", "restoring")  # kinds of record that hold a state of the directory
@@ -194,6 +195,8 @@ class Log:
     async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
         """Contents by name, each checked against it; `Corrupt` if one is missing."""
         wanted = sorted(set(names))  # the order of an engine's index
+        if not wanted:
+            return {}
         found = await self._core.engine.blobs(self.name, wanted)
         result: dict[bytes, bytes] = {}
         for name in wanted:
@@ -209,14 +212,13 @@ class Log:
     async def trees(self, names: Iterable[bytes]) -> dict[bytes, Tree]:
         """Trees by name, every entry of them checked."""
         wanted = set(names)
-        lacking = [name for name in wanted if name not in self._trees]
-        if lacking:
-            if len(self._trees) > 20_000:
-                self._trees.clear()
-                lacking = list(wanted)
-            for name, data in (await self.blobs(lacking)).items():
-                self._trees[name] = trees.decode(data, f"tree {name.hex()}")
-        return {name: self._trees[name] for name in wanted}
+        found = {name: tree for name in wanted if (tree := self._trees.get(name)) is not None}
+        for name, data in (await self.blobs(wanted - found.keys())).items():
+            found[name] = trees.decode(data, f"tree {name.hex()}")
+        if len(self._trees) + len(found) > MAX_TREES:
+            self._trees = {}
+        self._trees.update(found)
+        return found
 
     async def contents(self, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:
         """The bytes of files, in pieces, by what their entries point at."""
