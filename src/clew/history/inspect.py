@@ -169,6 +169,9 @@ class Inspection:
         )
         where = place(branch.id, row.step)
         frames = self._core.frames
+        if not all(type(part) is bytes for part in (row.id, row.digest, row.meta, row.root, row.payload)):
+            known.faults.append("a part of it is not bytes")
+            return known
         try:
             known.meta, _ = read_step(frames, branch.id, row._replace(mark=None))
         except ClewError as error:

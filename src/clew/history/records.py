@@ -168,6 +168,8 @@ def moment(micros: int) -> dt.datetime:
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Remark | None]:
     """Metadata and remark of a step."""
     where = f"step {step.step} of branch {branch.hex()}"
+    if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
+        raise Corrupt(where, "its id is none")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
     if step.mark is None:
         return meta, None

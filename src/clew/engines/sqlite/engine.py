@@ -19,7 +19,7 @@ from clew.engines.sqlite.hands import Hands
 from clew.engines.sqlite.place import Place
 from clew.engines.sqlite.readers import Readers
 from clew.engines.sqlite.writer import Writer
-from clew.errors import ClewError, Unavailable
+from clew.errors import ClewError, Corrupt, Unavailable
 
 REMEMBERED = 10_000  #: branch numbers kept in memory, about 2 MB
 SHORT = 256  #: steps that count as a little
@@ -150,9 +150,12 @@ class SQLiteEngine(Engine):
         return [name for (name,) in self._readers.fetch(sql.LINEAGES, (least, -1 if limit is None else limit))]
 
     async def branches(self, lineage: str) -> list[Branch]:
+        found = self._fetch(sql.BRANCHES, (lineage,))
+        if not all(map(_is_branch, found)):
+            raise Corrupt(f"{self._place.path}: a branch of {lineage!r}", "its record makes no sense")
         return [
             Branch(id, where, thread, owner, None if origin is None else (origin, step))
-            for id, where, thread, owner, origin, step in self._fetch(sql.BRANCHES, (lineage,))
+            for id, where, thread, owner, origin, step in found
         ]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
@@ -216,6 +219,12 @@ class SQLiteEngine(Engine):
     async def close(self) -> None:
         self._writer.close()
         self._readers.close()
+
+
+def _is_branch(record: Sequence[Any]) -> bool:
+    """Whether a record that was read can be one that was written: a damaged file may hand out anything."""
+    kinds = tuple(map(type, record))
+    return kinds[:4] == (bytes, str, str, bytes) and kinds[4:] in ((type(None), type(None)), (bytes, int))
 
 
 def _past(prefix: str) -> str | bytes:
