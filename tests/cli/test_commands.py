@@ -235,6 +235,8 @@ def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
     assert run("rewind", "coder", "1", "--files", "-y").code == 0
     assert (project / "a.txt").read_text() == "one\n"
     assert _thread(place, "coder").step == 1
+    assert run("undo", "coder", "--files").code == 0
+    assert ((project / "a.txt").read_text(), _thread(place, "coder").step) == ("two\n", 2)
     assert run("rewind", "talk", "start", "--files", "-y").code == 3
 
 

@@ -19,17 +19,20 @@ def test_it_tells_its_address_answers_and_stops_while_a_page_is_open(tmp_path: P
         store.thread("talk").save({"n": 1})
     command = [sys.executable, "-m", "clew.cli", "ui", "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        told = json.loads(process.stdout.readline())["data"]
-        assert told["url"] == f"http://127.0.0.1:{told['port']}/#token={told['token']}"
-        headers = {"authorization": f"Bearer {told['token']}"}
-        base = f"http://127.0.0.1:{told['port']}/api/v1"
-        with httpx.Client(headers=headers, trust_env=False, timeout=20) as client:
-            assert client.get(f"{base}/store").json()["name"] == "clew.db"
-            with client.stream("GET", f"{base}/events") as stream:
-                assert next(stream.iter_lines()) == "event: hello"
-                process.send_signal(signal.SIGINT)
-                _, complaints = process.communicate(timeout=20)
+        try:
+            assert process.stdout is not None
+            told = json.loads(process.stdout.readline())["data"]
+            assert told["url"] == f"http://127.0.0.1:{told['port']}/#token={told['token']}"
+            headers = {"authorization": f"Bearer {told['token']}"}
+            base = f"http://127.0.0.1:{told['port']}/api/v1"
+            with httpx.Client(headers=headers, trust_env=False, timeout=60) as client:
+                assert client.get(f"{base}/store").json()["name"] == "clew.db"
+                with client.stream("GET", f"{base}/events") as stream:
+                    assert next(stream.iter_lines()) == "event: hello"
+                    process.send_signal(signal.SIGINT)
+                    _, complaints = process.communicate(timeout=60)
+        finally:
+            process.kill()
         assert (process.returncode, complaints) == (0, "")
 
 

@@ -290,8 +290,12 @@ def test_files_are_shown_and_go_back_with_the_conversation(open_page: Open, tmp_
             expect(page.get_by_role("dialog")).to_contain_text("− new.py")
             page.locator("dialog .primary").click()
             expect(page.locator("#facts .badge")).to_have_text("head")
-    assert file.read_text() == "import this\n<b>bold</b>\n"
-    assert not (tmp_path / "new.py").exists()
+            assert file.read_text() == "import this\n<b>bold</b>\n"
+            assert not (tmp_path / "new.py").exists()
+            page.get_by_role("button", name="Undo").click()
+            expect(page.locator("#facts .step")).to_have_text("Step 3")
+    assert file.read_text() == "import that\n<b>bold</b>\n"
+    assert (tmp_path / "new.py").exists()
 
 
 def test_a_checkpoint_is_downloaded(served: Inspector, open_page: Open, tmp_path: Path) -> None:

@@ -301,9 +301,12 @@ class Desk:
             "done": not asked.dry_run,
         }
 
-    def undo(self, asked: ask.AskThread) -> tell.Undone:
-        """Take back the last move of the head."""
-        return {"head": checkpoint_json(self._handle(asked.thread).undo())}
+    def undo(self, asked: ask.Undo) -> tell.Undone:
+        """Take back the last move of the head; with `files`, first the restore that went with it."""
+        handle = self._handle(asked.thread)
+        if asked.files:
+            handle.workspace().undo()
+        return {"head": checkpoint_json(handle.undo())}
 
     def annotate(self, asked: ask.Annotate) -> CheckpointJson:
         """Label, tags and custom fields of a checkpoint."""

@@ -134,6 +134,12 @@ class Rewind(AskThread, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class Undo(AskThread, frozen=True, kw_only=True):
+    """Take back the last move of the head; `files`: the last restore of the directory as well."""
+
+    files: bool = False
+
+
 class Annotate(AskCheckpoint, frozen=True, kw_only=True):
     """Change what is said about a checkpoint; what is not given stays."""
 

@@ -72,7 +72,7 @@ function facts() {
     h("div", { class: "what" },
       h("h2", {}, h("span", { class: "step" }, `Step ${row.step}`), head ? h("span", { class: "badge" }, "head") : null, row.on_trail ? null : h("span", { class: "badge old" }, "left behind"),
         row.label ? h("span", { class: "label" }, row.label) : null, row.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", when(row.created_at), ` ago · ${row.added || "no change"} · ${bytes(row.written)} written`)),
+      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", when(row.created_at), ` · ${row.added || "no change"} · ${bytes(row.written)} written`)),
     h("div", { class: "actions" }, act("Label", "l", label), act("Fork", "f", fork), act("Rewind", "r", rewind, head), act("Export", "e", save)));
   $("tabs").replaceChildren(...views().map(([id, name], i) => h("button", {
     type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(now.view === id), "aria-controls": "view",
@@ -160,13 +160,13 @@ async function rewind() {
     await post("/rewind", { thread: now.thread, at: row.id, files: given.files === "on" });
     await refresh();
     await rows.selectId(row.id);
-    toast(`The head is at step ${row.step} now`, { action: { name: "Undo", run: undo } });
+    toast(`The head is at step ${row.step} now`, { action: { name: "Undo", run: () => undo(given.files === "on") } });
   });
 }
 
-async function undo() {
+async function undo(files = false) {
   await attempt(async () => {
-    const { head } = await post("/undo", { thread: now.thread });
+    const { head } = await post("/undo", { thread: now.thread, files });
     await refresh();
     await rows.selectId(head.id);
     toast(`The head is at step ${head.step} now`);

@@ -2,10 +2,10 @@
 
 import { h } from "./dom.js";
 
-function ask(title, fields, verb, { danger = false } = {}) {
+function ask(title, fields, verb, { danger = false, cancel = true } = {}) {
   return new Promise((done) => {
     const form = h("form", { method: "dialog" }, h("h2", {}, title), fields,
-      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+      h("div", { class: "buttons" }, cancel ? h("button", { type: "button", onclick: () => dialog.close() }, "Cancel") : null,
         h("button", { type: "submit", class: danger ? "primary danger" : "primary", value: "yes" }, verb)));
     const dialog = h("dialog", { "aria-label": title }, form);
     dialog.addEventListener("close", () => {
@@ -50,4 +50,4 @@ export const showKeys = () => ask("Keyboard", [
   h("dl", { class: "keys" }, [["j  k", "next, previous checkpoint"], ["/", "search threads"], ["g  G", "newest, oldest checkpoint"], ["1  2  3  4", "conversation, state, changes, files"],
     ["l", "label and tags"], ["f", "fork"], ["r", "rewind"], ["u", "undo"], ["e", "export"], ["?", "this help"]]
     .map(([key, what]) => [h("dt", {}, key.split("  ").map((one) => h("kbd", {}, one))), h("dd", {}, what)])),
-], "Close");
+], "Close", { cancel: false });
