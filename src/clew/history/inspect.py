@@ -255,8 +255,8 @@ class Inspection:
             known.chain_faults.append("its parent is not the checkpoint before it")
         # A row whose own digest is wrong must not make all that follow it look wrong: either chain will do for them.
         digests = [chain(digest, known.id, known.packed) for digest in (previous.follows if previous else (NO_DIGEST,))]
-        known.follows = (known.digest, *digests)
         if digests and known.digest not in digests:
+            known.follows = (known.digest, *digests)
             known.chain_faults.append("its digest does not follow from the row before it")
 
     def _head(self, head: Head) -> None:
