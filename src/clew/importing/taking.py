@@ -43,8 +43,7 @@ async def _take_run(core: Core, found: Found) -> tuple[Outcome, str]:
         return "unchanged", ""
     if await run.exists():
         return "skipped", "the store has a run of this id, which was left as it is"
-    state = {"task": "", "iteration": 0, "messages": [], "system_prompt": "", "input_tokens": 0, "output_tokens": 0}
-    await run.thread.save({**state, **found.fields}, custom={**found.facts, DONE: found.digest}, expect=None)
+    await run.thread.save(found.fields, custom={**found.facts, DONE: found.digest}, expect=None)
     return "imported", ""
 
 
