@@ -271,7 +271,7 @@ class Planner:
         if old is not None and old.tail.branch == self._branch:
             return old.tail
         if self._streams >= payload.MAX_STREAMS:
-            raise InvalidInput(f"more than {payload.MAX_STREAMS} long lists began on one branch: fork the thread")
+            raise InvalidInput(f"one save begins more than {payload.MAX_STREAMS // 2:,} long lists: split it")
         self._streams += 1
         return Tail(self._branch, self._streams - 1, 0, 0)
 
@@ -360,6 +360,11 @@ class Planner:
             raise InvalidInput("one save writes more than 65,535 large values: split it")
         data = payload.pack(self._sections, self._slots) if self._sections or self._slots else b""
         return Planned(Root(tree, self._streams), data, self._blobs)
+
+
+def full(root: Root) -> bool:
+    """Whether so many lists began on a branch that it is time for the next one."""
+    return root.streams > payload.MAX_STREAMS // 2
 
 
 def _children(tree: Tree) -> dict[str, Node]:

@@ -126,7 +126,10 @@ class Core:
 
     async def branch(self, lineage: str, id: bytes) -> Branch | None:
         """The record of a branch."""
-        if id not in self._branches:
+        known = self._branches.get(id)
+        if known is None:
             for branch in await self.engine.branches(lineage):
                 self.learn(branch)
-        return self._branches.get(id)
+                if branch.id == id:
+                    known = branch  # a lineage may have more branches than are remembered
+        return known

@@ -8,7 +8,7 @@ from clew.encode.assemble import place
 from clew.encode.nodes import Inline, Listing, Root
 from clew.encode.types import conform
 from clew.encode.values import Values
-from clew.engines.base import Branch, Head
+from clew.engines.base import Head
 from clew.errors import Corrupt, ThreadNotFound
 from clew.history import diff as differ
 from clew.history.handle import Handle, S
@@ -16,10 +16,8 @@ from clew.history.names import check_custom, check_limit, check_name, check_tags
 from clew.history.read import Reader
 from clew.history.records import checkpoint, open_note
 from clew.history.steady import of_thread
-from clew.history.trail import Seen, Trail, describe, find, look, pair_up, parent_of, visible
+from clew.history.trail import Seen, Trail, describe, find, pair_up, parent_of, visible, written
 from clew.model import Checkpoint, Diff
-
-LAST_STEP = 2**32 - 1
 
 
 class Reading(Handle[S]):
@@ -92,6 +90,7 @@ class Reading(Handle[S]):
         head = await self.core.engine.head(self.id)
         if head is None:
             return None
+        open_note(self.core.frames, head)
         return await describe(self.core, head, await find(self.core, head, head.step))
 
     async def step(self) -> int:
@@ -122,6 +121,7 @@ class Reading(Handle[S]):
         head = await self.core.engine.head(self.id)
         if head is None:
             return []
+        open_note(self.core.frames, head)  # nothing relies on a damaged head
         trail = await Trail.to(self.core, head, head.branch, head.step)
         seen: list[Seen] = []
         extra = 1 if most is not None else 0  # one more, for the oldest one's parent
@@ -143,7 +143,7 @@ class Reading(Handle[S]):
         result: list[Checkpoint] = []
         for branch in await visible(self.core, head):
             parent: bytes | None = None
-            for one in await self._written(head, branch):
+            for one in await written(self.core, head, branch):
                 if (branch.id, one.step.step) in trail:
                     parent = one.step.id
                     continue
@@ -157,11 +157,6 @@ class Reading(Handle[S]):
                 )
                 parent = one.step.id
         return result
-
-    async def _written(self, head: Head, branch: Branch) -> list[Seen]:
-        """The living checkpoints of a branch, oldest first."""
-        steps = await self.core.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
-        return [seen for seen in (look(self.core, head, branch, step) for step in steps) if seen.alive]
 
     @of_thread
     async def find(
