@@ -40,6 +40,8 @@ async def lineages(core: Core) -> AsyncIterator[str]:
     while page := await core.engine.lineages(after=after, limit=_PAGE):
         for name in page:
             yield name
+        if after is not None and page[-1] <= after:  # an index out of order must not lead round in a circle
+            raise Corrupt("the list of lineages", "it is out of order")
         after = page[-1]
 
 
