@@ -72,7 +72,8 @@ def test_the_store_is_the_option_then_the_environment_then_the_directory(run: Ru
 def test_looking_at_a_store_that_is_not_there_does_not_make_it(run: Run, place: Path) -> None:
     for command in (("threads",), ("log", "x"), ("stats",)):
         assert run(*command, "-s", "typo.db").code == 3
-    assert not (place / "typo.db").exists()
+        assert run(*command, "-s", "jsonl:typo").code == 3
+    assert not list(place.glob("typo*"))
 
 
 @pytest.mark.parametrize(

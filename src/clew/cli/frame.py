@@ -36,7 +36,8 @@ class Frame:
         import clew
 
         target = self.target
-        options: dict[str, Any] = {} if create or not is_file(target) else {"create": False}
+        local = is_file(target) or target.startswith("jsonl:")
+        options: dict[str, Any] = {"create": False} if local and not create else {}
         if keys := os.environ.get("CLEW_KEY"):
             options["key"] = keys.split(",")
         with clew.open(target, **options) as store:
