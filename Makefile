@@ -7,13 +7,16 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BENCH  := .venv-bench
 BENCH_READY := $(BENCH)/.ready
+FRAMES := .venv-adapters
+FRAMES_READY := $(FRAMES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help test browser demo bench lint format types layers check clean
+.PHONY: help test test-adapters browser demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test     all tests, real servers included"
+	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
 	@echo "make demo     a short tour that prints what clew does"
 	@echo "make bench    the figures, next to the peers', in one run"
 	@echo "make lint     ruff check and ruff format --check"
@@ -32,6 +35,13 @@ $(BENCH_READY): pyproject.toml $(wildcard bench/requirements.txt)
 	$(BENCH)/bin/python $(PIP) --editable ".[all]" --requirement bench/requirements.txt
 	touch $@
 
+# The frameworks that clew has adapters for: their dependencies agree with each other, but not with our own tools'.
+$(FRAMES_READY): pyproject.toml tests/adapters/requirements.txt tests/adapters/constraints.txt
+	test -x $(FRAMES)/bin/python || $(PYTHON) -m venv $(FRAMES)
+	$(FRAMES)/bin/python $(PIP) --constraint tests/adapters/constraints.txt \
+		--editable ".[all,dev]" --requirement tests/adapters/requirements.txt
+	touch $@
+
 # The inspector is tested in a real Chromium: Debian's, where this machine lets us install it.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
@@ -42,14 +52,20 @@ browser:
 			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
 		fi; }
 
-test: $(READY) browser
+test: $(READY) browser test-adapters
 	$(BIN)/python -m pytest $(ARGS)
+
+test-adapters: $(FRAMES_READY)
+	$(FRAMES)/bin/python -m pytest tests/adapters $(ADAPTER_ARGS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)
 
 bench: $(BENCH_READY)
 	$(BENCH)/bin/python -m bench $(ARGS)
+
+bench-adapters: $(FRAMES_READY)
+	$(FRAMES)/bin/python -m bench.adapters $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -59,8 +75,9 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(READY)
+types: $(READY) $(FRAMES_READY)
 	$(BIN)/mypy --strict src
+	$(FRAMES)/bin/mypy --strict src/clew/adapters/*.py src/clew/adapters/*/*.py
 
 layers: $(READY)
 	$(BIN)/lint-imports
@@ -68,4 +85,4 @@ layers: $(READY)
 check: test lint types layers
 
 clean:
-	rm -rf $(VENV) $(BENCH) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(BENCH) $(FRAMES) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

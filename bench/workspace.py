@@ -115,19 +115,24 @@ class Clew:
 
 
 class Clock:
-    """Collects seconds under names."""
+    """Collects seconds under names: those that passed, and those that processors worked, children included."""
 
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = defaultdict(list)
+        self.work: dict[str, list[float]] = defaultdict(list)
 
     @contextlib.contextmanager
     def measure(self, name: str):  # type: ignore[no-untyped-def]  # a generator of nothing
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), sum(os.times()[:4])
         yield
         self.times[name].append(time.perf_counter() - start)
+        self.work[name].append(sum(os.times()[:4]) - worked)
 
     def median(self, name: str) -> float:
         return statistics.median(self.times[name]) * 1000
+
+    def mean_work(self, name: str) -> float:
+        return statistics.mean(self.work[name]) * 1000  # a mean, because the system counts in steps of 10 ms
 
 
 def edit(dice: random.Random, paths: list[Path]) -> dict[Path, bytes]:
@@ -238,7 +243,7 @@ def main() -> None:
             for name, value in round_trip(clock, base, root, paths, random.Random(turn), turn).items():
                 growth[name].append(value)
     print(f"{options.files} files in directories, {LARGE_FILES} of 5 MB; {options.rounds} rounds; medians in ms")
-    print(f"{'':28}{'clew':>9}{'git':>9}{'tuned':>9}{'ratio':>8}{'goal':>7}")
+    print(f"{'':28}{'clew':>9}{'git':>9}{'tuned':>9}{'ratio':>8}{'goal':>7}   processor time, ms")
     for title, key, rival, goal in (
         ("first snapshot", "first", "git", 0.25),
         ("nothing changed", "nothing", "tuned", 1.15),
@@ -248,7 +253,8 @@ def main() -> None:
     ):
         cells = [f"{clock.median(f'{key} {n}'):9.1f}" if clock.times[f"{key} {n}"] else f"{'-':>9}" for n in ORDER]
         ratio = clock.median(f"{key} clew") / clock.median(f"{key} {rival}")
-        print(f"{title:28}{''.join(cells)}{ratio:8.2f}{goal:7.2f}")
+        work = clock.mean_work(f"{key} clew"), clock.mean_work(f"{key} {rival}")
+        print(f"{title:28}{''.join(cells)}{ratio:8.2f}{goal:7.2f}   {work[0]:7.0f} / {work[1]:.0f} vs {rival}")
     kilobytes = [statistics.median(growth[name]) / 1024 for name in ORDER]
     cells = [f"{value:9.1f}" for value in kilobytes]
     print(f"{'growth per 10 changed (KB)':28}{''.join(cells)}{kilobytes[0] / kilobytes[1]:8.2f}{1.0:7.2f}")

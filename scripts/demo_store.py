@@ -146,7 +146,7 @@ def others(store: clew.Store) -> None:
 
 @contextlib.contextmanager
 def leisurely(seconds: float = 38.0, ago: float = 1850.0) -> Iterator[None]:
-    """A clock that began half an hour ago and goes on by much at each look: so the agent seems to have taken its time."""
+    """A clock that began half an hour ago and goes on by much at each look: the agent took its time."""
     real = time.time_ns
     now = real() - int(ago * 1e9)
 

@@ -7,7 +7,11 @@ thread = store.thread("support-42")
 thread.append("messages", [{"role": "user", "content": "hello"}])
 """
 
-from clew.encode.types import Unregistered
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from clew.errors import (
     AmbiguousCheckpoint,
     CheckpointNotFound,
@@ -15,6 +19,7 @@ from clew.errors import (
     Conflict,
     Corrupt,
     EncodeError,
+    FilesError,
     InvalidInput,
     LockLost,
     LockTimeout,
@@ -26,8 +31,15 @@ from clew.errors import (
     UnsafePath,
     UnsupportedFormat,
 )
-from clew.model import Change, Checkpoint, Diff, Fork, Outline, Part, Retention, ThreadInfo
-from clew.store import Store, Thread, open
+
+if TYPE_CHECKING:
+    from clew.encode.types import Unregistered
+    from clew.model import Change, Checkpoint, Diff, Fork, Outline, Part, Retention, ThreadInfo
+    from clew.run import Run, RunInfo
+    from clew.session import Session, SessionInfo
+    from clew.store import Store, Thread, open
+    from clew.turns import Problem
+    from clew.workspace import Limits, Snapshot, Workspace
 
 __all__ = [
     "AmbiguousCheckpoint",
@@ -39,8 +51,10 @@ __all__ = [
     "Corrupt",
     "Diff",
     "EncodeError",
+    "FilesError",
     "Fork",
     "InvalidInput",
+    "Limits",
     "LockLost",
     "LockTimeout",
     "MissingExtra",
@@ -48,7 +62,13 @@ __all__ = [
     "NotFound",
     "Outline",
     "Part",
+    "Problem",
     "Retention",
+    "Run",
+    "RunInfo",
+    "Session",
+    "SessionInfo",
+    "Snapshot",
     "Store",
     "Thread",
     "ThreadInfo",
@@ -57,6 +77,31 @@ __all__ = [
     "Unregistered",
     "UnsafePath",
     "UnsupportedFormat",
+    "Workspace",
     "open",
 ]
 __version__ = "0.1.0"
+
+# Imported when they are first used: `clew --help` and an import of `clew.errors` need none of it.
+_HOMES = {
+    "clew.encode.types": ("Unregistered",),
+    "clew.model": ("Change", "Checkpoint", "Diff", "Fork", "Outline", "Part", "Retention", "ThreadInfo"),
+    "clew.run": ("Run", "RunInfo"),
+    "clew.session": ("Session", "SessionInfo"),
+    "clew.store": ("Store", "Thread", "open"),
+    "clew.turns": ("Problem",),
+    "clew.workspace": ("Limits", "Snapshot", "Workspace"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clew' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
-from clew.history import keyring, mirroring
+from clew.engines.base import Engine
+from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
 from clew.history.lock import POLL
@@ -23,15 +24,16 @@ from clew.history.outline import outline
 from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-from clew.model import Checkpoint, Copied
-from clew.replicate.reconcile import Progress as SyncProgress
-from clew.replicate.reconcile import Report as Synced
+from clew.janitor import AsyncJanitor
+from clew.model import Checkpoint, Copied, Retention
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
     from clew.importing import Report
+    from clew.replicate.reconcile import Progress as SyncProgress
+    from clew.replicate.reconcile import Report as Synced
     from clew.workspace import AsyncWorkspace
 
 S = TypeVar("S")
@@ -46,10 +48,14 @@ async def open(target: Any, **options: Any) -> AsyncStore:
     core = await asyncio.to_thread(opening.open_core, target, options, asynchronous=True)
     store = AsyncStore(core)
     try:
-        await store.hop(mirroring.check_rings(core))
+        if core.mirrored:
+            from clew.history import mirroring
+
+            await store.hop(mirroring.check_rings(core))
         await store.hop(keyring.unlock(core))
     except BaseException:
-        await store.hop(core.engine.close())
+        if not isinstance(target, Engine):
+            await store.hop(core.engine.close())
         raise
     return store
 
@@ -128,9 +134,15 @@ class AsyncStore:
 
     async def sync_to(self, other: AsyncStore, progress: SyncProgress | None = None) -> Synced:
         """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
+        from clew.history import mirroring
+
         work = mirroring.sync(self._core, other._core, progress)
         blocking = self._core.engine.properties.blocking and other._core.engine.properties.blocking
         return await (self.hop(work) if blocking else work)
+
+    def janitor(self, every: float = 3600.0, retention: Any = None) -> AsyncJanitor:
+        """Someone who prunes every so many seconds, once started: `await store.janitor(every=600).start()`."""
+        return AsyncJanitor(self._core, self.hop, every, retention)
 
     async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
@@ -182,9 +194,15 @@ class AsyncThread(Generic[S]):
         """The number of the head's step, 0 when there is none: `await thread.step`."""
         return await self.hop(self.core.step())
 
+    @property
+    async def retention(self) -> Retention | None:
+        """The thread's own policy, None where the store's counts: `await thread.retention`; set it with `retain`."""
+        return await self.hop(self.core.retention())
+
     save = awaitable(CoreThread.save)
     append = awaitable(CoreThread.append)
     update = awaitable(CoreThread.update)
+    pick = awaitable(CoreThread.pick)
     tail = awaitable(CoreThread.tail)
     exists = awaitable(CoreThread.exists)
     get = awaitable(CoreThread.get)
@@ -195,6 +213,7 @@ class AsyncThread(Generic[S]):
     forks = awaitable(forks)
     undo = awaitable(CoreThread.undo)
     annotate = awaitable(CoreThread.annotate)
+    retain = awaitable(CoreThread.retain)
     delete = awaitable(CoreThread.delete)
 
     async def load(self, at: Any = None, as_: Any = None) -> S:

@@ -143,6 +143,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0  #: rows that were freed: theirs, and what earlier deletions had left
     blobs: int = 0
     bytes: int = 0  #: about how many bytes that is
+    damaged: tuple[str, ...] = ()  #: lineages that were left as they are because something in them is damaged
     dry_run: bool = False
 
     def __str__(self) -> str:
@@ -150,6 +151,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"{self.threads:,} thread(s) and {self.checkpoints:,} checkpoint(s) {verb} removed; "
             f"{self.rows:,} row(s) and {self.blobs:,} blob(s), {self.bytes:,} bytes, {verb} freed"
+            + "".join(f"\n  left as it is: {told}" for told in self.damaged)
         )
 
 

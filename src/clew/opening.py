@@ -13,9 +13,7 @@ from clew.engines.base import Engine
 from clew.engines.namespace import NamespaceEngine, check_namespace
 from clew.errors import InvalidInput
 from clew.history.core import Core
-from clew.history.diverged import keep
 from clew.history.retention import check_retention
-from clew.replicate.mirror import Mirror
 from clew.replicate.settings import OPTIONS as SETTINGS
 from clew.replicate.settings import Settings
 
@@ -64,14 +62,18 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
         if not isinstance(replica, Engine):
             there = parse(os.fspath(replica))
             replica = connect(there, there.options, asynchronous=asynchronous)
+        from clew.replicate.mirror import Mirror
+
         engine = Mirror(engine, replica, settings)
     around = NamespaceEngine(engine, namespace)
     core = Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
     core.follow["workspace"] = _follow_files
     if address is not None and address.scheme in ("sqlite", "jsonl"):
         core.own = (os.path.realpath(address.target),)
-    if isinstance(engine, Mirror):
-        engine.on_diverged = lambda found: keep(core, found)
+    if mirrored is not None:
+        from clew.history.diverged import keep  # a store without a replica does not load them
+
+        core.mirrored, engine.on_diverged = True, lambda found: keep(core, found)
     return core
 
 

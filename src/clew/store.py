@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import blocking
+from clew.engines.base import Engine
 from clew.engines.stepping import finish
 from clew.errors import InvalidInput
-from clew.history import keyring, mirroring
+from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
 from clew.history.lock import POLL
@@ -21,14 +22,15 @@ from clew.history.outline import outline
 from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
-from clew.model import Checkpoint, Copied
-from clew.replicate.reconcile import Progress as SyncProgress
-from clew.replicate.reconcile import Report as Synced
-from clew.run import Run, RunCore, RunInfo, list_runs
-from clew.session import Session, SessionCore, SessionInfo, list_sessions
+from clew.janitor import Janitor
+from clew.model import Checkpoint, Copied, Retention
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the views are imported by the methods that give them: most programs use one of them
     from clew.importing import Report
+    from clew.replicate.reconcile import Progress as SyncProgress
+    from clew.replicate.reconcile import Report as Synced
+    from clew.run import Run, RunInfo
+    from clew.session import Session, SessionInfo
     from clew.workspace import Workspace
 
 S = TypeVar("S")
@@ -44,10 +46,14 @@ def open(target: Any, **options: Any) -> Store:
     if not core.engine.properties.blocking:
         raise InvalidInput(f"the {core.engine.properties.name} engine is asynchronous: use clew.aio.open()")
     try:
-        finish(mirroring.check_rings(core))
+        if core.mirrored:
+            from clew.history import mirroring
+
+            finish(mirroring.check_rings(core))
         finish(keyring.unlock(core))
     except BaseException:
-        finish(core.engine.close())
+        if not isinstance(target, Engine):
+            finish(core.engine.close())
         raise
     return Store(core)
 
@@ -83,23 +89,31 @@ class Store:
 
     def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> Session:
         """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
+        from clew.session import Session, SessionCore
+
         self._core.check_open()
         core = SessionCore(self._core, id, errors)
         return Session(core, Thread(core.thread))
 
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        from clew.session import list_sessions
+
         return finish(list_sessions(self._core, prefix, limit, after))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
         """A thread seen as a resumable job, for a `with` block. If another process has it, wait for `timeout` seconds
         before saying so."""
+        from clew.run import Run, RunCore
+
         self._core.check_open()
         core = RunCore(self._core, id, task)
         return Run(core, Thread(core.thread), timeout)
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
+        from clew.run import list_runs
+
         return finish(list_runs(self._core, prefix, limit, after))
 
     def import_(
@@ -123,6 +137,8 @@ class Store:
 
     def sync_to(self, other: Store, progress: SyncProgress | None = None) -> Synced:
         """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
+        from clew.history import mirroring
+
         return finish(mirroring.sync(self._core, other._core, progress))
 
     def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
@@ -133,6 +149,10 @@ class Store:
         core = WorkspaceCore(self._core, root, name, **options)
         finish(core.recover())
         return Door(core)
+
+    def janitor(self, every: float = 3600.0, retention: Any = None) -> Janitor:
+        """Someone who prunes every so many seconds, once started: `store.janitor(every=600).start()`, or `with`."""
+        return Janitor(self._core, every, retention)
 
     def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (a Store, or what `open` takes) that it lacks. Interrupted, or repeated
@@ -186,9 +206,15 @@ class Thread(Generic[S]):
         """The number of the head's step, 0 when there is none."""
         return finish(self.core.step())
 
+    @property
+    def retention(self) -> Retention | None:
+        """The thread's own policy, None where the store's counts; set it with `retain`."""
+        return finish(self.core.retention())
+
     save = blocking(CoreThread.save)
     append = blocking(CoreThread.append)
     update = blocking(CoreThread.update)
+    pick = blocking(CoreThread.pick)
     tail = blocking(CoreThread.tail)
     exists = blocking(CoreThread.exists)
     get = blocking(CoreThread.get)
@@ -199,6 +225,7 @@ class Thread(Generic[S]):
     forks = blocking(forks)
     undo = blocking(CoreThread.undo)
     annotate = blocking(CoreThread.annotate)
+    retain = blocking(CoreThread.retain)
     delete = blocking(CoreThread.delete)
 
     def load(self, at: Any = None, as_: Any = None) -> S:

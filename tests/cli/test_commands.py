@@ -131,10 +131,113 @@ def test_rm_deletes_only_when_it_is_told_to(run: Run, place: Path) -> None:
 
 
 def test_export_writes_every_form_to_stdout_or_a_file(run: Run, place: Path) -> None:
-    assert json.loads(run("export", "talk").out)["state"]["mode"] == "build"
-    assert len(run("export", "talk", "--format", "messages").out.splitlines()) == 2
-    assert run("export", "talk", "--format", "markdown", "-o", "talk.md").code == 0
+    assert json.loads(run("export", "talk", "--format", "json").out)["state"]["mode"] == "build"
+    assert json.loads(run("export", "talk").out.splitlines()[-1])["content"] == "a token bucket"
+    assert run("export", "talk", "-o", "talk.md").code == 0
     assert "a token bucket" in (place / "talk.md").read_text()
+
+
+def test_import_reads_an_export_back_once(run: Run, place: Path) -> None:
+    assert run("export", "talk", "-o", "talk.jsonl").code == 0
+    first = run("import", "talk.jsonl", "-s", "fresh.db", "--json").data
+    assert [line["id"] for line in first["imported"]] == ["talk"]
+    assert len(run("import", "talk.jsonl", "-s", "fresh.db", "--json").data["unchanged"]) == 1
+    assert "a token bucket" in run("show", "talk", "-s", "fresh.db").out
+    (place / "junk.json").write_text("no conversation")
+    assert run("import", "junk.json").code == 1
+
+
+def test_copy_brings_everything_once(run: Run, place: Path) -> None:
+    assert run("copy", "second.db", "--json").data["threads"] == 3
+    assert run("log", "talk", "-s", "second.db").out.count("●") == run("log", "talk").out.count("●")
+    assert run("copy", "second.db", "--json").data["rows"] == 0
+
+
+def test_prune_says_what_would_go_asks_and_keeps_labels(run: Run, place: Path) -> None:
+    assert run("prune").code == 2
+    assert run("prune", "--max-age", "soon").code == 2
+    planned = run("prune", "--keep-last", "1", "--undo-window", "0s", "-n", "--json").data
+    assert planned["dry_run"] is True
+    assert planned["checkpoints"] > 0
+    assert run("prune", "--keep-last", "1").code == 2
+    assert len(_thread(place).history(all=True)) == 5
+    assert run("prune", "--keep-last", "1", "--undo-window", "0s", "-y").code == 0
+    assert [c.label for c in _thread(place).history(all=True)] == ["start", "built"]
+
+
+def test_compact_and_verify_look_after_the_store(run: Run, place: Path) -> None:
+    assert run("compact", "--json").data["bytes_after"] > 0
+    assert run("verify", "--json").data["ok"] is True
+    assert "all sound" in run("verify").out
+
+
+def test_verify_finds_damage_and_sets_it_aside_when_told(run: Run, place: Path) -> None:
+    data = bytearray((place / "clew.db").read_bytes())
+    at = data.find(b"a token bucket")
+    assert at > 0
+    data[at] ^= 1
+    for file in place.glob("clew.db*"):
+        file.unlink()
+    (place / "clew.db").write_bytes(data)
+    found = run("verify", "--json")
+    assert (found.code, found.data["ok"]) == (5, False)
+    assert run("verify", "--repair").code == 2
+    assert run("verify", "--repair", "--yes").code == 0
+    assert run("verify").code == 0
+
+
+def test_an_encrypted_store_opens_with_its_key_and_gets_a_new_one(run: Run, place: Path) -> None:
+    old, new = "00" * 32, "11" * 32
+    with clew.open(place / "sealed.db", key=old) as store:
+        store.thread("secret").save({"n": 1})
+    (place / "new.key").write_text(new + "\n")
+    assert run("threads", "-s", "sealed.db").code != 0
+    assert "secret" in run("threads", "-s", "sealed.db", env={"CLEW_KEY": old}).out
+    assert run("rekey", "new.key", "-s", "sealed.db", "-y", env={"CLEW_KEY": old}).code == 0
+    assert "secret" in run("threads", "-s", "sealed.db", env={"CLEW_KEY": new}).out
+    assert run("threads", "-s", "sealed.db", env={"CLEW_KEY": old}).code != 0
+
+
+def test_files_are_snapshotted_compared_and_restored(run: Run, place: Path) -> None:
+    project = place / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("one\n")
+    assert run("files", "snapshot", "-C", "project", "--label", "before", "--json").data["files"] == 1
+    (project / "a.txt").write_text("two\n")
+    (project / "b.txt").write_text("new\n")
+    assert "a.txt" in run("files", "status", "-C", "project").out
+    shown = run("files", "diff", "-C", "project").out
+    assert "-one" in shown
+    assert "+two" in shown
+    planned = run("files", "restore", "before", "-C", "project", "--dry-run")
+    assert "would change" in planned.out
+    assert run("files", "restore", "before", "-C", "project").code == 2
+    assert (project / "a.txt").read_text() == "two\n"
+    assert run("files", "restore", "before", "-C", "project", "-y").code == 0
+    assert (project / "a.txt").read_text() == "one\n"
+    assert run("files", "undo", "-C", "project", "-y").code == 0
+    assert (project / "a.txt").read_text() == "two\n"
+    assert "before" in run("files", "list", "-C", "project").out
+    assert run("files", "diff", "@~9", "-C", "project").code == 3
+
+
+def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
+    project = place / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("one\n")
+    with clew.open(place / "clew.db") as store:
+        workspace = store.workspace(project)
+        store.thread("coder").save({"n": 1}, files=workspace)
+        (project / "a.txt").write_text("two\n")
+        store.thread("coder").save({"n": 2}, files=workspace, expect=store.thread("coder").head)
+    planned = run("rewind", "coder", "1", "--files", "-n", "--json").data
+    assert [change["path"] for change in planned["files"]] == ["a.txt"]
+    assert run("rewind", "coder", "1", "--files", "-y").code == 0
+    assert (project / "a.txt").read_text() == "one\n"
+    assert _thread(place, "coder").step == 1
+    assert run("undo", "coder", "--files").code == 0
+    assert ((project / "a.txt").read_text(), _thread(place, "coder").step) == ("two\n", 2)
+    assert run("rewind", "talk", "start", "--files", "-y").code == 3
 
 
 def _fail(store: clew.Store) -> None:

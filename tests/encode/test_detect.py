@@ -23,7 +23,7 @@ VALUES = Values(Types([Name]))
 
 
 def remember(items: list[Any]) -> Memory:
-    return Memory(items, VALUES.encode, False)
+    return Memory(items, VALUES.encode, False, VALUES.types.lookalikes)
 
 
 def test_census_sees_every_type_at_any_depth() -> None:
@@ -50,6 +50,15 @@ def test_equal_values_of_different_types_are_told_apart(old: Any, new: Any, shap
     before, after = [shape(old), "x", {"n": 1, "f": 1.5}], [shape(new), "x", {"n": 1, "f": 1.5}]
     assert not remember(before).starts(after)
     assert remember(before).starts(copy.deepcopy(before))
+
+
+@pytest.mark.parametrize(("old", "new"), [pair for pair in PAIRS if Name.RED not in pair], ids=repr)
+def test_they_are_told_apart_where_no_look_alike_is_registered(old: Any, new: Any) -> None:
+    values = Values(Types())
+    before, after = [{"k": old}, "x"], [{"k": new}, "x"]
+    for one, other in ((before, after), (after, before)):
+        assert not Memory(one, values.encode, False, values.types.lookalikes).starts(other)
+        assert Memory(one, values.encode, False, values.types.lookalikes).starts(copy.deepcopy(one))
 
 
 def test_odd_keys_are_told_apart() -> None:

@@ -277,7 +277,7 @@ def test_a_damaged_last_line_is_never_a_silent_step_back(place: Path) -> None:
     damage(place / "t.jsonl", 4)
     before = (place / "t.jsonl").read_bytes()
     engine = opened(place)
-    for ask in (engine.head, engine.tip):
+    for ask in (engine.head, engine.tip, engine.heads):
         with pytest.raises(Corrupt, match=r"t\.jsonl, line 4"):
             step(ask("t"))
     assert (place / "t.jsonl").read_bytes() == before
@@ -290,8 +290,9 @@ def test_a_damaged_beginning_is_never_a_silent_new_start(place: Path) -> None:
     step(engine.close())
     damage(place / "t.jsonl", 2)
     engine = opened(place)
-    with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
-        step(engine.head("t"))
+    for ask in (engine.head, engine.tip, engine.heads):
+        with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
+            step(ask("t"))
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
         step(engine.commit(records.first(records.branch())))
     step(engine.close())
@@ -322,6 +323,26 @@ def test_compaction_takes_damage_out_and_keeps_it_beside(place: Path) -> None:
     step(engine.compact())
     assert step(engine.head("t")) == records.head(records.branch(), 3, 3)
     assert (place / "t.jsonl.damaged").read_bytes() == bad
+    assert step(engine.stats())["damaged"] == 0
+    step(engine.close())
+
+
+def test_salvage_sets_damage_aside_when_it_is_met(place: Path) -> None:
+    engine = opened(place)
+    fill(engine, steps=6)
+    fill(engine, "sound")
+    step(engine.close())
+    damage(place / "t.jsonl", 4)
+    damage(place / "t.jsonl", 7)
+    bad, sound = [file_lines(place / "t.jsonl")[n] for n in (3, 6)], (place / "sound.jsonl").read_bytes()
+    engine = JSONLEngine(place, salvage=True)
+    assert step(engine.head("t")) == records.head(records.branch(), 5, 5)
+    assert payload_steps(engine, 1, 9) == [1, 2, 4, 5]
+    assert payload_steps(engine, 1, 9, "sound") == [1, 2, 3, 4, 5]
+    assert (place / "t.jsonl.damaged").read_bytes() == b"".join(bad)
+    assert (place / "sound.jsonl").read_bytes() == sound
+    step(engine.close())
+    engine = opened(place)
     assert step(engine.stats())["damaged"] == 0
     step(engine.close())
 

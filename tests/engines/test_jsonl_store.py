@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import clew
 
 
@@ -47,3 +49,24 @@ def test_a_store_of_files_can_be_opened_again_forked_rewound_and_compacted(tmp_p
         store.compact()
         assert [message["n"] for message in thread.load()["messages"]] == [*range(5), "rewound"]
     assert len(list((tmp_path / "store").glob("*.jsonl"))) == 1, "a fork lives in the file of its lineage"
+
+
+def test_verify_names_a_damaged_last_line_and_salvage_sets_it_aside(tmp_path: Path) -> None:
+    url, path = f"jsonl:{tmp_path / 'store'}", tmp_path / "store" / "t.jsonl"
+    with clew.open(url) as store:
+        for number in range(4):
+            store.thread("t").append("messages", [{"n": number}])
+            store.thread("u").append("messages", [{"n": number}])
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[-1] = lines[-1].replace(b'"step":4', b'"step":5')
+    path.write_bytes(b"".join(lines))
+    with clew.open(url) as store:
+        report = store.verify()
+        assert any("t.jsonl, line 5" in str(problem) for problem in report.problems)
+        with pytest.raises(clew.errors.Corrupt, match=r"t\.jsonl, line 5"):
+            store.thread("t").load()
+        assert len(store.thread("u").load()["messages"]) == 4
+    with clew.open(url, salvage=True) as store:
+        assert not store.verify().problems
+        assert len(store.thread("t").load()["messages"]) == 3
+    assert path.with_name("t.jsonl.damaged").read_bytes() == lines[-1]

@@ -133,7 +133,7 @@ def test_rows_of_a_lineage_lie_together(engine: PostgresEngine, schema: str, adm
 
 
 def plan(admin: psycopg.Connection[Any], schema: str, query: str, params: Any) -> str:
-    explained = admin.execute(b"EXPLAIN " + Schema(schema)[query].as_bytes(admin), params)
+    explained = admin.execute(b"EXPLAIN " + Schema(schema)[query], params)
     return "\n".join(line for (line,) in explained.fetchall())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import redis
 import redis.asyncio
 
+import clew
 from clew.engines.base import Commit, Drop, Engine, Fence, Lease, Mark, Swap
 from clew.engines.redis import RedisEngine
 from clew.engines.redis.keys import Shards
@@ -229,6 +231,28 @@ def test_thirty_two_tasks_share_a_pool_and_use_all_of_it(
         await engine.close()
 
     drive.run("awaited", test)
+
+
+def test_a_child_after_a_fork_uses_connections_of_its_own(engine: RedisEngine) -> None:
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            step(engine.commit(records.following(records.head(at), at)))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    step(engine.commit(records.following(records.head(at, 2, 2), at)))
+    assert step(engine.head("t")) == records.head(at, 3, 3)
+
+
+def test_options_may_stand_in_the_url(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
+    with clew.open(f"{redis_server.url}?prefix={prefix}&ttl=3600&pool_size=3&retries=2&lock=true") as store:
+        store.thread("t").save({"a": 1})
+    assert 0 < admin.pttl(f"{prefix}:{{0}}:heads:t") <= 3_600_000
 
 
 # -- clients and options --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
@@ -94,6 +95,38 @@ def test_processes_that_write_list_and_compact_at_once_do_not_disturb_each_other
     engine = opened(tmp_path / "store")
     assert all(steps(engine, name) == list(range(1, 61)) for name in ("a", "b", "c"))
     assert len(step(engine.threads())) == 24
+    step(engine.close())
+
+
+def test_mending_another_file_in_the_midst_of_a_commit_does_not_give_the_lock_away(tmp_path: Path) -> None:
+    """A commit that looks for a fork's name in another file may find that one torn, and mends it on the way."""
+    engine = opened(tmp_path / "store")
+    append(engine, "a")
+    fork = records.branch("fork", lineage="a")
+    step(engine.commit(records.first(fork)))
+    step(engine.close())
+    with (tmp_path / "store" / "a.jsonl").open("ab") as file:
+        file.write(b'{"at":"torn')
+    engine = opened(tmp_path / "store")
+    held: list[bool] = []
+    check = engine._check
+
+    def spy(log: object, commit: Commit) -> None:
+        try:
+            check(log, commit)  # type: ignore[arg-type]
+        finally:
+            with (tmp_path / "store" / ".lock").open("r+b") as other:
+                try:
+                    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held.append(False)
+                except BlockingIOError:
+                    held.append(True)
+
+    engine._check = spy  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        step(engine.commit(records.first(records.branch("fork"))))
+    assert held == [True]
+    assert step(engine.stats())["repaired"] == 1
     step(engine.close())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import resource
@@ -180,7 +181,7 @@ def test_a_lease_whose_answer_was_lost_is_still_mine(place: Place) -> None:
 
 def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_then_goes_on(own_place: Place) -> None:
     async def test(place: Place) -> None:
-        engine = place.open(**SHORT)
+        engine = place.open(**{**SHORT, "retries": 0})
         head, at = await begin(engine), records.branch("t")
         following = records.following(head, at)
         with place.server.paused():
@@ -246,6 +247,44 @@ def test_a_server_that_is_not_there_is_unavailable(own_place: Place) -> None:
         assert await steps_of(engine) == [1, 2]
 
     own_place.run(test)
+
+
+def test_callers_that_give_up_leave_nothing_behind(place: Place) -> None:
+    if place.colour == "stepped":
+        # A thread cannot be cancelled: what it can do is to stop waiting for a connection.
+        place.run(_stops_waiting)
+    else:
+        place.run(_is_cancelled)
+
+
+async def _stops_waiting(place: Place) -> None:
+    engine = place.open(pool_size=1, connect_timeout=0.1, read_timeout=0.2, retries=0)
+    await engine.ping()
+    place.proxy.silent = True
+    answers = await drive.race([engine.head("t") for _ in range(4)])
+    assert all(isinstance(answer, Unavailable) for answer in answers)
+    place.proxy.silent = False
+    place.proxy.cut()
+    patient = place.open(pool_size=1)
+    assert await patient.head("t") is None
+    until(lambda: place.proxy.connections <= 2, "connections that were given up are closed")
+
+
+async def _is_cancelled(place: Place) -> None:
+    engine = place.open(pool_size=2)
+    head, at = await begin(engine), records.branch("t")
+    for pause in 0.0, 0.001, 0.02, 0.06:
+        place.proxy.delay = 0.05
+        tasks = [asyncio.create_task(engine.head("t")) for _ in range(10)]
+        await asyncio.sleep(pause)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        place.proxy.delay = 0.0
+        assert await drive.race([engine.head("t") for _ in range(6)]) == [head] * 6
+    await engine.commit(records.following(head, at))
+    assert await steps_of(engine) == [1, 2]
+    until(lambda: place.proxy.connections <= 2, "connections that were given up are closed")
 
 
 # -- Redis ----------------------------------------------------------------------------------------------------------

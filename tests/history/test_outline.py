@@ -10,15 +10,14 @@ import clew
 
 
 @pytest.fixture
-def thread() -> Any:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
-        thread.save(
-            {"plan": {"steps": ["a", "b"], "note": "x" * 5000}, "n": 7, "text": "y" * 200_000, "raw": b"z" * 200_000}
-        )
-        for i in range(300):
-            thread.append("messages", [{"role": "user", "content": f"message {i} " + "w" * 200}])
-        yield thread
+def thread(store: Any) -> Any:
+    thread = store.thread("t")
+    thread.save(
+        {"plan": {"steps": ["a", "b"], "note": "x" * 5000}, "n": 7, "text": "y" * 200_000, "raw": b"z" * 200_000}
+    )
+    for i in range(300):
+        thread.append("messages", [{"role": "user", "content": f"message {i} " + "w" * 200}])
+    return thread
 
 
 def test_an_outline_names_kinds_counts_and_sizes_without_values(thread: clew.Thread[Any]) -> None:
@@ -54,20 +53,19 @@ def test_a_path_is_a_sequence_and_bounds_are_numbers(thread: clew.Thread[Any]) -
         thread.outline(["messages"], start=-1)
 
 
-def test_forks_say_where_the_ways_part() -> None:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
-        steps = [thread.append("messages", [i]) for i in range(5)]
-        child = thread.fork("child", at=3)
-        child.append("messages", ["c"])
-        grandchild = child.fork("grandchild")
-        thread.rewind(2)
-        thread.append("messages", ["other"])
-        [one, two] = thread.forks()
-        assert (one.thread_id, one.at, one.relation) == ("child", steps[2].id, "child")
-        assert (two.thread_id, two.at) == ("grandchild", steps[2].id)
-        relations = {fork.thread_id: (fork.step, fork.relation) for fork in grandchild.forks()}
-        assert relations["child"] == (4, "parent")
-        assert relations["t"][0] == 2
-        with pytest.raises(clew.ThreadNotFound):
-            store.thread("nobody").forks()
+def test_forks_say_where_the_ways_part(store: Any) -> None:
+    thread = store.thread("t")
+    steps = [thread.append("messages", [i]) for i in range(5)]
+    child = thread.fork("child", at=3)
+    child.append("messages", ["c"])
+    grandchild = child.fork("grandchild")
+    thread.rewind(2)
+    thread.append("messages", ["other"])
+    [one, two] = thread.forks()
+    assert (one.thread_id, one.at, one.relation) == ("child", steps[2].id, "child")
+    assert (two.thread_id, two.at) == ("grandchild", steps[2].id)
+    relations = {fork.thread_id: (fork.step, fork.relation) for fork in grandchild.forks()}
+    assert relations["child"] == (4, "parent")
+    assert relations["t"][0] == 2
+    with pytest.raises(clew.ThreadNotFound):
+        store.thread("nobody").forks()

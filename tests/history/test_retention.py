@@ -116,7 +116,7 @@ def test_a_fork_lives_on_when_its_parent_expires(store: Any, monkeypatch: pytest
     fork = parent.fork("fork", at=4)
     fork.append("messages", [{"n": "forked"}])
     age(monkeypatch, store, 2 * DAY + dt.timedelta(hours=1))
-    parent_touched = [info for info in store.threads() if info.id == "parent"][0].updated_at
+    parent_touched = next(info for info in store.threads() if info.id == "parent").updated_at
     assert parent_touched < fork.head.created_at
     store.prune(Retention(ttl=DAY))
     assert [info.id for info in store.threads()] == ["fork"]

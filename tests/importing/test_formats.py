@@ -64,6 +64,44 @@ def test_parent_links_become_branches(store: Any, tmp_path: Path) -> None:
     assert {c.id for c in session.thread.history()} < {c.id for c in session.thread.history(all=True)}
 
 
+def part(uuid: str, parent: str, call: str, answer: str = "msg_1") -> dict[str, Any]:
+    """One of several entries that make up one answer of the model."""
+    content = [{"type": "tool_use", "id": call, "name": "f", "input": {}}]
+    message = {"id": answer, "role": "assistant", "content": content}
+    return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "sessionId": "s-1", "message": message}
+
+
+def outcome(uuid: str, parent: str, call: str) -> dict[str, Any]:
+    message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "ok"}]}
+    return {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s-1", "message": message}
+
+
+@pytest.mark.parametrize("order", ["a1 a2 a3 r1 r2 r3", "a1 r1 a2 r2 a3 r3", "a1 a2 r2 r1 a3 r3", "a1 a2 a3 r3 r1 r2"])
+def test_parallel_calls_and_their_results_stay_on_one_way(store: Any, tmp_path: Path, order: str) -> None:
+    made = {
+        "a1": part("a1", "q", "c1"),
+        "a2": part("a2", "a1", "c2"),
+        "a3": part("a3", "a2", "c3"),
+        "r1": outcome("r1", "a1", "c1"),
+        "r2": outcome("r2", "a2", "c2"),
+        "r3": outcome("r3", "a3", "c3"),
+    }
+    rows = [entry("q", None), *(made[uuid] for uuid in order.split()), entry("end", order.split()[-1], "assistant")]
+    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    session = store.session("s-1")
+    assert uuids(session) == ["q", *order.split(), "end"]
+    assert session.repair() == []
+    assert session.user_turns == 1
+
+
+def test_a_result_given_twice_is_a_branch(store: Any, tmp_path: Path) -> None:
+    rows = [entry("q", None), part("a", "q", "c"), outcome("r1", "a", "c"), outcome("r2", "a", "c"), entry("end", "r2")]
+    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    session = store.session("s-1")
+    assert uuids(session) == ["q", "a", "r2", "end"]
+    assert ["q", "a", "r1"] in [uuids(session, at=c) for c in session.thread.history(all=True)]
+
+
 def test_the_leaf_that_the_transcript_names_is_where_the_session_stands(store: Any, tmp_path: Path) -> None:
     rows = [
         entry("a", None),

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import clew
-from clew.present.export import write
+from clew.present.export import form_of, write
 from clew.present.plain import from_json
 
 
 def test_each_form_holds_what_it_says() -> None:
-    state = {"messages": [{"role": "user", "content": "a ``` b"}, {"role": "tool", "content": "```x```"}], "n": b"1"}
+    state = {"messages": [{"role": "user", "content": "hello"}], "n": b"1"}
     with clew.open("memory:") as store:
         thread: clew.Thread[Any] = store.thread("t")
         checkpoint = thread.save(state)
-        whole = json.loads(write(thread, checkpoint, "json"))
-        lines = write(thread, checkpoint, "messages").splitlines()
-        text = write(thread, checkpoint, "markdown")
-        with pytest.raises(clew.InvalidInput, match="json, messages, markdown"):
-            write(thread, checkpoint, "pdf")
+        thread.append("messages", [{"role": "user", "content": "later"}])
+        whole = json.loads(write(store, thread, checkpoint, "json"))
+        lines = write(store, thread, checkpoint, "jsonl").splitlines()
+        text = write(store, thread, checkpoint, "markdown")
+        with pytest.raises(clew.InvalidInput):
+            write(store, thread, checkpoint, "pdf")
     assert from_json(whole["state"]) == state
-    assert [json.loads(line) for line in lines] == state["messages"]
-    assert "## user" in text
-    assert "````\n```x```\n````" in text
+    assert json.loads(lines[-1]) == {"role": "user", "content": "hello"}
+    assert "hello" in text
+    assert "later" not in text
+
+
+def test_the_ending_of_a_file_tells_its_form() -> None:
+    assert [form_of(path) for path in (None, Path("a.md"), Path("a.json"), Path("a.x"))] == [
+        "jsonl",
+        "markdown",
+        "json",
+        "jsonl",
+    ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clew.server.operations import OPERATIONS, ROOT, STREAMS
+from clew.server.operations import OPERATIONS, ROOT, STREAMS, Operation
+from clew.server.questions import Facts
 from fix_inspector import Inspector
 
 
@@ -84,7 +86,7 @@ def test_a_difference_names_what_changed(served: Inspector) -> None:
     assert served.get("diff", thread="talk", a="start", limit=1)["changes"][0]["path"] == "messages[0]"
 
 
-@pytest.mark.parametrize("form", ["json", "messages", "markdown"])
+@pytest.mark.parametrize("form", ["json", "jsonl", "markdown"])
 def test_a_checkpoint_can_be_taken_home(served: Inspector, form: str) -> None:
     answer = served.client.get("/api/v1/export", params={"thread": "talk", "form": form})
     assert answer.headers["content-disposition"] == "attachment"
@@ -176,6 +178,29 @@ def test_any_name_works_as_a_thread(served: Inspector, name: str) -> None:
     assert served.get("history", thread=name)["total"] == 1
 
 
+def test_files_are_compared_and_rewound_along(served: Inspector, tmp_path: Path) -> None:
+    workspace = served.store.workspace(tmp_path, cache=False)
+    thread = served.store.thread("coder")
+    assert served.get("files", thread="talk")["snapshot"] is None
+    (tmp_path / "a.txt").write_text("one\n")
+    thread.save({"n": 1}, files=workspace)
+    first = served.get("files", thread="coder")
+    assert (first["base"], first["total"]) == (None, 0)
+    (tmp_path / "a.txt").write_text("two\n")
+    thread.save({"n": 2}, files=workspace)
+    told = served.get("files", thread="coder")
+    assert (told["base"]["step"], told["root"]) == (1, str(tmp_path.resolve()))
+    assert [(c["path"], c["kind"]) for c in told["changes"]] == [("a.txt", "changed")]
+    assert "+two" in told["changes"][0]["text"]
+    plan = served.post("rewind", thread="coder", at="1", files=True, dry_run=True)
+    assert [c["path"] for c in plan["files"]] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "two\n"
+    served.post("rewind", thread="coder", at="1", files=True)
+    assert (tmp_path / "a.txt").read_text() == "one\n"
+    refused = served.client.post("/api/v1/rewind", json={"thread": "talk", "at": "1", "files": True})
+    assert refused.status_code == 404
+
+
 def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> None:
     document = served.get("openapi.json")
     assert document["openapi"].startswith("3.1")
@@ -187,6 +212,16 @@ def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> 
     assert all(ROOT + path in document["paths"] for path, *_ in STREAMS)
     refs = set(_refs(document))
     assert {ref.rpartition("/")[2] for ref in refs} <= set(document["components"]["schemas"])
+
+
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.path)
+def test_every_operation_is_documented_with_its_parameters(op: Operation) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
+    [row] = [line for line in text.splitlines() if line.startswith(f"| `{op.path}` |")]
+    facts = set(Facts.__struct_fields__) - {"thread"} if issubclass(op.asked, Facts) else set()
+    for name in set(op.asked.__struct_fields__) - facts:
+        assert f"`{name}`" in row, name
+    assert "facts" in row or not facts
 
 
 def _refs(node: Any) -> Any:

@@ -17,6 +17,7 @@ import pytest
 
 import clew
 from fix_children import Child
+from fix_stores import address
 
 KILLS = 200
 KEEP = 40
@@ -54,10 +55,10 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
     acknowledged = 0
     for _ in range(KILLS):
         child = Child(write_for_ever(url))
-        if chance.random() < 0.9:
-            child.read(4)  # it has opened the store: now it is writing, else it is killed while opening
+        # It says when it has opened the store: then it is writing, else it is killed while opening.
+        sent = child.read(4) if chance.random() < 0.9 else b""
         time.sleep(chance.uniform(0, 0.012))
-        sent = child.kill()
+        sent += child.kill()
         if len(sent) >= 4:
             acknowledged = max(acknowledged, struct.unpack_from("<I", sent, len(sent) // 4 * 4 - 4)[0])
     with clew.open(url) as store:
@@ -76,14 +77,17 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
         assert acknowledged > KILLS
 
 
-def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(tmp_path: Path) -> None:
-    url = str(tmp_path / "store.db")
-    clew.open(url).close()
+@pytest.mark.parametrize("engine", ["sqlite", "jsonl", "redis", "postgres"])
+def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place, options = address(engine, "blocking", tmp_path, request)
+    clew.open(place, **options).close()
     count = 1000
 
     def writer(name: str) -> Callable[[Callable[[bytes], None]], None]:
         def work(send: Callable[[bytes], None]) -> None:
-            with clew.open(url, durability="normal") as store:
+            with clew.open(place, **options) as store:
                 session = store.session("s")
                 for number in range(count):
                     session.append({"role": "user", "content": "x", "who": name, "n": number})
@@ -92,7 +96,7 @@ def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(tm
 
     children = [Child(writer(name)) for name in ("a", "b")]
     assert [child.end()[0] for child in children] == [0, 0]
-    with clew.open(url) as store:
+    with clew.open(place, **options) as store:
         said = store.session("s").messages()
         assert store.session("s").user_turns == 2 * count
     for name in ("a", "b"):

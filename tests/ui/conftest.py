@@ -27,8 +27,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """One browser for all of these tests. Not for the whole session: its event loop would be in the way of others."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=30_000)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield launched
@@ -68,7 +69,7 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
     ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         contexts.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}") or dialog.dismiss())

@@ -263,6 +263,41 @@ def test_read_only_offers_nothing_that_changes(open_page: Open) -> None:
             expect(page.get_by_role("button", name="Export")).to_be_enabled()
 
 
+def test_files_are_shown_and_go_back_with_the_conversation(open_page: Open, tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text("import this\n<b>bold</b>\n")
+    with clew.open("memory:") as store:
+        workspace = store.workspace(tmp_path, cache=False)
+        thread: clew.Thread[Any] = store.thread("coder")
+        thread.save({"messages": []}, files=workspace)
+        thread.append("messages", [{"role": "user", "content": "change it"}])
+        file.write_text("import that\n<b>bold</b>\n")
+        (tmp_path / "new.py").write_text("x = 1\n")
+        thread.append("messages", [{"role": "assistant", "content": "changed"}], files=workspace)
+        with inspector(store) as served:
+            page = open_page(served)
+            _choose(page, "coder")
+            page.get_by_role("tab", name="Files").click()
+            expect(page.locator(".changes .change")).to_have_count(2)
+            expect(page.locator("#view")).to_contain_text("2 files changed since step 1")
+            expect(page.locator(".lines ins").first).to_have_text("+import that")
+            expect(page.locator("#view")).to_contain_text("<b>bold</b>")
+            page.keyboard.press("j")
+            expect(page.get_by_role("tab", name="Files")).to_have_count(0)
+            page.keyboard.press("j")
+            page.keyboard.press("r")
+            expect(page.get_by_role("dialog")).to_contain_text("2 files will change")
+            expect(page.get_by_role("dialog")).to_contain_text("− new.py")
+            page.locator("dialog .primary").click()
+            expect(page.locator("#facts .badge")).to_have_text("head")
+            assert file.read_text() == "import this\n<b>bold</b>\n"
+            assert not (tmp_path / "new.py").exists()
+            page.get_by_role("button", name="Undo").click()
+            expect(page.locator("#facts .step")).to_have_text("Step 3")
+    assert file.read_text() == "import that\n<b>bold</b>\n"
+    assert (tmp_path / "new.py").exists()
+
+
 def test_a_checkpoint_is_downloaded(served: Inspector, open_page: Open, tmp_path: Path) -> None:
     page = open_page(served)
     _choose(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,14 @@ def picture(root: Path) -> Picture:
             else:
                 found[rel] = ("other", mode, b"")
     return found
+
+
+@pytest.fixture
+def open_place() -> Iterator[Path]:
+    """A directory that any user can reach and write to."""
+    with tempfile.TemporaryDirectory(prefix="clew-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
 
 
 @pytest.fixture(params=["memory", "sqlite", "jsonl"])

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import clew
+from clew.errors import FilesError
+from clew.workspace import hands
 from fix_children import Child
 
 from .conftest import Desk, Picture, picture
@@ -155,3 +159,32 @@ def test_a_file_that_somebody_wrote_after_the_crash_is_not_overwritten(tmp_path:
         break
     else:
         raise AssertionError("no kill left the directory half way")
+
+
+def test_a_restore_that_died_is_found_again_although_another_directory_of_the_workspace_went_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = clew.open(tmp_path / "store.db")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    here = store.workspace(tmp_path / "here", name="shared", cache=False)
+    for number in range(4):
+        (tmp_path / "here" / f"f{number}").write_text("1")
+    first = here.snapshot()
+    for number in range(4):
+        (tmp_path / "here" / f"f{number}").write_text("2")
+    original, done = hands.Hands._put, [0]
+
+    def put(self: Any, op: Any, expect: Any) -> None:
+        done[0] += 1
+        if done[0] > 2:
+            raise OSError(5, "Input/output error", "f")
+        original(self, op, expect)
+
+    monkeypatch.setattr(hands.Hands, "_put", put)
+    with pytest.raises(FilesError, match="half done"):
+        here.restore(first)
+    monkeypatch.undo()
+    store.workspace(tmp_path / "there", name="shared", cache=False).snapshot()
+    store.workspace(tmp_path / "here", name="shared", cache=False)
+    assert {(tmp_path / "here" / f"f{number}").read_text() for number in range(4)} == {"1"}

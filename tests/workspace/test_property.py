@@ -123,7 +123,8 @@ def test_any_tree_comes_back_byte_for_byte_and_bit_for_bit(
         assert done.changes == planned.changes
         assert not done.kept
         assert desk.picture() == wanted
-        desk.ws.undo()
-        assert desk.picture() == before
-        desk.ws.restore(snapshot)
+        if done:
+            desk.ws.undo()
+            assert desk.picture() == before
+            desk.ws.restore(snapshot)
         assert desk.workspace(cache=False).snapshot().tree == snapshot.tree

@@ -12,6 +12,7 @@ import pytest
 from clew.errors import CheckpointNotFound, FilesError, LockTimeout, NoCheckpoint
 from clew.workspace import hands
 from clew.workspace.lock import locked
+from fix_children import run
 
 from .conftest import Desk
 
@@ -194,15 +195,9 @@ def test_setuid_bits_are_not_made_again(desk: Desk) -> None:
     assert (desk.root / "tool").stat().st_mode & 0o7777 == 0o755
 
 
-def test_files_in_directories_without_write_permission_are_restored_and_the_permission_stays(tmp_path: Path) -> None:
-    from fix_children import run
-
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:
-        parent.chmod(parent.stat().st_mode | 0o711)
-
+def test_files_in_directories_without_write_permission_are_restored_and_the_permission_stays(open_place: Path) -> None:
     def work(send: Any) -> None:
-        base = tmp_path / "mine"
+        base = open_place / "mine"
         base.mkdir()
         desk = Desk(base, lambda: base / "store.db")
         desk.write("d/f", "1")
@@ -389,3 +384,12 @@ def test_one_at_a_time_in_a_directory(desk: Desk) -> None:
     with locked(os.fsencode(desk.root), 1), pytest.raises(LockTimeout):
         ws.snapshot()
     assert ws.snapshot().files == 0
+
+
+def test_a_restore_with_nothing_to_do_leaves_no_trace(desk: Desk) -> None:
+    desk.write("a", "1")
+    first = desk.ws.snapshot()
+    assert not desk.ws.restore(first)
+    assert len(desk.ws.snapshots()) == 1
+    with pytest.raises(NoCheckpoint):
+        desk.ws.undo()

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,9 @@ def test_the_root_of_all_files_home_and_what_is_above_home_are_refused(
     assert lone.workspace(root=home / "project").snapshot().files == 0
 
 
-def test_a_file_that_cannot_be_read_fails_the_snapshot_or_is_flagged_and_left_alone(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    for parent in list(tmp_path.parents)[:3]:
-        parent.chmod(parent.stat().st_mode | 0o711)
-
+def test_a_file_that_cannot_be_read_fails_the_snapshot_or_is_flagged_and_left_alone(open_place: Path) -> None:
     def work(send: Any) -> None:
-        base = tmp_path / "mine"
+        base = open_place / "mine"
         base.mkdir()
         desk = Desk(base, lambda: base / "store.db")
         desk.write("fine", "1")
@@ -393,3 +390,21 @@ def test_two_writers_of_one_workspace_lose_nothing(lone: Desk) -> None:
     lone.root.mkdir()
     other.restore(last)
     assert lone.names() == ["a", "b", "c"]
+
+
+def test_threads_of_one_process_take_turns(lone: Desk) -> None:
+    def work(number: int) -> None:
+        for turn in range(5):
+            lone.write(f"t{number}/f{turn}", f"{number} {turn}")
+            lone.ws.snapshot()
+            lone.ws.status()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    wanted = lone.picture()
+    assert len(lone.ws.snapshots()) == 20
+    last = lone.ws.snapshots()[-1]
+    shutil.rmtree(lone.root)
+    lone.root.mkdir()
+    lone.ws.restore(last)
+    assert lone.picture() == wanted

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from agents import RunResultBase
 from agents.items import TResponseInputItem
 from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import resolve_session_limit
+from agents.result import RunResultBase
 
 from clew.adapters.colours import Colour, settle
 from clew.aio import AsyncStore

@@ -36,7 +36,10 @@ class Frame:
         import clew
 
         target = self.target
-        options = {} if create or not is_file(target) else {"create": False}
+        local = is_file(target) or target.startswith("jsonl:")
+        options: dict[str, Any] = {"create": False} if local and not create else {}
+        if keys := os.environ.get("CLEW_KEY"):
+            options["key"] = keys.split(",")
         with clew.open(target, **options) as store:
             yield store
 
@@ -129,6 +132,7 @@ def say(text: str) -> None:
 def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code; an error is one line with a hint."""
     frame = Frame()
+    frame.json = "--json" in (sys.argv[1:] if args is None else args)  # also for an error in what comes before it
     try:
         code = command.main(args, obj=frame, standalone_mode=False, prog_name="clew")
     except click.exceptions.Exit as leave:

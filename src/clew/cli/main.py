@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import keyword
 import signal
 from typing import NamedTuple
 
@@ -35,7 +36,14 @@ COMMANDS: dict[str, Entry] = {
     "label": Entry(CHANGE, "Give a checkpoint a name."),
     "tag": Entry(CHANGE, "Add tags to a checkpoint, or take them away."),
     "rm": Entry(CHANGE, "Delete threads, or one checkpoint."),
-    "export": Entry(MOVE, "Write a thread's state or history to a file."),
+    "files": Entry(CHANGE, "Snapshots of a directory: take, compare, restore."),
+    "import": Entry(MOVE, "Import sessions and runs that other programs kept."),
+    "export": Entry(MOVE, "Write a conversation or a state to a file."),
+    "copy": Entry(MOVE, "Bring everything into another store."),
+    "prune": Entry(KEEP, "Let go of old checkpoints."),
+    "compact": Entry(KEEP, "Give freed space back."),
+    "verify": Entry(KEEP, "Check every byte, and set aside what is damaged."),
+    "rekey": Entry(KEEP, "Lock an encrypted store with another key."),
     "stats": Entry(KEEP, "Say what the store holds and occupies."),
     "doctor": Entry(KEEP, "Check the environment and the store, and say what to do."),
     "bench": Entry(KEEP, "Measure this store: saves, loads and listings per second."),
@@ -51,7 +59,9 @@ class Table(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"clew.cli.commands.{cmd_name}").command
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command = importlib.import_module(f"clew.cli.commands.{module}").command
+        command.name = cmd_name
         assert isinstance(command, click.Command)
         return command
 

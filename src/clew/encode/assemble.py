@@ -164,9 +164,12 @@ class Assembler:
 
     def held(self, piece: Piece, first: int, last: int) -> tuple[int, int] | None:
         """Which items of the piece's stream the rows first..last hold: from, up to; None if they hold none."""
-        rows = self._rows.between(piece.branch, first, last)
-        found = [(start, start + count) for start, count, _ in self._batches(piece, first, rows, None)]
-        return (found[0][0], found[-1][1]) if found else None
+        steps = range(first, last + 1)
+        lowest = next((found for step in steps if (found := self.sections(piece, step))), None)
+        if lowest is None:
+            return None
+        highest = next((found for step in reversed(steps) if (found := self.sections(piece, step))), lowest)
+        return lowest[0].start, highest[-1].start + highest[-1].items
 
     def _batches(
         self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
@@ -197,7 +200,7 @@ class Assembler:
                 if section.stream == piece.stream:
                     if bounds is not None:
                         bounds.note(piece.branch, piece.stream, section.start, section.offset, step)
-                    yield section.start, section.count, [section.data]
+                    yield section.start, section.items, [section.data]
 
     def _slot(self, branch: bytes, step: int, index: int) -> bytes:
         _, slots = payload.unpack(self._rows.get(branch, step), place(branch, step))

@@ -1,11 +1,11 @@
 """Did the beginning of this list change? The answer must be exact, and cheap.
 
 Python's own `==` compares a list of 3,200 messages with a copy of it in a tenth of a millisecond, because the copy
-shares every string with the original; but it holds 1, 1.0 and True to be equal, and a str-like Enum to be a str. So the
-comparison is done in two halves: `==`, and a *census* of the types that occur. Where the census shows only types that
-`==` keeps apart, equal means same. Where floats or numbers of several types occur, their encodings are compared besides
-(0.0 == -0.0); and a list that holds anything more exotic is remembered and compared by the encodings of its items. As
-with `==`, a dict whose keys only changed their order is the same dict.
+shares every string with the original; but it holds 1, 1.0 and True to be equal. So where a list has numbers, its
+encoding is compared besides, which tells them apart. What is left are look-alikes: values of a subclass that are equal
+to a plain value and encode like it, such as a member of a str Enum. Where such a type is registered, and so could be
+saved, a *census* of all types that occur settles it. A list that holds anything more exotic is remembered and compared
+by the encodings of its items. As with `==`, a dict whose keys only changed their order is the same dict.
 
 A copy is private: it shares only immutable values with the caller, so a later change in place is seen, and never
 reaches what was saved.
@@ -90,22 +90,23 @@ def same(one: Any, other: Any) -> bool:
     if kind is list or kind is tuple:
         return len(one) == len(other) and all(map(same, one, other))
     if kind is float:
-        return one.hex() == other.hex()  # tells -0.0 from 0.0, and holds NaN to be itself
+        return bool(one.hex() == other.hex())  # tells -0.0 from 0.0, and holds NaN to be itself
     return bool(one == other)
 
 
 class Memory:
     """What a store remembers of a list it saved, to tell next time what is new. Grows by `extend`."""
 
-    __slots__ = ("_encode", "encoded", "identity", "items", "kinds", "packed")
+    __slots__ = ("_encode", "_lookalikes", "encoded", "identity", "items", "kinds", "packed")
 
-    def __init__(self, items: Sequence[Any], encode: Encode, identity: bool) -> None:
+    def __init__(self, items: Sequence[Any], encode: Encode, identity: bool, lookalikes: bool) -> None:
         self._encode = encode
+        self._lookalikes = lookalikes
         self.identity = identity
         self.items: list[Any] = []
         self.kinds: frozenset[type] = frozenset()
         self.encoded: list[bytes] | None = None  # one per item, instead of `items`, where a type is exotic
-        self.packed: bytearray | None = None  # all items, where numbers of several types occur
+        self.packed: bytearray | None = None  # all items, where numbers occur
         self.extend(items)
 
     def __len__(self) -> int:
@@ -123,7 +124,7 @@ class Memory:
             self.encoded.extend(map(self._encode, items))
             return
         self.items.extend(map(private, items))
-        if self.packed is not None or float in self.kinds or len(self.kinds & _NUMBERS) > 1:
+        if self.kinds & _NUMBERS:
             try:
                 if self.packed is None:
                     self.packed = bytearray(_packed(self.items))
@@ -146,7 +147,9 @@ class Memory:
             return all(map(operator.is_, self.items, front))
         if self.encoded is not None:
             return all(known == self._encode(item) for known, item in zip(self.encoded, front, strict=True))
-        if self.items != front or census(front) - self.kinds:
+        if self.items != front:
+            return False
+        if (self._lookalikes or bytes in self.kinds) and census(front) - self.kinds:  # bytes: a bytearray is equal
             return False
         try:
             return self.packed is None or _packed(front) == self.packed

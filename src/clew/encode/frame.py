@@ -26,6 +26,8 @@ from clew.errors import Corrupt, InvalidInput, UnsupportedFormat
 RAW, ZSTD, DICTIONARY, SEALED = 0, 1, 2, 3
 NAME = 8  # bytes by which a frame names its dictionary
 _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
+_ALL_SOUND = frozenset({_SOUND})
+_BYTES = frozenset({bytes})
 _WORTH = 128  # bytes below which compression cannot win back its own header
 _MAX_PLAIN = 1 << 31  # no frame that we write unpacks to more: a damaged size must not exhaust memory
 _FLAG = operator.itemgetter(0)
@@ -34,6 +36,14 @@ MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
 DICTIONARY_SIZE = 32 * 1024  # bytes: half of it loses three per cent, twice as much gains one
 _NEWER = "is in a frame of a kind that this version of clew does not know: use a newer one"
 BEFORE, BEHIND = b"\x00", bytes(4)  # what stands around the content of a bare frame
+
+
+def check_sound(frame: bytes, place: str, least: int) -> None:
+    """Raise `Corrupt` unless this is a whole frame of at least so many bytes."""
+    if type(frame) is not bytes:  # a damaged database may hand out anything
+        raise Corrupt(place, f"it is {type(frame).__name__}, not bytes")
+    if zlib.crc32(frame) != _SOUND or len(frame) < least:
+        raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
 
 
 class LacksDictionary(Corrupt):
@@ -72,8 +82,7 @@ class Frames:
 
     def unwrap(self, frame: bytes, place: str) -> bytes:
         """The content of one frame, or `Corrupt`."""
-        if zlib.crc32(frame) != _SOUND or len(frame) < 5:
-            raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
+        check_sound(frame, place, 5)
         return self._unpack(frame[:-4], place)
 
     def vouch(self, content: bytes, facts: bytes) -> bytes:
@@ -82,15 +91,19 @@ class Frames:
 
     def vouched(self, data: bytes, facts: bytes, place: str) -> bytes:
         """The content that was vouched for together with the same facts, or `Corrupt`."""
-        content = data[:-4]
-        if _crc.pack(zlib.crc32(content, zlib.crc32(facts))) != data[-4:]:
+        content = data[:-4] if type(data) is bytes else b""
+        if type(data) is not bytes or _crc.pack(zlib.crc32(content, zlib.crc32(facts))) != data[-4:]:
             raise Corrupt(place, "its checksum does not hold")
         return content
 
     def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
         """Checked frames as one flag byte, the plain content, and four bytes: what is stored raw is not even copied.
         `places` is looked at only when something has to be unpacked or is wrong."""
-        if not set(map(zlib.crc32, frames)) - {_SOUND} and not any(map(_FLAG, frames)):
+        if (
+            set(map(type, frames)) <= _BYTES
+            and set(map(zlib.crc32, frames)) <= _ALL_SOUND
+            and not any(map(_FLAG, frames))
+        ):
             return frames
         return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
 

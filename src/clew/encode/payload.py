@@ -26,11 +26,11 @@ MAX_STREAMS = 0xFFFF
 
 
 class Section(NamedTuple):
-    """Items start..start+count-1 of a stream, `data` being their concatenated encodings."""
+    """Items start..start+items-1 of a stream, `data` being their concatenated encodings."""
 
     stream: int
     start: int
-    count: int
+    items: int
     offset: int
     data: bytes
 
@@ -38,8 +38,8 @@ class Section(NamedTuple):
 def pack(sections: list[Section], slots: list[bytes]) -> bytes:
     """The bytes of a payload."""
     parts = [_COUNTS.pack(len(sections), len(slots))]
-    for stream, start, count, offset, data in sections:
-        parts.append(_SECTION.pack(stream, start, count, offset, len(data)))
+    for stream, start, items, offset, data in sections:
+        parts.append(_SECTION.pack(stream, start, items, offset, len(data)))
     parts.extend(_LENGTH.pack(len(slot)) for slot in slots)
     parts.extend(section.data for section in sections)
     parts.extend(slots)
@@ -62,8 +62,8 @@ def unpack(frame: bytes, where: str) -> tuple[list[Section], list[bytes]]:
         raise Corrupt(where, f"its payload is cut short: {error}") from error
     at += slots * 4
     found = []
-    for stream, start, count, offset, length in heads:
-        found.append(Section(stream, start, count, offset, frame[at : at + length]))
+    for stream, start, items, offset, length in heads:
+        found.append(Section(stream, start, items, offset, frame[at : at + length]))
         at += length
     values = []
     for length in lengths:

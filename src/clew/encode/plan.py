@@ -246,7 +246,7 @@ class Planner:
             new = value[len(known.memory) :]
             grown = self._grow(old, new, path, depth + 1) if new else old
             if self._identity and not known.memory.identity:  # it came from a load, which has no caller's objects
-                known.memory = Memory(value, self._values.encode, True)
+                known.memory = self._remember(value)
             return grown
         return self._edit(value, old, known, path, depth)
 
@@ -263,12 +263,15 @@ class Planner:
         encode = self._values.encode
         return [encode(item, f"{words}[{first + i}]", depth) for i, item in enumerate(items)]
 
+    def _remember(self, items: list[Any]) -> Memory:
+        return Memory(items, self._values.encode, self._identity, self._values.types.lookalikes)
+
     def _tail(self, old: Listing | None) -> Tail:
         """Where new items of a list go: on in its stream, if that belongs to this branch, else into a new one."""
         if old is not None and old.tail.branch == self._branch:
             return old.tail
         if self._streams >= payload.MAX_STREAMS:
-            raise InvalidInput(f"more than {payload.MAX_STREAMS} long lists began on one branch: fork the thread")
+            raise InvalidInput(f"one save begins more than {payload.MAX_STREAMS // 2:,} long lists: split it")
         self._streams += 1
         return Tail(self._branch, self._streams - 1, 0, 0)
 
@@ -290,7 +293,7 @@ class Planner:
             piece, tail = self._write(data, tail)
             pieces = (piece,)
         if self._memories is not None:
-            self._memories[path] = ListMemory(Memory(items, self._values.encode, self._identity), bounds)
+            self._memories[path] = ListMemory(self._remember(items), bounds)
         return Listing(pieces, len(items), sum(map(len, data)), tail)
 
     def _grow(self, old: Listing, items: list[Any], path: Path, depth: int) -> Listing:
@@ -327,7 +330,7 @@ class Planner:
                 known.bounds.add(tail, self._step)
                 piece, tail = self._write(run, tail)
                 pieces.append(piece)
-        known.memory = Memory(value, self._values.encode, self._identity)
+        known.memory = self._remember(value)
         return Listing(settle(pieces), len(value), sum(map(len, data)), tail)
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -357,6 +360,11 @@ class Planner:
             raise InvalidInput("one save writes more than 65,535 large values: split it")
         data = payload.pack(self._sections, self._slots) if self._sections or self._slots else b""
         return Planned(Root(tree, self._streams), data, self._blobs)
+
+
+def full(root: Root) -> bool:
+    """Whether so many lists began on a branch that it is time for the next one."""
+    return root.streams > payload.MAX_STREAMS // 2
 
 
 def _children(tree: Tree) -> dict[str, Node]:

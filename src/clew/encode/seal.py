@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import msgspec
 from blake3 import blake3
 
-from clew.encode.frame import BEFORE, BEHIND, SEALED, Frames
+from clew.encode.frame import BEFORE, BEHIND, SEALED, Frames, check_sound
 from clew.errors import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
 
 _KEY = 32
@@ -138,8 +138,7 @@ class SealedFrames(Frames):
         return sealed + zlib.crc32(sealed).to_bytes(4, "little")
 
     def _open(self, frame: bytes, bound: bytes, place: str) -> bytes:
-        if zlib.crc32(frame) != _SOUND or len(frame) < _LEAST:
-            raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
+        check_sound(frame, place, _LEAST)
         if frame[0] != SEALED:
             raise Corrupt(place, "it is not encrypted, but its store is")
         number = frame[1]

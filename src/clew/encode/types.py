@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -40,11 +40,11 @@ class Types:
     """The classes of one store, by name and by class. `with_type` gives a wider table; tables never change."""
 
     def __init__(self, types: Iterable[type] | Mapping[str, type] = ()) -> None:
-        named = dict(types) if isinstance(types, Mapping) else None
-        pairs = named.items() if named is not None else ((wire_name(cls), cls) for cls in types)
         self.by_name: dict[str, Kind] = {}
         self.by_class: dict[type, Kind] = {}
-        for name, cls in pairs:
+        named: Mapping[str, type] = types if isinstance(types, Mapping) else {}
+        listed: Iterable[type] = () if isinstance(types, Mapping) else types
+        for name, cls in [*named.items(), *((wire_name(cls), cls) for cls in listed)]:
             self._add(name, cls)
 
     def _add(self, name: str, cls: type) -> None:
@@ -54,6 +54,11 @@ class Types:
         kind = _kind(name, cls)
         self.by_name[name] = kind
         self.by_class[cls] = kind
+
+    @property
+    def lookalikes(self) -> bool:
+        """Whether a registered type has values that are equal to plain ones: a str Enum, an IntEnum, a named tuple."""
+        return any(issubclass(cls, str | int | float | tuple) for cls in self.by_class)
 
     def with_type(self, cls: type) -> Types:
         """This table, and `cls` (with nothing changed where it is known already or is no record)."""
@@ -85,11 +90,11 @@ def is_record(cls: object) -> bool:
 def conform(value: Any, wanted: type[T]) -> T:
     """`value` as a `wanted`, validated: what `load(as_=…)` and `thread(type=…)` return."""
     if type(value) is wanted:
-        return value  # type: ignore[no-any-return]  # the line above is the check
+        return value
     validate = getattr(wanted, "model_validate", None)
     try:
         if validate is not None:
-            return validate(value)  # type: ignore[no-any-return]
+            return cast("T", validate(value))
         return msgspec.convert(value, wanted, from_attributes=True)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         name = getattr(wanted, "__name__", repr(wanted))
@@ -154,7 +159,7 @@ def _field_builder(cls: type, defaults: Mapping[str, _Default]) -> Callable[[Fie
     A field that was added to the class since gets its default; one that was removed is left out."""
 
     def build(fields: Fields) -> Any:
-        record = object.__new__(cls)
+        record: Any = object.__new__(cls)
         for name, default in defaults.items():
             if name in fields:
                 object.__setattr__(record, name, fields[name])

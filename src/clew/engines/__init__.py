@@ -40,6 +40,7 @@ SCHEMES: dict[str, Scheme] = {
     "redis+cluster": _REDIS,
     "rediss+cluster": _REDIS,
     "redis+sentinel": _REDIS,
+    "rediss+sentinel": _REDIS,
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
 }

@@ -231,7 +231,9 @@ class Engine(ABC):
 
     @abstractmethod
     async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        """The light halves of steps first..last (both included) that exist, ascending. Never reads roots or payloads."""
+        """The light halves of steps first..last (both included) that exist, ascending.
+
+        Never reads roots or payloads."""
 
     @abstractmethod
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
@@ -250,7 +252,9 @@ class Engine(ABC):
         """The blobs that exist among `ids`."""
 
     @abstractmethod
-    async def blob_ids(self, pool: str, *, after: bytes | None = None, limit: int | None = None) -> list[tuple[bytes, int]]:
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
         """(id, size) of the pool's blobs, ascending by id."""
 
     # -- leases -------------------------------------------------------------------------------------------------

@@ -147,27 +147,28 @@ class NamespaceEngine(Engine):
             page = await self.inner.threads(
                 prefix=self._prefix + prefix, after=last, limit=most, kind=kind, newest_first=newest_first
             )
-            found += [self._head_out(head) for head in page if self._shown(head)]
+            found += [self._head_out(head) for head in page if not self._hidden(head.thread)]
             if most is None or len(page) < most:
                 break
             last = page[-1].thread
         return found
 
-    def _shown(self, head: Head) -> bool:
-        """Nobody lists the records that a store keeps about itself."""
-        return not head.thread.startswith(RESERVED, len(self._prefix))
+    def _hidden(self, name: str) -> bool:
+        """Nobody lists other rooms, nor the records that a store keeps about itself."""
+        cut = len(self._prefix)
+        return len(name) > cut + 1 and name[cut] == RESERVED
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         cut = len(self._prefix)
         if not cut:
             names = await self.inner.lineages(after=after, limit=limit)
-            return [name for name in names if not name.startswith(RESERVED)]
+            return [name for name in names if not self._hidden(name)]
         found: list[str] = []
         last = self._prefix if after is None else self._prefix + after
         while limit is None or len(found) < limit:
             page = await self.inner.lineages(after=last, limit=_PAGE)
             mine = [name for name in page if name.startswith(self._prefix)]
-            found += [name[cut:] for name in mine if not name.startswith(RESERVED, cut)]
+            found += [name[cut:] for name in mine if not self._hidden(name)]
             if len(mine) < _PAGE:
                 break
             last = page[-1]
@@ -220,7 +221,7 @@ class NamespaceEngine(Engine):
     async def stats(self) -> dict[str, int]:
         """The inner engine's own figures while all of it is this room; else what is in this room is counted."""
         if not self._prefix:
-            hidden = await self.inner.threads(prefix=RESERVED, limit=2)
+            hidden = [head for head in await self.inner.threads(prefix=RESERVED, limit=3) if self._hidden(head.thread)]
             if len(hidden) < 2 and all(_END not in head.thread for head in hidden):
                 figures = await self.inner.stats()
                 return {**figures, "threads": figures["threads"] - len(hidden)}

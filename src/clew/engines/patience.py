@@ -36,6 +36,10 @@ class Patience(msgspec.Struct, frozen=True):
             raise InvalidInput("retries and backoff must not be negative, and deadline must be positive")
 
 
+#: For a question whose point is a quick answer: once more, because an idle connection may have been cut.
+ONCE_MORE = Patience(retries=1)
+
+
 async def patiently(
     attempt: Callable[[], Awaitable[T]], patience: Patience, sleep: Callable[[float], Awaitable[None]]
 ) -> tuple[T, bool]:

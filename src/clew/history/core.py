@@ -28,8 +28,8 @@ from clew.model import Retention
 
 #: (core, thread, its living checkpoints as `trail.Seen`) -> blobs that they need besides those their roots name
 Follow = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
-MAX_TIPS = 1024  # threads
-MAX_TIP_BYTES = 64 * 1024 * 1024  # encoded bytes of the lists that tips remember
+MAX_TIPS = 4096  # threads
+MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
 MAX_BRANCHES = 8192
 
 
@@ -107,6 +107,7 @@ class Core:
         self.trained = b""  # the dictionary that this process trained last
         self.tips = Tips()
         self.closed = False
+        self.mirrored = False  # it has a replica
         self.failed_writes = 0  # of sessions that log their errors instead of raising them
         self._branches: OrderedDict[bytes, Branch] = OrderedDict()
 
@@ -136,7 +137,10 @@ class Core:
 
     async def branch(self, lineage: str, id: bytes) -> Branch | None:
         """The record of a branch."""
-        if id not in self._branches:
+        known = self._branches.get(id)
+        if known is None:
             for branch in await self.engine.branches(lineage):
                 self.learn(branch)
-        return self._branches.get(id)
+                if branch.id == id:
+                    known = branch  # a lineage may have more branches than are remembered
+        return known

@@ -43,7 +43,10 @@ async def choose(core: Core, tip: Tip | None, branch: bytes, step: int) -> tuple
         return b"", {}
     name = tip.note.dictionary
     if name:
-        await learn(core, tip.head.lineage, name)
+        try:
+            await learn(core, tip.head.lineage, name)
+        except Corrupt:
+            return b"", {}  # readers of what it compressed are told; what is written from now on does without it
         return name, {}
     if step % ROWS or tip.head.branch != branch:
         return b"", {}

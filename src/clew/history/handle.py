@@ -14,6 +14,7 @@ from clew.engines.base import Commit, Head, Mark, Swap
 from clew.errors import Conflict, LockLost, ThreadNotFound
 from clew.history.core import Core
 from clew.history.names import check_name
+from clew.history.records import open_note
 from clew.history.write import Writer
 
 S = TypeVar("S")
@@ -38,6 +39,7 @@ class Handle(Generic[S]):
         head = await self.core.engine.head(self.id)
         if head is None:
             raise ThreadNotFound(self.id)
+        open_note(self.core.frames, head)  # nothing relies on a damaged head
         return head
 
     async def insist(self, what: str, attempt: Callable[[Head], Awaitable[T | None]]) -> T:

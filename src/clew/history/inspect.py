@@ -157,16 +157,11 @@ class Inspection:
             return _reason(error)
 
     async def _rows_of(self, branch: Branch) -> None:
-        first = 1
-        while True:
-            steps = await self._core.engine.steps(self.lineage, branch.id, first, LAST_STEP)
-            if not steps:
-                return
-            for start in range(0, len(steps), _TOGETHER):
-                part = steps[start : start + _TOGETHER]
-                for row in await self._core.engine.rows(self.lineage, branch.id, part[0].step, part[-1].step):
-                    self.rows[branch.id, row.step] = await self._row(branch, row)
-            first = steps[-1].step + 1
+        steps = [step.step for step in await self._core.engine.steps(self.lineage, branch.id, 1, LAST_STEP)]
+        for start in range(0, len(steps), _TOGETHER):
+            part = steps[start : start + _TOGETHER]
+            for row in await self._core.engine.rows(self.lineage, branch.id, part[0], part[-1]):
+                self.rows[branch.id, row.step] = await self._row(branch, row)
 
     async def _row(self, branch: Branch, row: Row) -> Known:
         known = Known(
@@ -174,6 +169,9 @@ class Inspection:
         )
         where = place(branch.id, row.step)
         frames = self._core.frames
+        if not all(type(part) is bytes for part in (row.id, row.digest, row.meta, row.root, row.payload)):
+            known.faults.append("a part of it is not bytes")
+            return known
         try:
             known.meta, _ = read_step(frames, branch.id, row._replace(mark=None))
         except ClewError as error:
@@ -197,7 +195,7 @@ class Inspection:
             return known
         for section in sections:
             stream = self._streams.setdefault((branch.id, section.stream), Stream())
-            stream.add(row.step, section.start, section.start + section.count)
+            stream.add(row.step, section.start, section.start + section.items)
         known.slots = [blake3(slot).digest(16) for slot in slots]
         return known
 
@@ -257,8 +255,8 @@ class Inspection:
             known.chain_faults.append("its parent is not the checkpoint before it")
         # A row whose own digest is wrong must not make all that follow it look wrong: either chain will do for them.
         digests = [chain(digest, known.id, known.packed) for digest in (previous.follows if previous else (NO_DIGEST,))]
-        known.follows = (known.digest, *digests)
         if digests and known.digest not in digests:
+            known.follows = (known.digest, *digests)
             known.chain_faults.append("its digest does not follow from the row before it")
 
     def _head(self, head: Head) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clew.errors import InvalidInput
-from clew.history import mirroring
 from clew.history.core import Core
 from clew.history.names import check_limit
 from clew.history.records import thread_info
 from clew.model import ThreadInfo
-from clew.replicate.status import Status
+
+if TYPE_CHECKING:
+    from clew.replicate.status import Status
 
 
 class Listing:
@@ -53,10 +54,14 @@ class Listing:
 
     async def status(self) -> Status:
         """How both sides of a mirrored store are, which one is active, and what the other one lacks."""
+        from clew.history import mirroring  # few stores have a replica
+
         return await mirroring.status(self.core)
 
     async def catch_up(self) -> Status:
         """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        from clew.history import mirroring  # few stores have a replica
+
         return await mirroring.catch_up(self.core)
 
     async def close(self) -> None:

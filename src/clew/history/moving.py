@@ -17,7 +17,8 @@ from clew.history.core import Core
 from clew.history.handle import Handle, S
 from clew.history.names import check_custom, check_label, check_name, check_tags
 from clew.history.records import Move, Note, Remark, open_note, pack_remark, seal_note, touch, uuid_text
-from clew.history.trail import Seen, Trail, describe, find, parent_of
+from clew.history.steady import of_thread
+from clew.history.trail import Seen, Trail, describe, find, newest_beside, parent_of
 from clew.history.write import MAX_MOVES, UNSET
 from clew.model import Checkpoint
 
@@ -25,6 +26,7 @@ from clew.model import Checkpoint
 class Moving(Handle[S]):
     """The part of a thread that moves its head and marks its checkpoints."""
 
+    @of_thread
     async def fork(self, to: str | None = None, at: Any = None) -> str:
         """Make a new thread that stands where this one does, or at `at`. Writes one record; returns the new name."""
         if to is not None:
@@ -47,7 +49,8 @@ class Moving(Handle[S]):
             seen = await find(self.core, head, head.step if at is None else at)
             if await self.core.engine.head(name) is not None:
                 return False
-            now, size, owner = self.core.now(), seen.meta.size, os.urandom(16)
+            # A clock that is behind makes no fork older than what it was forked from.
+            now, size, owner = max(self.core.now(), seen.meta.created + 1), seen.meta.size, os.urandom(16)
             bare = Head(name, head.lineage, owner, seen.branch.id, seen.step.step, 1, head.kind, now, now, 0, size)
             known = open_note(self.core.frames, head)
             note = Note(seen.step.id, True, retention=known.retention, dictionary=known.dictionary)
@@ -62,6 +65,7 @@ class Moving(Handle[S]):
 
         return await self.insist("fork", attempt)
 
+    @of_thread
     async def rewind(self, at: Any, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
         with `prune`, what came after `at` on the way to the old head is deleted instead."""
@@ -84,17 +88,19 @@ class Moving(Handle[S]):
         seen = await find(self.core, head, at)
         return await self._move(head, seen, self._remembering(head, (seen.branch.id, seen.step.step)), [])
 
+    @of_thread
     async def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
 
         async def attempt(head: Head) -> Checkpoint | None:
             moves = open_note(self.core.frames, head).moves
-            if moves and moves[-1].to == (head.branch, head.step):
+            here, seen = (head.branch, head.step), None
+            while seen is None and moves and moves[-1].to == here:
                 back, moves = moves[-1].back, moves[:-1]
-                known = await self.core.branch(head.lineage, back[0])
-                seen = await (await Trail.to(self.core, head, *back)).living() if known is not None else None
-            else:
-                seen = await parent_of(self.core, head, head.branch, head.step)
+                if await self.core.branch(head.lineage, back[0]) is not None:  # else it was swept away
+                    seen = await (await Trail.to(self.core, head, *back)).living()
+            if seen is None:
+                seen = await parent_of(self.core, head, *here)
             if seen is None:
                 raise NoCheckpoint(f"thread {self.id!r} has nothing before step {head.step} to go back to")
             return await describe(self.core, head, seen) if await self._move(head, seen, moves, []) else None
@@ -151,21 +157,32 @@ class Moving(Handle[S]):
         fields = check_custom(custom)
         return self.values.encode(fields, "custom") if fields else b""
 
+    @of_thread
     async def annotate(self, at: Any, label: Any = UNSET, tags: Any = UNSET, custom: Any = UNSET) -> Checkpoint:
         """Change what is said about a checkpoint; what is not given stays. The checkpoint itself never changes."""
 
         async def attempt(head: Head) -> Checkpoint | None:
             seen = await find(self.core, head, at)
+            also: list[Swap] = []
+            writer = None if seen.branch.owner == head.owner else await self.core.engine.head(seen.branch.thread)
+            if writer is not None and writer.owner == seen.branch.owner:
+                # Who wrote it may be deleting or annotating it: its head is swapped for itself, so that one is refused.
+                also = [Swap(writer.thread, writer.key, touch(self.core.frames, writer, writer.updated))]
+                seen = await find(self.core, head, uuid_text(seen.step.id))
             gone = seen.remark is not None and seen.remark.deleted  # its writer deleted it; this thread stands on it
             mark = self._mark(seen, deleted=gone, label=label, tags=tags, custom=custom)
-            if not await self.swap(head, touch(self.core.frames, head, self.core.now()), [mark]):
+            if not await self.swap(head, touch(self.core.frames, head, self.core.now()), [mark], also):
                 return None
             return await describe(self.core, head, await find(self.core, head, uuid_text(seen.step.id)))
 
         return await self.insist("annotate", attempt)
 
+    @of_thread
     async def delete(self, at: Any = None) -> None:
-        """Delete the thread, or one checkpoint of it. Checkpoints that followed it, and forks, stay loadable."""
+        """Delete the thread, or one checkpoint of it. Checkpoints that followed it, and forks, stay loadable.
+
+        If the head is deleted, the thread goes back to the checkpoint before it; where there is none, to the newest
+        that a rewind left behind; and when none is left at all, the thread is gone."""
 
         async def attempt(head: Head) -> bool | None:
             done = await self._delete_thread(head) if at is None else await self._delete_one(head, at)
@@ -181,7 +198,7 @@ class Moving(Handle[S]):
         if (seen.branch.id, seen.step.step) != here:
             fewer = touch(self.core.frames, head, self.core.now(), count=head.count - 1)
             return await self.swap(head, fewer, [self._mark(seen, deleted=True)])
-        before = await parent_of(self.core, head, *here)
+        before = await parent_of(self.core, head, *here) or await newest_beside(self.core, head)
         if before is None:
             return await self._delete_thread(head)
         moves = tuple(move for move in open_note(self.core.frames, head).moves if move.to != here)

@@ -64,12 +64,13 @@ class Garbage(msgspec.Struct, frozen=True):
     blobs: list[bytes]
     bytes: int
     count: int  #: rows that go, those of whole branches included
+    light: int  #: bytes that rows say they wrote, and whose bodies have gone before
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.bodies or self.branches or self.blobs)
 
 
-NO_GARBAGE = Garbage([], [], [], [], 0, 0)
+NO_GARBAGE = Garbage([], [], [], [], 0, 0, 0)
 
 
 async def garbage(core: Core, view: View, doomed: set[Place], *, all_blobs: bool, follow: dict[str, Follow]) -> Garbage:
@@ -103,7 +104,16 @@ async def garbage(core: Core, view: View, doomed: set[Place], *, all_blobs: bool
     whole = set(branches)  # their rows go with them
     blobs = await _orphans(core, view, living, needed.blobs, follow) if gone or all_blobs else []
     size = sum(gone[place].meta.written for place in (*rows, *bodies))
-    return Garbage([place for place in rows if place[0] not in whole], bodies, branches, blobs, size, len(gone))
+    light = sum(seen.meta.written for seen in gone.values()) - size
+    return Garbage(
+        [place for place in rows if place[0] not in whole],
+        bodies,
+        branches,
+        blobs,
+        size,
+        len(rows) + len(bodies),
+        light,
+    )
 
 
 def _before(view: View, branch: bytes, step: int) -> Place | None:

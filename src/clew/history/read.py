@@ -62,7 +62,9 @@ class Reader:
         for path, listing in lists:
             bounds = Bounds()
             items = self.assembler.items(listing, bounds)
-            memories[path] = ListMemory(Memory(items, self._values.encode, False), bounds)
+            memories[path] = ListMemory(
+                Memory(items, self._values.encode, False, self._values.types.lookalikes), bounds
+            )
         return memories
 
     async def items(self, node: Node, start: int, stop: int) -> list[Any]:
@@ -116,7 +118,7 @@ class Reader:
         if stop < piece.stop:
             last, sections = await self._row_of(piece, stop - 1)
             end = sections[-1].offset + len(sections[-1].data)
-            after = self._weight(sections, stop, sections[-1].start + sections[-1].count)
+            after = self._weight(sections, stop, sections[-1].start + sections[-1].items)
         span = end - begin
         return Piece(piece.branch, piece.stream, start, stop, first, last, begin, span), span - before - after
 
@@ -125,7 +127,7 @@ class Reader:
         first, last = await self._window(piece, item, item + 1)
         for step in range(first, last + 1):
             sections = self.assembler.sections(piece, step)
-            if sections and sections[0].start <= item < sections[-1].start + sections[-1].count:
+            if sections and sections[0].start <= item < sections[-1].start + sections[-1].items:
                 return step, sections
         raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
 
@@ -133,9 +135,9 @@ class Reader:
         """Encoded bytes of items start..stop-1 of these sections."""
         total = 0
         for section in sections:
-            low, high = max(start - section.start, 0), min(stop - section.start, section.count)
+            low, high = max(start - section.start, 0), min(stop - section.start, section.items)
             if low < high:
-                items = self._values.decode_items([section.data], section.count, "a row at a cut")
+                items = self._values.decode_items([section.data], section.items, "a row at a cut")
                 total += sum(len(self._values.encode(item)) for item in items[low:high])
         return total
 

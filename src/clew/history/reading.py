@@ -8,40 +8,42 @@ from clew.encode.assemble import place
 from clew.encode.nodes import Inline, Listing, Root
 from clew.encode.types import conform
 from clew.encode.values import Values
-from clew.engines.base import Branch, Head
+from clew.engines.base import Head
 from clew.errors import Corrupt, ThreadNotFound
 from clew.history import diff as differ
 from clew.history.handle import Handle, S
-from clew.history.names import check_custom, check_limit, check_name
+from clew.history.names import check_custom, check_limit, check_name, check_tags
 from clew.history.read import Reader
 from clew.history.records import checkpoint, open_note
-from clew.history.trail import Seen, Trail, describe, find, look, pair_up, parent_of, visible
+from clew.history.steady import of_thread
+from clew.history.trail import Seen, Trail, describe, find, pair_up, parent_of, visible, written
 from clew.model import Checkpoint, Diff
-
-LAST_STEP = 2**32 - 1
 
 
 class Reading(Handle[S]):
     """The part of a thread that reads."""
 
+    @of_thread
     async def load(self, at: Any = None, as_: Any = None) -> Any:
         """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
         wanted = as_ or self.type
         values = self.values if as_ is None else Values(self.values.types.with_type(as_))
-        for last_try in (False, True):
-            head, id, branch, step, data = await self._row(at)
-            reader = Reader(self.core, head.lineage, values)
-            try:
-                state = await reader.value((await reader.root(branch, step, data)).tree)
-                break
-            except Corrupt:
-                # A sweep may have folded and freed what this root points at while it was read; then the head moved.
-                if last_try or await self.core.engine.head(self.id) == head:
-                    raise
+        head, id, branch, step, data = await self._row(at)
+        reader = Reader(self.core, head.lineage, values)
+        state = await reader.value((await reader.root(branch, step, data)).tree)
         if at is None:
             self.writer.seen = id
         return state if wanted is None else conform(state, wanted)
 
+    @of_thread
+    async def pick(self, keys: Any, at: Any = None) -> dict[str, Any]:
+        """Some top-level keys of the state, as far as it has them; everything else is not read."""
+        names = check_tags(keys)
+        _, root, reader = await self.root(at)
+        children = root.tree.children or {}
+        return {name: await reader.value(children[name]) for name in names if name in children}
+
+    @of_thread
     async def tail(self, key: str, count: int, at: Any = None) -> list[Any]:
         """The last `count` items of the list `state[key]`, without reading those before them."""
         limit = check_limit(count, "count") or 0
@@ -56,6 +58,7 @@ class Reading(Handle[S]):
             return (await reader.items(node, 0, 2**31))[-limit:] if limit else []
         return await reader.items(node, max(0, total - limit), total)
 
+    @of_thread
     async def root(self, at: Any = None, deep: bool = True) -> tuple[Head, Root, Reader]:
         """For views: the head, the root at a place, and a reader for what it points at."""
         head, _, branch, step, data = await self._row(at)
@@ -80,12 +83,14 @@ class Reading(Handle[S]):
             raise Corrupt(place(branch, step), "the row is missing")
         return head, id, branch, step, row.root
 
+    @of_thread
     async def head(self) -> Checkpoint | None:
         """The checkpoint the thread stands at."""
         self.core.check_open()
         head = await self.core.engine.head(self.id)
         if head is None:
             return None
+        open_note(self.core.frames, head)
         return await describe(self.core, head, await find(self.core, head, head.step))
 
     async def step(self) -> int:
@@ -99,11 +104,13 @@ class Reading(Handle[S]):
         self.core.check_open()
         return await self.core.engine.head(self.id) is not None
 
+    @of_thread
     async def get(self, at: Any) -> Checkpoint:
         """The checkpoint that `at` names."""
         head = await self.standing()
         return await describe(self.core, head, await find(self.core, head, at))
 
+    @of_thread
     async def history(
         self, limit: int | None = None, newest_first: bool = False, all: bool = False
     ) -> list[Checkpoint]:
@@ -114,6 +121,7 @@ class Reading(Handle[S]):
         head = await self.core.engine.head(self.id)
         if head is None:
             return []
+        open_note(self.core.frames, head)  # nothing relies on a damaged head
         trail = await Trail.to(self.core, head, head.branch, head.step)
         seen: list[Seen] = []
         extra = 1 if most is not None else 0  # one more, for the oldest one's parent
@@ -135,7 +143,7 @@ class Reading(Handle[S]):
         result: list[Checkpoint] = []
         for branch in await visible(self.core, head):
             parent: bytes | None = None
-            for one in await self._written(head, branch):
+            for one in await written(self.core, head, branch):
                 if (branch.id, one.step.step) in trail:
                     parent = one.step.id
                     continue
@@ -150,11 +158,7 @@ class Reading(Handle[S]):
                 parent = one.step.id
         return result
 
-    async def _written(self, head: Head, branch: Branch) -> list[Seen]:
-        """The living checkpoints of a branch, oldest first."""
-        steps = await self.core.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
-        return [seen for seen in (look(self.core, head, branch, step) for step in steps) if seen.alive]
-
+    @of_thread
     async def find(
         self, tag: str | None = None, label: str | None = None, custom: dict[str, Any] | None = None
     ) -> list[Checkpoint]:
@@ -168,6 +172,7 @@ class Reading(Handle[S]):
             and all(key in c.custom and c.custom[key] == value for key, value in fields.items())
         ]
 
+    @of_thread
     async def diff(self, a: Any, b: Any = None) -> Diff:
         """What changed from `a` to `b` (the head, if not given). Descends only where the two differ."""
         head = await self.standing()

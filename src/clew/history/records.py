@@ -142,9 +142,12 @@ def open_note(frames: Frames, head: Head) -> Note:
 
 def _facts(head: Head) -> bytes:
     """Everything that a head says besides its note."""
-    words = _HEAD_WORDS.pack(head.step, head.version, head.created, head.updated, head.count, head.size)
-    text = f"{head.thread}\0{head.lineage}\0{head.kind}\0".encode()
-    return b"".join((text, head.owner, head.branch, words))
+    try:
+        words = _HEAD_WORDS.pack(head.step, head.version, head.created, head.updated, head.count, head.size)
+        text = f"{head.thread}\0{head.lineage}\0{head.kind}\0".encode()
+        return b"".join((text, head.owner, head.branch, words))
+    except (struct.error, TypeError, ValueError) as error:
+        raise Corrupt(f"the head of thread {head.thread!r}", f"a number in it is none: {error}") from error
 
 
 def touch(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
@@ -165,6 +168,8 @@ def moment(micros: int) -> dt.datetime:
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Remark | None]:
     """Metadata and remark of a step."""
     where = f"step {step.step} of branch {branch.hex()}"
+    if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
+        raise Corrupt(where, "its id is none")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
     if step.mark is None:
         return meta, None

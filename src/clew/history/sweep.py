@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from clew.engines.base import Commit, Drop, Head, Mark, Swap
-from clew.errors import Conflict, InvalidInput
+from clew.errors import Conflict, Corrupt, InvalidInput
 from clew.history.core import Core
 from clew.history.reach import NO_GARBAGE, Garbage, garbage
 from clew.history.records import Remark, pack_remark, touch, uuid_text
@@ -40,6 +40,8 @@ async def lineages(core: Core) -> AsyncIterator[str]:
     while page := await core.engine.lineages(after=after, limit=_PAGE):
         for name in page:
             yield name
+        if after is not None and page[-1] <= after:  # an index out of order must not lead round in a circle
+            raise Corrupt("the list of lineages", "it is out of order")
         after = page[-1]
 
 
@@ -74,8 +76,12 @@ class Sweeper:
         self._files = set()
         last = {head.lineage for head in await core.engine.threads(kind=WORKSPACE)}
         for number, lineage in enumerate(sorted(names, key=last.__contains__), 1):
-            done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
+            try:
+                done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
+            except Corrupt as error:  # the others can still be pruned; this one waits for a repair
+                done = Pruned(damaged=(f"{lineage!r}: {error}",))
             total = Pruned(
+                damaged=total.damaged + done.damaged,
                 threads=total.threads + done.threads,
                 checkpoints=total.checkpoints + done.checkpoints,
                 rows=total.rows + done.rows,
@@ -93,13 +99,14 @@ class Sweeper:
         """Prune and sweep one lineage."""
         threads = checkpoints = 0
         for _ in range(_ATTEMPTS):
-            view = await View.of(self._core, lineage)
-            now = self._core.now()
-            gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
-            left = view.without(gone)
-            doomed = self._doomed(left, given, now)
-            self._note_files(left, doomed)
-            found = await garbage(self._core, left, doomed, all_blobs=all_blobs, follow=self._core.follow)
+            heads = await self._core.engine.heads(lineage)
+            try:
+                view, gone, doomed, found = await self._look(lineage, given, all_blobs=all_blobs)
+            except Corrupt:
+                # What looks damaged may be what another sweep was just freeing: then the heads have moved.
+                if await self._core.engine.heads(lineage) == heads:
+                    raise
+                continue
             if dry_run or not (gone or doomed or found):
                 return _report(len(gone), len(doomed), found, dry_run)
             try:
@@ -110,6 +117,23 @@ class Sweeper:
                 continue  # a writer was faster; what it did may need what was about to go
             return _report(threads, checkpoints, found, dry_run)
         return _report(threads, checkpoints, NO_GARBAGE, dry_run)
+
+    async def _look(
+        self, lineage: str, given: Retention | None, *, all_blobs: bool
+    ) -> tuple[View, set[str], set[Place], Garbage]:
+        """A lineage, the threads that have expired, the checkpoints that may go, and what can be freed then."""
+        view = await View.of(self._core, lineage)
+        now = self._core.now()
+        gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
+        left = view.without(gone)
+        doomed = self._doomed(left, given, now)
+        self._note_files(left, doomed)
+        return (
+            view,
+            gone,
+            doomed,
+            await garbage(self._core, left, doomed, all_blobs=all_blobs, follow=self._core.follow),
+        )
 
     def _policy(self, view: View, head: Head, given: Retention | None) -> Retention:
         if given is not None:
@@ -165,7 +189,7 @@ class Sweeper:
                 swaps.append(Swap(head.thread, head.key, None))
                 continue
             # One microsecond on: a thread that was pruned is no newer in any listing, and no less idle.
-            touched = touch(core.frames, head, head.updated, count=head.count - owners.get(head.owner, 0))
+            touched = touch(core.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0)))
             swaps.append(Swap(head.thread, head.key, touched))
             heads.append(touched)
         await core.engine.commit(Commit(view.lineage, swaps, marks=marks))

@@ -9,6 +9,7 @@ from clew.history.handle import S
 from clew.history.moving import Moving
 from clew.history.names import check_name, check_tags
 from clew.history.reading import Reading
+from clew.history.retaining import Retaining
 from clew.history.tied import tied
 from clew.history.write import UNSET, Facts, read_tip
 from clew.model import Checkpoint
@@ -16,7 +17,7 @@ from clew.model import Checkpoint
 OnConflict = Literal["raise", "branch"]
 
 
-class Thread(Reading[S], Moving[S]):
+class Thread(Reading[S], Moving[S], Retaining[S]):
     """One thread of a store: reads, moves its head, and saves."""
 
     async def save(

@@ -20,6 +20,8 @@ from clew.history.records import Meta, Remark, checkpoint, read_step, uuid_text
 from clew.model import Checkpoint
 
 _CHUNK = 512  # steps read at once when looking back
+_PLACES = 64  # rows looked at for a prefix, at first
+LAST_STEP = 2**32 - 1
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -146,6 +148,19 @@ async def visible(core: Core, head: Head) -> list[Branch]:
     return [branch for branch in branches if branch.owner == head.owner]
 
 
+async def written(core: Core, head: Head, branch: Branch) -> list[Seen]:
+    """The living checkpoints of a branch, oldest first."""
+    steps = await core.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
+    return [seen for seen in (look(core, head, branch, step) for step in steps) if seen.alive]
+
+
+async def newest_beside(core: Core, head: Head) -> Seen | None:
+    """The newest living checkpoint that a thread wrote, the one it stands on left out."""
+    own = [seen for branch in await visible(core, head) for seen in await written(core, head, branch)]
+    rest = [seen for seen in own if (seen.branch.id, seen.step.step) != (head.branch, head.step)]
+    return max(rest, key=lambda seen: (seen.meta.created, seen.step.id), default=None)
+
+
 async def find(core: Core, head: Head, at: Any) -> Seen:
     """The checkpoint that `at` names: a Checkpoint, an id, a unique prefix of one, or a step number on the trail."""
     if isinstance(at, Checkpoint):
@@ -177,10 +192,29 @@ async def _find_id(core: Core, head: Head, text: str) -> Seen:
         raise CheckpointNotFound(head.thread, text, "an id is 32 hexadecimal digits, or the first few of them")
     low = bytes.fromhex(digits.ljust(32, "0"))
     high = bytes.fromhex(digits.ljust(32, "f"))
-    places = await core.engine.locate(head.lineage, low, high, 64)
+    limit = _PLACES
+    while True:
+        found, elsewhere, deleted, places = await _answering(core, head, low, high, limit)
+        if len(found) > 1 or places < limit:
+            break
+        limit *= 16  # those of other threads were in the way
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AmbiguousCheckpoint(head.thread, text, [uuid_text(seen.step.id) for seen in found])
+    if elsewhere:
+        raise CheckpointNotFound(head.thread, text, "a checkpoint of that id belongs to another thread")
+    if deleted:
+        raise CheckpointNotFound(head.thread, text, "it was deleted")
+    raise CheckpointNotFound(head.thread, text)
+
+
+async def _answering(core: Core, head: Head, low: bytes, high: bytes, limit: int) -> tuple[list[Seen], bool, bool, int]:
+    """What of the first `limit` rows with such ids the thread has, whether others do, whether it had, and how many."""
+    places = await core.engine.locate(head.lineage, low, high, limit)
+    trail = await Trail.to(core, head, head.branch, head.step)
     found: list[Seen] = []
     elsewhere = deleted = False
-    trail = await Trail.to(core, head, head.branch, head.step)
     for branch_id, step, _ in places:
         branch = await core.branch(head.lineage, branch_id)
         if branch is None:
@@ -193,12 +227,4 @@ async def _find_id(core: Core, head: Head, text: str) -> Seen:
             found.append(seen)
         else:
             deleted = True
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise AmbiguousCheckpoint(head.thread, text, [uuid_text(seen.step.id) for seen in found])
-    if elsewhere:
-        raise CheckpointNotFound(head.thread, text, "a checkpoint of that id belongs to another thread")
-    if deleted:
-        raise CheckpointNotFound(head.thread, text, "it was deleted")
-    raise CheckpointNotFound(head.thread, text)
+    return found, elsewhere, deleted, len(places)

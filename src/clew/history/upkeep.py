@@ -6,14 +6,12 @@ import datetime as dt
 from typing import Any
 
 from clew.engines.namespace import NamespaceEngine, namespaces
-from clew.errors import InvalidInput
+from clew.errors import Corrupt, InvalidInput
 from clew.history import keyring
-from clew.history.copy import copy
 from clew.history.core import Core
 from clew.history.listing import Listing
-from clew.history.reach import garbage
+from clew.history.reach import NO_GARBAGE, Garbage, garbage
 from clew.history.sweep import Progress, Sweeper, lineages
-from clew.history.verify import verify
 from clew.history.view import View
 from clew.model import Copied, Pruned, Verified
 
@@ -48,12 +46,23 @@ class Upkeep(Listing):
         if survey:
             live = waste = 0
             async for lineage in lineages(self.core):
-                view = await View.of(self.core, lineage)
-                found = await garbage(self.core, view, set(), all_blobs=False, follow=self.core.follow)
-                written = sum(seen.meta.written for rows in view.rows.values() for seen in rows)
-                live, waste = live + written - found.bytes, waste + found.bytes
+                written, found = await self._survey(lineage)
+                live, waste = live + written - found.bytes - found.light, waste + found.bytes
             figures |= {"live": live, "garbage": waste}
         return figures
+
+    async def _survey(self, lineage: str) -> tuple[int, Garbage]:
+        """What the rows of a lineage say they wrote, and what of it is garbage."""
+        while True:
+            heads = await self.core.engine.heads(lineage)
+            try:
+                view = await View.of(self.core, lineage)
+                found = await garbage(self.core, view, set(), all_blobs=False, follow=self.core.follow)
+            except Corrupt:
+                if await self.core.engine.heads(lineage) == heads:
+                    return 0, NO_GARBAGE  # for verify to tell
+                continue
+            return sum(seen.meta.written for rows in view.rows.values() for seen in rows), found
 
     async def count(self) -> int:
         """How many threads there are."""
@@ -62,10 +71,14 @@ class Upkeep(Listing):
     async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
         """Check every digest and chain, every pointer, every head, parent and count; the report tells what does not
         hold. With `repair`, what is damaged is set aside, and threads go back to their newest sound checkpoint."""
+        from clew.history.verify import verify  # large, and rarely asked for
+
         return await verify(self.core, repair, progress)
 
     async def copy_to(self, target: Core, progress: Progress | None = None) -> Copied:
         """Bring everything into another store that it lacks; what was brought is verified."""
+        from clew.history.copy import copy  # large, and rarely asked for
+
         return await copy(self.core, target, progress)
 
     async def rekey(self, key: Any) -> int:

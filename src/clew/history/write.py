@@ -16,7 +16,7 @@ import msgspec
 
 from clew.encode.assemble import place
 from clew.encode.nodes import Root, pack_root
-from clew.encode.plan import Memories, NeedsItems, Planned, Planner
+from clew.encode.plan import Memories, NeedsItems, Planned, Planner, full
 from clew.encode.values import Values
 from clew.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost
@@ -40,8 +40,9 @@ from clew.history.records import (
     uuid_text,
 )
 from clew.history.retire import due, line_of, policy_of, retire
+from clew.history.steady import steady
 from clew.history.sweep import Sweeper
-from clew.history.trail import describe, find, seen_at
+from clew.history.trail import Trail, describe, find, seen_at
 from clew.model import Checkpoint
 
 
@@ -56,6 +57,7 @@ UNSET: Final = _Unset()
 Plan = Callable[[Planner], Planned]
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 256  # a writer that loses this many races in a row tells its caller
+_TWINS = 1024  # rows of one id that are looked at: deleted ones, and those of other threads of the lineage
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 
 
@@ -100,6 +102,12 @@ class Writer:
         self.fence: Fence | None = None
         self.caption: Callable[[Root, bytes], bytes] | None = None  # what a view lets listings tell of a checkpoint
 
+    @property
+    def whose(self) -> tuple[Core, str]:
+        """The core and the thread that it writes to."""
+        return self._core, self._thread
+
+    @steady(lambda writer: writer.whose)
     async def save(
         self,
         plan: Plan,
@@ -129,7 +137,7 @@ class Writer:
             if base is not UNSET and (tip.note.checkpoint if tip is not None else None) != base:
                 if cached:
                     continue  # the cached tip may be the stale one: look again before telling the caller
-                if follow and facts.id is not None and tip is not None:
+                if facts.id is not None and tip is not None:
                     done = await self._already(tip, facts.id)
                     if done is not None:
                         return done
@@ -159,10 +167,14 @@ class Writer:
 
     async def _already(self, tip: Tip, id: bytes) -> Checkpoint | None:
         """The checkpoint of this id, if it is there: then the save that is being repeated was done."""
-        for branch_id, step, _ in await self._core.engine.locate(tip.head.lineage, id, id, 8):
+        places = await self._core.engine.locate(tip.head.lineage, id, id, _TWINS)
+        trail = await Trail.to(self._core, tip.head, tip.head.branch, tip.head.step) if places else ()
+        for branch_id, step, _ in places:
             branch = await self._core.branch(tip.head.lineage, branch_id)
             seen = await seen_at(self._core, tip.head, branch, step) if branch is not None else None
-            if seen is not None and seen.branch.owner == tip.head.owner:
+            if seen is None or not seen.alive:
+                continue
+            if seen.branch.owner == tip.head.owner or (branch_id, step) in trail:
                 if tip.note.checkpoint == id:
                     self.seen = id
                 self._core.tips.put(tip)
@@ -173,6 +185,8 @@ class Writer:
         core = self._core
         now = core.now()
         branches: tuple[Branch, ...] = ()
+        root: Root | None
+        memories: Memories | None
         if tip is None:
             owner = os.urandom(16)
             branch, step, parent = Branch(core.new_branch(), self._thread, self._thread, owner), 1, None
@@ -188,9 +202,9 @@ class Writer:
             version, count, expect = head.version + 1, head.count + 1, head.key
             now = max(now, head.updated + 1)
             here = head.branch
-            if tip.note.pinned or not core.is_current(head.branch):
+            if tip.note.pinned or full(tip.root) or not core.is_current(head.branch):
                 branch = Branch(core.new_branch(), lineage, self._thread, owner, (head.branch, head.step))
-                branches, here = (branch,), branch.id
+                branches, here, root = (branch,), branch.id, Root(tip.root.tree, 0)
             memories = tip.memories
             if whole and memories is None:
                 memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
@@ -262,7 +276,7 @@ class Writer:
             memories = await reader.memories(root.tree)
             branch = Branch(core.new_branch(), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
             step = seen.step.step + 1
-            planned = plan(self._planner(branch.id, step, root, memories))
+            planned = plan(self._planner(branch.id, step, Root(root.tree, 0), memories))
             now = max(core.now(), seen.meta.created + 1)
             id = facts.id or new_id(now)
             new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)

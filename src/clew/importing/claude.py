@@ -3,12 +3,17 @@
 The parents make a tree. A chain without a fork is one stretch, so every fork in the conversation has a checkpoint to
 hang on; the entry that the transcript names as its leaf, or else its last one, is where the session stands. Entries of
 sub-agents are sessions of their own, named `<session>/<agent>`.
+
+One answer of the model with several tool calls is several entries, and each result hangs on the entry of its own call:
+followed by parents alone, all results but one would be off the way. So the entries of one answer and their results are
+put in a row, in the order of the file.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from clew import turns
 from clew.importing.found import BadFile, Content, Found, Message, Stretch
 
 
@@ -80,27 +85,72 @@ def _is_title(line: Message) -> bool:
 
 def _stretches(group: dict[str, Message], leaf: str) -> tuple[list[Stretch], int]:
     """The group's tree as stretches, each after the one it hangs on, and the stretch that ends at `leaf`."""
-    order = {uuid: number for number, uuid in enumerate(group)}
+    parents = _parents(group)
     children: dict[str, list[str]] = {uuid: [] for uuid in group}
-    roots = []
-    for uuid, entry in group.items():
-        parent = _parent(entry)
-        # A parent that comes later in the file would close a circle sooner or later: it is no parent.
-        if parent in group and order[parent] < order[uuid]:
+    for uuid, parent in parents.items():
+        if parent is not None:
             children[parent].append(uuid)
-        else:
-            roots.append(uuid)
     stretches: list[Stretch] = []
     ends: dict[str, int] = {}  # the last entry of each stretch
-    for uuid, entry in group.items():
-        parent = _parent(entry)
-        begins = uuid in roots or len(children[parent]) > 1 or parent == leaf
-        if not begins:
-            continue
+    for uuid, parent in parents.items():
+        if parent is not None and len(children[parent]) == 1 and parent != leaf:
+            continue  # it goes on in the stretch of its parent
         chain = [uuid]
         while len(children[chain[-1]]) == 1 and chain[-1] != leaf:
             chain.append(children[chain[-1]][0])
-        after = None if uuid in roots else ends[parent]
+        after = None if parent is None else ends[parent]
         ends[chain[-1]] = len(stretches)
-        stretches.append(Stretch([group[one] for one in chain], after, whole=uuid in roots and bool(stretches)))
+        stretches.append(Stretch([group[one] for one in chain], after, whole=parent is None and bool(stretches)))
     return stretches, ends[leaf]
+
+
+class _Answer:
+    """One answer of the model: its entries and the results of its calls, in a row."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.tip = ""
+        self.waiting: set[str] = set()  # calls without a result so far
+
+    def takes(self, entry: Message) -> bool:
+        """Whether an entry is another part of this answer, or the result of one of its calls."""
+        if _answer_id(entry) == self.id:
+            return True
+        answered = turns.results(entry)
+        return bool(answered) and not turns.is_user_turn(entry) and self.waiting.issuperset(answered)
+
+    def add(self, uuid: str, entry: Message) -> None:
+        self.tip = uuid
+        self.waiting |= set(turns.calls(entry))
+        self.waiting -= set(turns.results(entry))
+
+
+def _answer_id(entry: Message) -> str | None:
+    message = entry.get("message")
+    id = message.get("id") if type(message) is dict and turns.role(entry) == "assistant" else None
+    return id if type(id) is str else None
+
+
+def _parents(group: dict[str, Message]) -> dict[str, str | None]:
+    """What each entry follows."""
+    parents: dict[str, str | None] = {}
+    answers: dict[str, _Answer] = {}  # by entry
+    for uuid, entry in group.items():
+        # A parent that comes later in the file would close a circle sooner or later: it is no parent.
+        parent = _parent(entry)
+        parent = parent if parent in parents else None
+        answer = answers.get(parent) if parent is not None else None
+        if answer is not None and answer.takes(entry):
+            parents[uuid] = answer.tip
+        else:
+            # What comes after a result comes after all results of that answer.
+            follows = (
+                answer.tip if answer is not None and parent is not None and turns.results(group[parent]) else parent
+            )
+            parents[uuid] = follows
+            id = _answer_id(entry)
+            answer = _Answer(id) if id is not None else None
+        if answer is not None:
+            answer.add(uuid, entry)
+            answers[uuid] = answer
+    return parents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.importing.found import BadFile, Content, Found
+from clew.importing.found import BadFile, Content, Found, check_run
 
 _KNOWN = {"iteration", "messages", "system_prompt", "input_tokens", "output_tokens"}
 
@@ -16,12 +16,7 @@ def read(content: Content) -> list[Found]:
     if type(value) is not dict or type(value.get("run_id")) is not str or not value["run_id"]:
         raise BadFile("it has no run_id")
     fields = {name: item for name, item in value.items() if name in _KNOWN and item is not None}
-    if type(fields.get("messages", [])) is not list:
-        raise BadFile("its messages are not a list")
-    for name in ("iteration", "input_tokens", "output_tokens"):
-        if type(fields.setdefault(name, 0)) is not int:
-            raise BadFile(f"its {name} is no whole number")
     extra = {name: item for name, item in value.items() if name not in {*_KNOWN, "run_id", "task_name", "created_at"}}
     fields |= {"task": value.get("task_name") or "", "custom": extra}
     facts = {"created": value["created_at"]} if type(value.get("created_at")) is str else {}
-    return [Found(value["run_id"], kind="run", fields=fields, facts=facts)]
+    return [Found(value["run_id"], kind="run", fields=check_run(fields), facts=facts)]

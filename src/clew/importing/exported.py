@@ -5,7 +5,7 @@ from __future__ import annotations
 from clew.encode.plain import from_json
 from clew.errors import InvalidInput
 from clew.exporting import FORMAT
-from clew.importing.found import BadFile, Content, Found, Stretch
+from clew.importing.found import BadFile, Content, Found, Stretch, check_run
 
 
 def recognises(content: Content) -> bool:
@@ -23,18 +23,20 @@ def read(content: Content) -> list[Found]:
         fields = from_json(header.get("fields") or {})
     except InvalidInput as error:
         raise BadFile(str(error)) from error
+    if type(fields) is not dict or not all(type(message) is dict for message in messages):
+        raise BadFile("what it holds is no session and no run")
     id = header.get("id")
     if type(id) is not str or not id:
         raise BadFile("its first line has no id")
     if header.get("kind") == "run":
-        return [Found(id, kind="run", fields={**fields, "messages": messages}, notes=content.notes)]
-    turns = header.get("user_turns")
+        return [Found(id, kind="run", fields=check_run({**fields, "messages": messages}), notes=content.notes)]
+    turns, summary = header.get("user_turns"), header.get("summary")
     return [
         Found(
             id,
             stretches=(Stretch(messages),),
-            summary=header.get("summary") or "",
-            user_turns=turns if type(turns) is int else None,
+            summary=summary if type(summary) is str else "",
+            user_turns=turns if type(turns) is int and turns >= 0 else None,
             notes=content.notes,
         )
     ]

@@ -66,6 +66,17 @@ class Found(msgspec.Struct, frozen=True):
         return blake3(json.dumps(parts, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")).hexdigest(16)
 
 
+def check_run(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a run, if a run can have them."""
+    for name in ("iteration", "input_tokens", "output_tokens"):
+        if type(fields.setdefault(name, 0)) is not int or fields[name] < 0:
+            raise BadFile(f"its {name} is no whole number from 0 up")
+    for name, kind in (("task", str), ("system_prompt", str), ("messages", list), ("custom", dict)):
+        if type(fields.setdefault(name, kind())) is not kind:
+            raise BadFile(f"its {name} is no {kind.__name__}")
+    return fields
+
+
 class Line(msgspec.Struct, frozen=True):
     """One line of a report."""
 

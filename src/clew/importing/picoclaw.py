@@ -30,7 +30,9 @@ def _read_value(value: Any) -> Found:
     if type(messages) is not list or not all(type(message) is dict for message in messages):
         raise BadFile("its messages are not a list of objects")
     facts = {name: value[name] for name in ("created", "updated") if type(value.get(name)) is str}
-    return Found(value["key"], stretches=(Stretch(messages),), summary=value.get("summary") or "", facts=facts)
+    summary = value.get("summary")
+    text = summary if type(summary) is str else ""
+    return Found(value["key"], stretches=(Stretch(messages),), summary=text, facts=facts)
 
 
 def _read_lines(content: Content) -> Found:

@@ -13,11 +13,12 @@ from clew.encode.plan import Planned, Planner
 from clew.errors import ClewError, Conflict
 from clew.history.core import Core
 from clew.history.names import check_name
-from clew.history.write import UNSET, Facts, Plan
+from clew.history.write import Facts, Plan
 from clew.importing.found import Found, Message, Stretch
 from clew.model import Checkpoint
 from clew.run.core import RunCore
-from clew.session.core import SessionCore, extending, replacing
+from clew.session.core import SessionCore
+from clew.session.plans import extending, replacing
 from clew.session.view import SUMMARY, TURNS
 
 Outcome = Literal["imported", "updated", "unchanged", "skipped"]
@@ -42,8 +43,7 @@ async def _take_run(core: Core, found: Found) -> tuple[Outcome, str]:
         return "unchanged", ""
     if await run.exists():
         return "skipped", "the store has a run of this id, which was left as it is"
-    state = {"task": "", "iteration": 0, "messages": [], "system_prompt": "", "input_tokens": 0, "output_tokens": 0}
-    await run.thread.save({**state, **found.fields}, custom={**found.facts, DONE: found.digest}, expect=None)
+    await run.thread.save(found.fields, custom={**found.facts, DONE: found.digest}, expect=None)
     return "imported", ""
 
 
@@ -73,21 +73,23 @@ async def _create(session: SessionCore, found: Found) -> None:
         custom: dict[str, Any] = {DONE if done else BEGUN: found.digest}
         if stretch.snapshot is not None:
             custom["snapshot"] = stretch.snapshot
-        plan = _stretch_plan(stretch, found if done else None)
-        ids.append(
-            (await _save(session, plan, {**(found.facts if done else {}), **custom}, ids[after] if ids else None)).id
-        )
+        told = {**found.facts, **custom} if done else custom
+        ids.append(await _save(session, stretch, found if done else None, told, ids[after] if ids else None))
     if head != last:
-        plan = _stretch_plan(Stretch([]), found)
-        await _save(session, plan, {**found.facts, DONE: found.digest}, ids[head])
+        await _save(session, Stretch([]), found, {**found.facts, DONE: found.digest}, ids[head])
 
 
-async def _save(session: SessionCore, plan: Plan, custom: dict[str, Any], parent: str | None) -> Checkpoint:
+async def _save(
+    session: SessionCore, stretch: Stretch, closing: Found | None, custom: dict[str, Any], parent: str | None
+) -> str:
+    """One checkpoint, after `parent` or as the first; its id."""
     facts = Facts.check(session.thread.values, None, (), custom, None, None)
-    writer = session.thread.writer
+    plan = _stretch_plan(stretch, closing)
     if parent is None:
-        return await writer.save(plan, facts, expect=None, whole=True)
-    return await writer.save(plan, facts, expect=UNSET, parent=parent, whole=True)
+        saved = await session.thread.writer.save(plan, facts, expect=None)
+    else:
+        saved = await session.thread.writer.save(plan, facts, parent=parent, whole=stretch.whole)
+    return saved.id
 
 
 def _stretch_plan(stretch: Stretch, closing: Found | None) -> Plan:

@@ -165,9 +165,8 @@ class Mirror(Engine):
         if at_once and self._blocking:
             other = await _try(self.sides[follower], theirs)
         if isinstance(other, LockLost):
-            await (
-                self._roles.learn()
-            )  # the follower is in a newer generation: the save went to a side that is not active
+            # The follower is in a newer generation: the save went to a side that is not active.
+            await self._roles.learn()
             if self._roles.standing.generation > standing.generation:
                 raise _look_again(commit) from other
         if other is not None or not self._in_step(standing, commit.lineage):

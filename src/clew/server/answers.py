@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from clew.model import Shape
 from clew.present.records import ChangeJson, CheckpointJson, ForkJson, ThreadJson
@@ -140,8 +140,31 @@ class Forked(TypedDict):
     thread: ThreadJson
 
 
+class FileChange(TypedDict):
+    """One file that differs. `text` is a unified diff where both sides are text. `unsaved`: it was edited since the
+    last snapshot; a restore keeps that in a safety snapshot."""
+
+    path: str
+    kind: Literal["added", "removed", "changed", "mode", "type"]
+    unsaved: bool
+    text: Any
+
+
+class Files(TypedDict):
+    """What changed in the directory since `base`. `snapshot` is null where the checkpoint has no files, `base` where
+    none before it has."""
+
+    snapshot: str | None
+    base: CheckpointJson | None
+    root: str | None
+    total: int
+    changes: list[FileChange]
+
+
 class Rewound(TypedDict):
-    """Where the head stands (or would), and what is no longer on the way to it."""
+    """Where the head stands (or would), what is no longer on the way to it, and which files change."""
+
+    files: list[FileChange]
 
     head: CheckpointJson
     left: list[str]

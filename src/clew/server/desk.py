@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,11 +24,15 @@ from clew.present.records import CheckpointJson, change_json, checkpoint_json, f
 from clew.server import answers as tell
 from clew.server import questions as ask
 
+if TYPE_CHECKING:
+    from clew.workspace import Change
+
 SHOWN_TEXT = 20_000  # characters of one text, unless it is asked for whole
 SHOWN_VALUE = 2_000
 _GRAPHS = 16
 _ADDED = 20_000
 _SCAN = 500
+_SHOWN_FILES = 200
 
 
 class Memory:
@@ -67,7 +72,12 @@ class Desk:
         """The store: its name, what it holds, whether it can be changed from here."""
         from clew import __version__
 
-        return {"name": self.name, "version": __version__, "read_only": self.read_only, "stats": self.store.stats()}
+        return {
+            "name": self.name,
+            "version": __version__,
+            "read_only": self.read_only,
+            "stats": self.store.stats(survey=False),
+        }
 
     def threads(self, asked: ask.AskThreads) -> tell.Threads:
         """Threads, newest first; `next` is the `after` of the next page."""
@@ -213,10 +223,34 @@ class Desk:
             "changes": changes,
         }
 
+    def files(self, asked: ask.AskFiles) -> tell.Files:
+        """What changed in the directory up to a checkpoint, file by file."""
+        handle, checkpoint = self._handle(asked.thread), self._at(asked)
+        if checkpoint.files is None:
+            return {"snapshot": None, "base": None, "root": None, "total": 0, "changes": []}
+        base = resolve(handle, asked.base) if asked.base else self._snapshot_before(asked.thread, checkpoint)
+        workspace = handle.workspace(checkpoint)
+        changes = workspace.diff(base, checkpoint).changes if base is not None else ()
+        return {
+            "snapshot": checkpoint.files,
+            "base": checkpoint_json(base) if base is not None else None,
+            "root": workspace.root,
+            "total": len(changes),
+            "changes": _file_changes(changes[: asked.limit]),
+        }
+
+    def _snapshot_before(self, thread: str, checkpoint: Checkpoint) -> Checkpoint | None:
+        """The nearest checkpoint before this one that has files."""
+        known = {row.checkpoint.id: row.checkpoint for row in self._graph(thread, False)[1]}
+        at = known.get(checkpoint.parent_id or "")
+        while at is not None and at.files is None:
+            at = known.get(at.parent_id or "")
+        return at
+
     def export(self, asked: ask.AskExport) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""
         handle = self._handle(asked.thread)
-        return export.MEDIA_TYPES[asked.form], export.write(handle, self._at(asked), asked.form)
+        return export.MEDIA_TYPES[asked.form], export.write(self.store, handle, self._at(asked), asked.form)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -257,13 +291,22 @@ class Desk:
             keep.add(at)
             at = parents.get(at)
         left = [row.checkpoint.id for row in rows if row.on_trail and row.checkpoint.id not in keep]
+        changes = handle.workspace(target).restore(target, dry_run=True).changes if asked.files else ()
         if not asked.dry_run:
-            handle.rewind(target)
-        return {"head": checkpoint_json(target), "left": left, "done": not asked.dry_run}
+            handle.rewind(target, files=asked.files)
+        return {
+            "head": checkpoint_json(target),
+            "left": left,
+            "files": _file_changes(changes[:_SHOWN_FILES]),
+            "done": not asked.dry_run,
+        }
 
-    def undo(self, asked: ask.AskThread) -> tell.Undone:
-        """Take back the last move of the head."""
-        return {"head": checkpoint_json(self._handle(asked.thread).undo())}
+    def undo(self, asked: ask.Undo) -> tell.Undone:
+        """Take back the last move of the head; with `files`, first the restore that went with it."""
+        handle = self._handle(asked.thread)
+        if asked.files:
+            handle.workspace().undo()
+        return {"head": checkpoint_json(handle.undo())}
 
     def annotate(self, asked: ask.Annotate) -> CheckpointJson:
         """Label, tags and custom fields of a checkpoint."""
@@ -299,6 +342,13 @@ class Desk:
 def _facts(asked: ask.Facts) -> dict[str, Any]:
     facts: dict[str, Any] = {"label": asked.label, "tags": asked.tags, "custom": from_json(asked.custom)}
     return facts if asked.expect is msgspec.UNSET else facts | {"expect": asked.expect}
+
+
+def _file_changes(changes: Sequence[Change]) -> list[tell.FileChange]:
+    return [
+        {"path": c.path, "kind": c.kind, "unsaved": c.unsaved, "text": clip(c.text, SHOWN_TEXT) if c.text else None}
+        for c in changes
+    ]
 
 
 def _path(text: str) -> list[str | int]:

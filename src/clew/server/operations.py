@@ -47,6 +47,7 @@ OPERATIONS = (
     Operation("GET", "/messages", Desk.messages),
     Operation("GET", "/state", Desk.state),
     Operation("GET", "/diff", Desk.diff),
+    Operation("GET", "/files", Desk.files),
     Operation("POST", "/save", Desk.save),
     Operation("POST", "/append", Desk.append),
     Operation("POST", "/update", Desk.update),

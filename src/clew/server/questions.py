@@ -79,7 +79,7 @@ class AskDiff(AskThread, frozen=True, kw_only=True):
 class AskExport(AskCheckpoint, frozen=True, kw_only=True):
     """A checkpoint as a file."""
 
-    form: Literal["json", "messages", "markdown"] = "json"
+    form: Literal["jsonl", "markdown", "json"] = "jsonl"
 
 
 class Facts(Ask, frozen=True, kw_only=True):
@@ -118,11 +118,26 @@ class ForkTo(AskCheckpoint, frozen=True, kw_only=True):
     to: str | None = None
 
 
+class AskFiles(AskCheckpoint, frozen=True, kw_only=True):
+    """The files at a checkpoint, compared with those at `base`: by default at the last one before that has any."""
+
+    base: str | None = None
+    limit: Limit = 200
+
+
 class Rewind(AskThread, frozen=True, kw_only=True):
-    """Move the head to a checkpoint. `dry_run`: only tell what that would leave behind."""
+    """Move the head to a checkpoint. `files`: the directory goes along, or nothing moves. `dry_run`: only tell what
+    would be left behind, and which files would change."""
 
     at: str
+    files: bool = False
     dry_run: bool = False
+
+
+class Undo(AskThread, frozen=True, kw_only=True):
+    """Take back the last move of the head; `files`: the last restore of the directory as well."""
+
+    files: bool = False
 
 
 class Annotate(AskCheckpoint, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import msgspec
 
 from clew import turns
-from clew.encode.nodes import Listing, Node
+from clew.encode.nodes import Node
 from clew.encode.plan import Planned, Planner
 from clew.engines.base import Head
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
@@ -28,6 +28,7 @@ from clew.history.trail import Trail
 from clew.history.write import Facts, Plan
 from clew.model import Checkpoint
 from clew.session.listing import KIND, SessionInfo, caption, session_info
+from clew.session.plans import check, cutting, extending, replacing
 from clew.session.view import FIRST, MESSAGES, SUMMARY, TURNS, View, names, same_front
 from clew.turns import Message, Problem
 
@@ -98,7 +99,7 @@ class SessionCore:
         return await self._extend(list(messages))
 
     async def _extend(self, messages: list[Message]) -> Checkpoint:
-        added = turns.user_turns(_check(messages))
+        added = turns.user_turns(check(messages))
         return await self.thread.edit(lambda planner: extending(planner, messages, {}, added), self._facts())
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ class SessionCore:
             popped[:] = await view.items(count - 1, count)
             kept = await view.reader.keep(view.node, 0, count - 1)
             user_turns = int(await view.value(TURNS, 0)) - turns.user_turns(popped)
-            return _cut(kept, {TURNS: max(0, user_turns)})
+            return cutting(kept, {TURNS: max(0, user_turns)})
 
         return popped[0] if await self._rewrite(decide) is not None else None
 
@@ -189,7 +190,7 @@ class SessionCore:
     async def replace(self, messages: Any, user_turns: int | None = None) -> Checkpoint:
         """Put other messages in the place of all that are there; unchanged ones are not written again. Refused with
         `Conflict` if another writer has been here since this handle last read or wrote."""
-        new = _check(list(messages))
+        new = check(list(messages))
         number = check_limit(user_turns, "user_turns")
         extra = {} if number is None else {TURNS: number}
         return await self.thread.writer.save(lambda planner: replacing(planner, new, extra), self._facts(), whole=True)
@@ -230,7 +231,7 @@ class SessionCore:
 
     async def _shorten(self, view: View, first: int, start: int, changes: dict[str, Any]) -> Plan:
         kept = await view.reader.keep(view.node, start, await view.count())
-        return _cut(kept, {**changes, FIRST: first + start})
+        return cutting(kept, {**changes, FIRST: first + start})
 
     @_forgiving
     async def set_summary(self, text: str) -> Checkpoint:
@@ -411,33 +412,3 @@ class SessionCore:
             except Conflict:
                 continue
         raise Conflict(self.id, None, None, f"session {self.id!r} kept moving: try again when its writers rest")
-
-
-def extending(planner: Planner, messages: list[Message], extra: dict[str, Any], added: int | None = None) -> Planned:
-    """A plan: messages come after those that are there, and `added` user turns with them."""
-    before = planner.peek(TURNS)
-    if added is None:
-        added = turns.user_turns(messages)
-    changes = {TURNS: (before or 0) + added} if added or before is None else {}
-    return planner.change({**changes, **extra}, append=(MESSAGES, messages))
-
-
-def replacing(planner: Planner, messages: list[Message], extra: dict[str, Any]) -> Planned:
-    """A plan: messages come in the place of those that are there, under numbers that no message had before."""
-    first = planner.peek(FIRST, 1) + planner.count(MESSAGES)
-    return planner.change({MESSAGES: messages, TURNS: turns.user_turns(messages), FIRST: first, **extra})
-
-
-def _check(messages: list[Message]) -> list[Message]:
-    for number, message in enumerate(messages):
-        if type(message) is not dict:
-            what = f"message {number}" if len(messages) > 1 else "a message"
-            raise InvalidInput(f"{what} must be a dict, not {type(message).__qualname__}")
-    return messages
-
-
-def _cut(kept: Listing | list[Any], changes: dict[str, Any]) -> Plan:
-    """A plan that puts a range of the messages in the place of all of them."""
-    if isinstance(kept, Listing):
-        return lambda planner: planner.change(changes, place={MESSAGES: kept})
-    return lambda planner: planner.change({**changes, MESSAGES: kept}, drop=(MESSAGES,))

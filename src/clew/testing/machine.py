@@ -209,7 +209,8 @@ class StoreMachine(RuleBasedStateMachine):
         if not own:
             return
         node = data.draw(st.sampled_from(own))
-        if node is model.head and node.before() is None:
+        target = node.before() or next((other for other in reversed(own) if other is not node), None)
+        if node is model.head and target is None:
             self.store.thread(name).delete(node.id)
             self._gone(name)
             return
@@ -217,9 +218,8 @@ class StoreMachine(RuleBasedStateMachine):
         node.deleted = True
         if node is model.head:
             model.moves = [move for move in model.moves if move[0] is not node]
-            before = node.before()
-            assert before is not None
-            model.head = before
+            assert target is not None
+            model.head = target
 
     @precondition(lambda self: self.threads)
     @rule(data=st.data())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -197,7 +197,7 @@ class WorkspaceCore:
 
             async def wanted(seen: Seen) -> list[Op]:
                 ops = await compare(one.tree, other.tree, self._log.trees)
-                now = {path: entry for path, entry, _ in seen.items((op.path for op in ops), self._place.root)}
+                now = {path: entry for path, entry, _ in seen.items(op.path for op in ops)}
                 result = []
                 for op in ops:
                     here = now.get(op.path)
@@ -219,12 +219,19 @@ def check_root(root: Any) -> bytes:
     real = os.path.realpath(os.fsencode(root))
     if not os.path.isdir(real):
         raise FilesError(real, "it is not a directory: make it first")
-    homes = {os.path.expanduser(b"~"), os.fsencode(pwd.getpwuid(os.geteuid()).pw_dir)}
-    for home in {os.path.realpath(home) for home in homes} | {b"/"}:
+    for home in {os.path.realpath(home) for home in _homes()} | {b"/"}:
         if home == real or home.startswith(real.rstrip(b"/") + b"/"):
             what = "the file system's root" if home == b"/" else "a home directory, or above one"
             raise InvalidInput(f"{os.fsdecode(real)!r} is {what}: a workspace must be a directory of its own")
     return real
+
+
+def _homes() -> set[bytes]:
+    """Where the user is at home, by the environment and by the system; in a container neither need know."""
+    found = {os.path.expanduser(b"~")} - {b"~"}
+    with suppress(KeyError):
+        found.add(os.fsencode(pwd.getpwuid(os.geteuid()).pw_dir))
+    return found
 
 
 def thread_name(real: bytes, name: str | None) -> str:
@@ -240,7 +247,9 @@ def cache_file(cache: str | os.PathLike[str] | Literal[False] | None, real: byte
     if cache is False:
         return None
     if cache is None:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        if not os.path.isabs(base):
+            return None  # nobody knows where the user is at home
         cache = os.path.join(base, "clew")
     folder = Path(cache)
     inside = os.path.realpath(os.fsencode(folder)) + b"/"

@@ -19,11 +19,12 @@ import msgspec
 from blake3 import blake3
 
 from clew.workspace import trees
-from clew.workspace.trees import DIR, FILE, PIECES, Entry
+from clew.workspace.trees import Entry
 
 Signature = tuple[int, int, int, int, int]
 signature = attrgetter("st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode")
 
+_SIZE = attrgetter("size")
 VERSION = 1
 RACY = 2 * 10**9  # coarser than the timestamps of any file system in use
 
@@ -81,8 +82,9 @@ class Index(msgspec.Struct):
             if known is not None and known.ref != folder.tree:
                 entries[folder.at] = known._replace(ref=folder.tree)
                 self.folders[folder.parent].tree = None
-        self.files = sum(entry is not None and entry.kind != DIR for entry in entries)
-        self.size = sum(entry.size for entry in entries if entry is not None and entry.kind in (FILE, PIECES))
+        folders = sum(entries[folder.at] is not None for folder in self.folders[1:])
+        self.files = len(entries) - entries.count(None) - folders
+        self.size = sum(map(_SIZE, filter(None, entries)))  # links and directories have none
         return made
 
 

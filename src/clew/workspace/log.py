@@ -26,6 +26,7 @@ from clew.workspace.trees import DIR, FILE, PIECES, Entry, Op, Tree
 from clew.workspace.values import Skipped, Snapshot
 
 LEVEL = 1  # of zstd: a higher one costs more than it saves
+MAX_TREES = 20_000  # kept in memory
 MAX_SHOWN = 100  # problems that the metadata itself lists
 KIND = "workspace"
 SHOWN = ("snapshot", "restoring")  # kinds of record that hold a state of the directory
@@ -193,7 +194,9 @@ class Log:
 
     async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
         """Contents by name, each checked against it; `Corrupt` if one is missing."""
-        wanted = list(dict.fromkeys(names))
+        wanted = sorted(set(names))  # the order of an engine's index
+        if not wanted:
+            return {}
         found = await self._core.engine.blobs(self.name, wanted)
         result: dict[bytes, bytes] = {}
         for name in wanted:
@@ -209,14 +212,13 @@ class Log:
     async def trees(self, names: Iterable[bytes]) -> dict[bytes, Tree]:
         """Trees by name, every entry of them checked."""
         wanted = set(names)
-        lacking = [name for name in wanted if name not in self._trees]
-        if lacking:
-            if len(self._trees) > 20_000:
-                self._trees.clear()
-                lacking = list(wanted)
-            for name, data in (await self.blobs(lacking)).items():
-                self._trees[name] = trees.decode(data, f"tree {name.hex()}")
-        return {name: self._trees[name] for name in wanted}
+        found = {name: tree for name in wanted if (tree := self._trees.get(name)) is not None}
+        for name, data in (await self.blobs(wanted - found.keys())).items():
+            found[name] = trees.decode(data, f"tree {name.hex()}")
+        if len(self._trees) + len(found) > MAX_TREES:
+            self._trees = {}
+        self._trees.update(found)
+        return found
 
     async def contents(self, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:
         """The bytes of files, in pieces, by what their entries point at."""
@@ -246,7 +248,8 @@ async def follow(core: Core, thread: str, living: Iterable[Seen]) -> set[bytes]:
     log = Log(core, thread)
     customs = [core.values.decode(seen.meta.custom, f"a record of {thread!r}") for seen in living if seen.meta.custom]
     keep: set[bytes] = set()
-    level = {bytes.fromhex(custom["tree"]) for custom in customs if "tree" in custom}
+    # A restore in progress needs two trees: the one it started from and the one it goes to.
+    level = {bytes.fromhex(custom[key]) for custom in customs for key in ("tree", "target") if key in custom}
     large: dict[bytes, Entry] = {}
     while level:
         keep |= level

@@ -9,6 +9,7 @@ another store, or a sweep in between cost time, never content.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -20,12 +21,14 @@ from clew.workspace import index as indexes
 from clew.workspace import trees
 from clew.workspace.index import Index, Signature
 from clew.workspace.log import Log, Record
-from clew.workspace.pack import LARGE, Blobs, Reading, pack
+from clew.workspace.pack import LARGE, Blobs, Reading, pack, too_much
 from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
 from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
 
 BATCH = 64 * 2**20  # framed bytes that are written ahead in one commit
+
+MANY, PAUSE = 256, 10.0  # files read, or seconds passed, after which the index is written to its file again
 
 T = TypeVar("T")
 
@@ -56,12 +59,18 @@ class Seen(msgspec.Struct, frozen=True):
         """One of the trees that were made."""
         return trees.decode(self.made[name], f"tree {name.hex()}")
 
-    def items(self, paths: Iterable[bytes], root: bytes) -> Iterator[tuple[bytes, Entry, Signature | None]]:
+    def items(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Entry, Signature | None]]:
         """Entry and signature of those of the paths that are in the tree."""
         index = self.index
-        places = dict(zip(index.paths, range(len(index.paths)), strict=True))
+        folders = {folder.path: folder for folder in index.folders}
+        places: dict[bytes, dict[bytes, int]] = {}
         for path in paths:
-            at = places.get(root + b"/" + path)
+            above, slash, name = path.rpartition(b"/")
+            inside = above + slash
+            if inside not in places:
+                folder = folders.get(inside)
+                places[inside] = {} if folder is None else dict(zip(folder.names, folder.places, strict=True))
+            at = places[inside].get(name)
             entry = None if at is None else index.entries[at]
             if at is not None and entry is not None:
                 yield path, entry, self.fresh.get(at, index.sigs[at])
@@ -83,6 +92,7 @@ class Eyes:
         self._key = msgspec.msgpack.encode((place.key, log.name_of(b"")))  # a key of its own names blobs differently
         self._index: Index | None = None
         self._loaded = False
+        self._stored = -PAUSE
 
     async def look(self, tip: Record | None, *, keep: bool, progress: Progress | None = None) -> Seen:
         """Look at the directory. With `keep`, blobs are made, and large amounts of them written ahead."""
@@ -98,6 +108,8 @@ class Eyes:
         reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
         blobs, after = await self._pack(walked, reading, tip, progress)
         made = {} if walked.index is old else await self._work(lambda: walked.index.seal(self._log.name_of))
+        if walked.index.size > self._place.limits.total_bytes:
+            raise too_much(self._place)
         if keep:
             blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
         tree = walked.index.tree
@@ -113,9 +125,13 @@ class Eyes:
         )
 
     async def remember(self, seen: Seen) -> None:
-        """The store has all of this now."""
-        if seen.index is not self._index:
-            self._index = seen.index
+        """The store has all of this now. The file is a little behind if much happens in one process: it is read by
+        the next one, which reads again what it does not find there."""
+        if seen.index is self._index:
+            return
+        self._index = seen.index
+        if len(seen.fresh) > MANY or time.monotonic() > self._stored + PAUSE:
+            self._stored = time.monotonic()
             await self._work(lambda: indexes.store(self._cache, seen.index))
 
     async def _pack(

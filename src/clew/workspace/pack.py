@@ -81,11 +81,15 @@ def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | No
             if packed.blobs:
                 yield packed.blobs
         if volume > place.limits.total_bytes:
-            limit = place.limits.total_bytes
-            raise FilesError(place.root, f"its changed files have more than {limit} bytes (limits.total_bytes)")
+            raise too_much(place)
         done += len(places)
         if progress is not None:
             progress(done, total)
+
+
+def too_much(place: Place) -> FilesError:
+    """The refusal of a directory that is too large."""
+    return FilesError(place.root, f"its files have more than {place.limits.total_bytes} bytes (limits.total_bytes)")
 
 
 def _bundles(walked: Walked) -> list[list[int]]:

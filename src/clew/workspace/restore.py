@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -62,6 +62,7 @@ class Restorer:
         self._work = work
         self._remake = remake
         self._reading = Reading(log.name_of)
+        self._cleared = False
 
     # -- a restore ----------------------------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class Restorer:
         plan = await self._plan(target, seen, ops)
         unsaved = await self._unsaved(tip, seen, plan)
         changes = Changes(describe(plan.steps, unsaved), show(plan.kept), None, dry_run)
-        if dry_run:
+        if dry_run or (move is None and not plan.steps):
             return changes
         if move is not None and await move.state() != "ready":
             raise _moved(move)
@@ -126,7 +127,7 @@ class Restorer:
         above = {op.path[: op.path.rfind(b"/")] for op in steps if b"/" in op.path} - {op.path for op in steps}
         tight: list[Op] = []
         expect: dict[bytes, Signature] = {}
-        for path, entry, sig in seen.items(present | above, self._place.root):
+        for path, entry, sig in seen.items(present | above):
             if sig is not None:
                 expect[path] = sig
             if path in above and entry.mode & 0o700 != 0o700:
@@ -228,35 +229,52 @@ class Restorer:
             seen.tree,
             after=seen.after,
             tags=("safety",),
-            facts={**facts, "of": journal.snapshot, **flags(seen)},
+            facts={**facts, "of": journal.snapshot, "target": journal.target.hex(), **flags(seen)},
             withheld=seen.withheld(),
             journal=journal,
             blobs=seen.blobs,
         )
 
     async def _close(self, begun: Record, journal: Journal, *, taken_back: bool = False) -> None:
+        """Close the journal, whatever others that share the workspace have added since."""
         facts: dict[str, Any] = {"files": begun.files, "bytes": begun.size, "root": begun.root, "of": journal.snapshot}
         if not taken_back:
             facts |= {"safety": begun.id, "undoes": journal.undoes}
         tree = begun.tree if taken_back else journal.target
-        await self._log.append("restored", tree, after=begun, facts=facts, blobs={})
+        after: Record | None = begun
+        while True:
+            try:
+                await self._log.append("restored", tree, after=after, facts=facts, blobs={})
+                return
+            except Conflict:
+                after = await self._log.tip()
 
     async def recover(self) -> bool:
         """Finish or take back a restore whose process died. Whether there was one."""
-        tip = await self._log.tip()
-        await self._work(lambda: clear_leftovers(self._place.root))
-        if tip is None or tip.kind != "restoring" or tip.root != shown(self._place.root):
+        begun = await self._open_journal()
+        if begun is not None or not self._cleared:
+            await self._work(lambda: clear_leftovers(self._place.root))
+            self._cleared = True
+        if begun is None:
             return False
-        journal = await self._log.journal(tip)
+        journal = await self._log.journal(begun)
         move = None if journal.move is None else self._remake(journal.move)
         state = "ready" if move is None else await move.state()
         if state != "lost":
             await self._settle(journal.ops)
             if move is None or state == "done" or await move.make():
-                await self._close(tip, journal)
+                await self._close(begun, journal)
                 return True
-        await self._take_back(tip, journal)
+        await self._take_back(begun, journal)
         return True
+
+    async def _open_journal(self) -> Record | None:
+        """The restore of this directory that was not closed, if there is one."""
+        newest = await self._log.tip()
+        ours = shown(self._place.root)
+        if newest is not None and newest.root != ours:  # several directories share this workspace
+            newest = next((record for record in reversed(await self._log.records()) if record.root == ours), None)
+        return newest if newest is not None and newest.kind == "restoring" else None
 
     async def _take_back(self, begun: Record, journal: Journal) -> None:
         await self._settle([Op(op.path, op.new, op.old) for op in journal.ops])
@@ -286,23 +304,13 @@ class Restorer:
         hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
         try:
             await self._work(lambda: hands.prepare(steps))
-            await self._stage(hands, [op for op in steps if needs_staging(op)])
+            for batch in _batches(op for op in steps if needs_staging(op)):
+                files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
+                contents = await self._log.contents(files)
+                await self._work(partial(hands.stage_all, batch, contents))
             await self._work(lambda: hands.carry_out(steps, expect))
         finally:
             await self._work(hands.close)
-
-    async def _stage(self, hands: Hands, ops: list[Op]) -> None:
-        """Write what the steps need, one batch in a thread while the next one is fetched."""
-        with ThreadPoolExecutor(1, thread_name_prefix="clew-stage") as writer:
-            writing: Future[None] | None = None
-            for batch in _batches(ops):
-                files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
-                contents = await self._log.contents(files)
-                if writing is not None:
-                    await self._work(writing.result)
-                writing = writer.submit(hands.stage_all, batch, contents)
-            if writing is not None:
-                await self._work(writing.result)
 
     def _entry(self, path: bytes) -> Entry | None:
         """What stands at a path now."""

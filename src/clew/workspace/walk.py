@@ -91,6 +91,9 @@ class _Walk:
         self.fresh: dict[int, Signature] = {}
         self.flagged: list[tuple[bytes, str]] = []
         self.now: list[Signature | None] = []
+        self.gone = True  # something that was known is not there any more
+        self.inside: dict[int, list[Folder]] = {}  # the folders of the old index, by the number of the one above
+        self.numbers: dict[bytes, tuple[int, int]] = {}  # path -> number and first place in the old index
         self.rules: dict[bytes, Rules] = {}
 
     def run(self) -> Walked:
@@ -100,7 +103,11 @@ class _Walk:
             self.now = stat_all(self.old)
             if self.now == self.old.sigs:
                 return Walked(self.old, [], self.start)
+            self.gone = None in self.now
             known = {folder.path: folder for folder in self.old.folders}
+            for folder in self.old.folders[1:]:
+                self.inside.setdefault(folder.parent, []).append(folder)
+            self.numbers = {folder.path: (number, folder.first) for number, folder in enumerate(self.old.folders)}
         todo: list[tuple[bytes, int, int, bool]] = [(b"", 0, -1, False)]
         while todo:
             path, at, parent, anew = todo.pop()
@@ -109,11 +116,22 @@ class _Walk:
             number = len(self.new.folders)
             self.new.folders.append(folder)
             anew = self._fill(folder, known.get(path), anew)
-            for name, child in zip(folder.names, folder.places, strict=True):
-                entry = self.new.entries[child]
-                if entry is not None and entry.kind == DIR:
-                    todo.append((path + name + b"/", child, number, anew))
+            todo += ((below, child, number, anew) for below, child in self._below(folder))
         return Walked(self.new, self.dirty, self.start, self.flagged, self.fresh)
+
+    def _below(self, folder: Folder) -> Iterator[tuple[bytes, int]]:
+        """The directories in a folder: their paths and places."""
+        if folder.tree is not None:  # taken over whole, so its directories are the ones it had
+            number, first = self.numbers[folder.path]
+            shift = folder.first - first
+            for below in self.inside.get(number, ()):
+                if self.new.entries[below.at + shift] is not None:
+                    yield below.path, below.at + shift
+            return
+        for name, child in zip(folder.names, folder.places, strict=True):
+            entry = self.new.entries[child]
+            if entry is not None and entry.kind == DIR:
+                yield folder.path + name + b"/", child
 
     def _check_limits(self) -> None:
         if len(self.new.paths) > self.place.limits.files:
@@ -128,20 +146,23 @@ class _Walk:
             return True
         places = slice(old.first, old.first + len(old.names))
         now, before = self.now[places], self.old.sigs[places]
-        rules = [name for name in old.names if name in IGNORE_FILES]
-        anew = anew or any(now[i] != before[i] for i, name in enumerate(old.names) if name in IGNORE_FILES)
-        if anew or None in now or self.now[old.at] != self.old.sigs[old.at]:
-            names = self._names(folder)
-            anew = anew or [name for name in names if name in IGNORE_FILES] != rules
-            self._items(folder, names, dict(zip(old.names, range(old.first, places.stop), strict=True)), anew)
-        elif now != before:
-            folder.skipped = [skipped for skipped in old.skipped if skipped[0] not in old.names]
-            self._items(folder, old.names, dict(zip(old.names, range(old.first, places.stop), strict=True)), anew)
-        else:
+        listed = self.now[old.at] == self.old.sigs[old.at]
+        if listed and not anew and now == before and not (self.gone and None in now):
             folder.names, folder.skipped, folder.tree = old.names, old.skipped, old.tree
             self.new.paths += self.old.paths[places]
             self.new.entries += self.old.entries[places]
             self.new.sigs += before
+            return False
+        rules = [name for name in old.names if name in IGNORE_FILES]
+        anew = anew or any(now[i] != before[i] for i, name in enumerate(old.names) if name in IGNORE_FILES)
+        known = dict(zip(old.names, range(old.first, places.stop), strict=True))
+        if anew or None in now or not listed:
+            names = self._names(folder)
+            anew = anew or [name for name in names if name in IGNORE_FILES] != rules
+            self._items(folder, names, known, anew)
+        else:
+            folder.skipped = [skipped for skipped in old.skipped if skipped[0] not in known]
+            self._items(folder, old.names, known, anew)
         return anew
 
     def _names(self, folder: Folder) -> list[bytes]:

@@ -14,9 +14,8 @@ from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 
 from clew.adapters.langgraph.memory import Remembered, Talk, same
 from clew.adapters.langgraph.names import channel_of, key_for
+from clew.adapters.langgraph.packed import pack, unpack
 from clew.adapters.langgraph.values import MARK, Plain
-
-_WORTH = 128  # characters of a value from which a reference to it pays
 
 
 class Changes(msgspec.Struct):
@@ -47,7 +46,8 @@ def plan(
         stored = before.talks.get(channel)
         talk = Talk.of(value, stored) if plain.readable and type(value) is list and not careful else None
         if talk is None:
-            changes[key_for(channel)] = kept[channel] = plain.channel(value, careful=careful)
+            kept[channel] = plain.channel(value, careful=careful)
+            changes[key_for(channel)] = pack(kept[channel]) if channel.startswith("__") else kept[channel]
             continue
         talks[channel] = talk
         if stored is None or talk.items[0] is not stored.items[0] or longer is not None:
@@ -61,7 +61,7 @@ def plan(
 
 def remember(id: str, state: dict[str, Any]) -> Remembered:
     """The checkpoint that a state holds."""
-    channels = {channel_of(key): value for key, value in state.items() if key != MARK}
+    channels = {channel_of(key): unpack(value) for key, value in state.items() if key != MARK}
     return Remembered(id, state.get(MARK) or {}, channels)
 
 
@@ -79,8 +79,8 @@ def recognise(known: Remembered, values: dict[str, Any]) -> Remembered:
 def refer(value: Any, key: str, known: Remembered) -> Any:
     """What to store of a pending write: where in the checkpoint its value stands, or the value. Messages get their ids
     on the way from a graph's input to its channels: those are kept with the reference."""
-    if type(value) is not list or len(repr(value)) < _WORTH or not all(type(item) is dict for item in value):
-        return value
+    if type(value) is not list or not all(type(item) is dict for item in value):
+        return pack(value)
     ids = [item.get("id") for item in value]
     named = [{**item, "id": id} for item, id in zip(value, ids, strict=True)]
     for channel, part in known.plain.items():
@@ -89,14 +89,14 @@ def refer(value: Any, key: str, known: Remembered) -> Any:
             continue
         if same([{**item, "id": id} for item, id in zip(there, ids, strict=True)], named):
             return {MARK: {"same": [channel, key], "ids": ids}}
-    return value
+    return pack(value)
 
 
 def resolve(value: Any, known: Remembered) -> Any:
     """What `refer` was given."""
     mark = value.get(MARK) if type(value) is dict else None
-    if type(mark) is not dict:
-        return value
+    if type(mark) is not dict or "same" not in mark:
+        return unpack(value)
     channel, key = mark["same"]
     pairs = zip(known.plain[channel][key], mark["ids"], strict=True)
     return [item if id is None else {**item, "id": id} for item, id in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from clew.adapters.langgraph.names import (
     place_of,
     writes_key,
 )
+from clew.adapters.langgraph.packed import pack
 from clew.adapters.langgraph.values import MARK, Plain
 from clew.adapters.names import escape
 from clew.aio import AsyncStore
@@ -83,14 +85,13 @@ class Checkpoints:
             self._memory.put(place.name, change.made)
 
     def _custom(self, said: dict[str, Any], id: str, parent: str | None, base: Remembered | None) -> dict[str, Any]:
-        custom: dict[str, Any] = self._plain.channel(said)
-        if MARK in custom:
-            custom = {"metadata": custom}
-        # LangGraph's own words are kept only where clew's would differ.
-        custom[MARK] = {} if key_of(id) == id else {"id": id}
-        if base is None or key_of(base.id) != base.id:
-            custom[MARK]["parent"] = parent
-        return custom
+        mark: dict[str, Any] = {} if key_of(id) == id else {"id": id}
+        if base is None or key_of(base.id) != base.id:  # else clew's own parent says the same
+            mark["parent"] = parent
+        plain = self._plain.channel(said)
+        if self._plain.readable and MARK not in said:
+            return {**plain, MARK: mark}
+        return {MARK: {**mark, "metadata": plain}}
 
     async def _base(self, place: Place, parent: str | None) -> Remembered | None:
         """The checkpoint that a new one follows; None if there is no such checkpoint."""
@@ -114,23 +115,25 @@ class Checkpoints:
             for i, (channel, value) in enumerate(writes)
         ]
         known = self._memory.get(place.writes)
+        # Several tasks may want to write the same record at once: this tells whose it became.
+        mine = os.urandom(6)
         for _ in range(_ATTEMPTS):
             before = await self._pending(place, id, known)
             items = _merge(before.items, self._refer(place, id, made))
             if items == before.items:
                 return
             number = before.number + 1
+            facts: Any = {"id": writes_key(id, number), "custom": {"checkpoint": id, "by": mine}}
+            thread: Any = self.store.thread(place.writes)
             try:
-                saved = await settle(
-                    self.store.thread(place.writes).save(
-                        {"writes": items}, id=writes_key(id, number), custom={"checkpoint": id}, expect=before.head
-                    )
-                )
+                saved = await settle(thread.save({"writes": items}, expect=before.head, **facts))
             except Conflict:
                 known = None
                 continue
-            self._memory.put(place.writes, Pending(id, number, items, saved.id))
-            return
+            if saved.custom["by"] == mine:
+                self._memory.put(place.writes, Pending(id, number, items, saved.id))
+                return
+            known = None
         raise Conflict(place.writes, None, None)
 
     def _refer(self, place: Place, id: str, made: list[list[Any]]) -> list[list[Any]]:
@@ -139,7 +142,7 @@ class Checkpoints:
             known = self._memory.get(name)
             if isinstance(known, Remembered) and known.id == id:
                 return [[*item[:4], refer(item[4], item[3], known)] for item in made]
-        return made
+        return [[*item[:4], pack(item[4])] for item in made]
 
     async def _pending(self, place: Place, id: str, known: Pending | None) -> Pending:
         """The pending writes of a checkpoint, and where their thread stands."""
@@ -207,14 +210,15 @@ class Checkpoints:
         return CheckpointTuple(
             config_of(place, id),
             checkpoint,
-            cast("CheckpointMetadata", self._metadata(found)),
+            cast("CheckpointMetadata", self.metadata(found)),
             config_of(place, parent) if parent is not None else None,
             [(task, channel, plain.value(resolve(value, known))) for task, _, _, channel, value in pending.items],
         )
 
-    def _metadata(self, found: Checkpoint) -> dict[str, Any]:
+    def metadata(self, found: Checkpoint) -> dict[str, Any]:
+        """LangGraph's metadata of a checkpoint."""
         said = {key: value for key, value in found.custom.items() if key != MARK}
-        return cast("dict[str, Any]", self._plain.value(said))
+        return cast("dict[str, Any]", self._plain.value(found.custom[MARK].get("metadata", said)))
 
     async def select(
         self,
@@ -232,7 +236,7 @@ class Checkpoints:
             for one in await self.history(place):
                 if (bound is not None and graph_id(one) >= bound) or only not in (None, graph_id(one)):
                     continue
-                said = self._metadata(one) if wanted else {}
+                said = self.metadata(one) if wanted else {}
                 if all(key in said and _same(said[key], value) for key, value in (wanted or {}).items()):
                     chosen.append((place, one))
         chosen.sort(key=lambda pair: graph_id(pair[1]), reverse=True)

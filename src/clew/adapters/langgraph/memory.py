@@ -1,12 +1,14 @@
 """What a saver remembers of the checkpoints it saw last, so that it need not read them again.
 
 A checkpoint never changes, so what is remembered under its id stays true; it only saves reads and comparisons. Messages
-are remembered as private objects, of which each caller gets copies, and as exact bytes: whether a list that LangGraph
-hands over begins with the messages that were saved before is one comparison, and a message changed in place is seen.
+are remembered as private objects, of which each caller gets copies. Whether a list that LangGraph hands over begins
+with the messages that were saved before is told exactly, a change in place included: `==` tells it of text, and where
+numbers occur, which `==` holds to be equal to those of other types, their bytes are compared besides.
 """
 
 from __future__ import annotations
 
+import gc
 import marshal
 import threading
 from collections import OrderedDict
@@ -18,26 +20,62 @@ from langchain_core.messages import BaseMessage
 from clew.adapters.langgraph.values import MESSAGES, clone
 
 _MOST_THREADS = 1024
-_MOST_BYTES = 64 * 1024 * 1024  # of messages
+_MOST_BYTES = 64 * 1024 * 1024  # of text in messages
 
 
 class Talk(msgspec.Struct, frozen=True):
-    """A list of messages: private objects, and the exact bytes of all of them."""
+    """A list of messages: private objects, and what is compared to tell whether a list begins with them."""
 
     items: list[BaseMessage]
-    exact: bytes
+    fields: list[dict[str, Any]]  #: of each item
+    kinds: list[type]  #: of each item
+    numbers: dict[int, bytes]  #: by position, the exact bytes of what `==` alone cannot tell
+    size: int  #: characters of text, about
 
     @classmethod
     def of(cls, messages: list[Any], before: Talk | None = None) -> Talk | None:
         """The memory of a list, going on from `before` if the list does; None if it holds more than messages."""
-        exact = _exact(messages) if messages else None
-        if exact is None:
+        if not messages or not set(map(type, messages)) <= MESSAGES:
             return None
-        known = before.items if before is not None and exact.startswith(before.exact) else []
-        return cls(known + [clone(message) for message in messages[len(known) :]], exact)
+        if any(message.__pydantic_extra__ for message in messages):
+            return None
+        old = before if before is not None and before.starts(messages) else _NOTHING
+        new = [clone(message) for message in messages[len(old.items) :]]
+        numbers = dict(old.numbers)
+        for at, message in enumerate(new, len(old.items)):
+            try:
+                exact = _numbers(message.__dict__)
+            except ValueError:  # an object that has no bytes, and may be changed by anybody
+                return None
+            if exact is not None:
+                numbers[at] = exact
+        size = old.size + sum(len(value) for m in new for value in m.__dict__.values() if type(value) is str)
+        fields = old.fields + [message.__dict__ for message in new]
+        return cls(old.items + new, fields, old.kinds + list(map(type, new)), numbers, size)
+
+    def starts(self, messages: list[Any]) -> bool:
+        """Whether a list begins with exactly these messages."""
+        front = messages[: len(self.items)]
+        if list(map(type, front)) != self.kinds or [message.__dict__ for message in front] != self.fields:
+            return False
+        try:
+            return all(_numbers(front[at].__dict__) == exact for at, exact in self.numbers.items())
+        except ValueError:
+            return False
 
     def copies(self) -> list[BaseMessage]:
-        return [clone(message) for message in self.items]
+        """The messages, as objects of the caller's own."""
+        # Thousands of small objects at once, all of which stay: looking for garbage among them takes longer than they do.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return [clone(message) for message in self.items]
+        finally:
+            if collecting:
+                gc.enable()
+
+
+_NOTHING = Talk([], [], [], {}, 0)
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -58,7 +96,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
     @property
     def cost(self) -> int:
-        return 1024 + sum(len(talk.exact) for talk in self.talks.values())
+        return 1024 + sum(talk.size for talk in self.talks.values())
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -97,17 +135,20 @@ class Memory:
                 self._bytes -= self._known.popitem(last=False)[1].cost
 
 
-def _exact(messages: list[Any]) -> bytes | None:
-    """Bytes that are the same only for the same messages, types of numbers included; None where there are none.
+def _numbers(fields: dict[str, Any]) -> bytes | None:
+    """The exact bytes of a message's fields that are more than text; None if there are none.
 
     They are compared and never read. Version 2 of the format has no back references, so equal values have equal bytes.
     """
-    if not set(map(type, messages)) <= MESSAGES:
-        return None
-    try:
-        return marshal.dumps([(type(m).__name__, m.__dict__, m.__pydantic_extra__) for m in messages], 2)[5:]
-    except ValueError:
-        return None
+    told = [value for value in fields.values() if not _only_text(value)]
+    return marshal.dumps(told, 2) if told else None
+
+
+def _only_text(value: Any) -> bool:
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) is str and _only_text(item) for key, item in value.items())
+    return all(map(_only_text, value)) if kind is list else kind is str or value is None
 
 
 def same(one: Any, other: Any) -> bool:

@@ -48,7 +48,9 @@ class Upkeep:
         """What these runs wrote goes, in every thread."""
         runs = set(run_ids)
         for place in await self._checkpoints.places() if runs else []:
-            doomed = [c for c in await self._checkpoints.history(place) if c.custom.get("run_id") in runs]
+            doomed = [
+                c for c in await self._checkpoints.history(place) if self._checkpoints.metadata(c).get("run_id") in runs
+            ]
             if doomed:
                 await self._forget(place, doomed)
 
@@ -64,11 +66,13 @@ class Upkeep:
                 trail = {c.id for c in await settle(thread.history())}
                 head = await settle(thread.head)
                 aside = [c for c in await settle(thread.history(all=True)) if c.id not in trail]
-                for one in aside:  # branches that a fork does not inherit
+                for one in aside:  # branches that a fork does not inherit: they are put beside its head
                     state = await settle(thread.load(at=one.id))
-                    await settle(copy.save(state, id=one.id, custom=one.custom, parent=one.parent_id or head.id))
-                if aside:
-                    await settle(copy.rewind(head.id))
+                    facts = {"id": one.id, "custom": one.custom, "label": one.label, "tags": one.tags}
+                    parent = one.parent_id or head.id
+                    await settle(copy.save(state, expect=parent, on_conflict="branch", **facts))
+                    if parent == head.id:
+                        await settle(copy.rewind(head.id))
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """All but the newest checkpoints go, or all."""
@@ -89,7 +93,11 @@ class Upkeep:
             return set()
         by_id = {graph_id(checkpoint): checkpoint for checkpoint in history}
         one: Checkpoint | None = by_id[max(by_id)]
-        lacking = set(one.custom.get("counters_since_delta_snapshot") or ()) if one is not None else set()
+        lacking = (
+            set(self._checkpoints.metadata(one).get("counters_since_delta_snapshot") or ())
+            if one is not None
+            else set()
+        )
         kept: set[str] = set()
         while one is not None:
             kept.add(one.id)

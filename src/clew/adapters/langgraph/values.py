@@ -61,6 +61,7 @@ def _empty_defaults(cls: type[core.BaseMessage]) -> dict[str, type]:
 
 _EMPTY = {cls: _empty_defaults(cls) for cls in _CLASSES}
 MESSAGES: Final = frozenset(_CLASSES)  #: the classes that are plain to clew
+_CONTAINERS = frozenset({dict, list, tuple})
 _set = object.__setattr__
 
 
@@ -135,7 +136,11 @@ def _message(name: str, fields: dict[str, Any]) -> Any:
 def clone(message: core.BaseMessage) -> core.BaseMessage:
     """A message that shares nothing mutable with another; its fields were validated once already."""
     twin = object.__new__(type(message))
-    _set(twin, "__dict__", {key: _copy(item) for key, item in message.__dict__.items()})
+    fields = message.__dict__.copy()
+    for key, value in fields.items():
+        if type(value) in _CONTAINERS:
+            fields[key] = _copy(value)
+    _set(twin, "__dict__", fields)
     _set(twin, "__pydantic_fields_set__", message.__pydantic_fields_set__.copy())
     extra = message.__pydantic_extra__
     _set(twin, "__pydantic_extra__", {key: _copy(item) for key, item in extra.items()} if extra else extra)

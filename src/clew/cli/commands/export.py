@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, at_argument, pass_frame, place, thread_argument
+from clew.cli.frame import Command, Frame, at_argument, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from clew import Thread
@@ -15,35 +15,34 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  clew export support-42 > state.json\n"
-    "  clew export support-42 --format markdown -o talk.md\n  clew export support-42 --format messages",
+    epilog="\b\nExamples:\n  clew export support-42 > talk.jsonl\n  clew export support-42 -o talk.md\n"
+    "  clew export support-42 @~2 --format json",
 )
 @thread_argument
 @at_argument()
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["json", "messages", "markdown"]),
-    default="json",
-    show_default=True,
-    help="The whole state; the messages, one JSON line each; or the conversation to read.",
+    type=click.Choice(["jsonl", "markdown", "json"]),
+    help="One message per line, for `clew import` (the default); the conversation to read; the whole state.",
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout.")
 @pass_frame
-def command(frame: Frame, thread: str, at: str, form: str, output: Path | None) -> None:
-    """Write the state of THREAD at AT (default: the head)."""
+def command(frame: Frame, thread: str, at: str, form: str | None, output: Path | None) -> None:
+    """Write THREAD at AT (default: the head). The ending of the file tells the format where none is given."""
     from clew.present import export
 
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)
         checkpoint = place(handle, at)
-        text = export.write(handle, checkpoint, form)
+        form = form or export.form_of(output)
+        text = export.write(store, handle, checkpoint, form)
     if output is not None:
         output.write_text(text)
         if frame.json:
             frame.answer({"output": str(output), "bytes": len(text.encode()), "checkpoint": checkpoint.id})
         else:
-            click.echo(f"wrote {output}", err=True)
+            say(f"wrote {output}")
     elif frame.json:
         frame.answer({"format": form, "checkpoint": checkpoint.id, "text": text})
     else:

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 )
 @thread_argument
 @at_argument(required=True)
+@click.option("--files", is_flag=True, help="The directory goes back to the snapshot saved with AT as well.")
 @click.option("--prune", is_flag=True, help="Delete what came after AT, instead of leaving it behind.")
 @dry_run_option
 @yes_option
 @pass_frame
-def command(frame: Frame, thread: str, at: str, prune: bool, dry_run: bool, yes: bool) -> None:
+def command(frame: Frame, thread: str, at: str, files: bool, prune: bool, dry_run: bool, yes: bool) -> None:
     """Move the head of THREAD to AT. What is left behind stays in `clew log`, and `clew undo` goes back."""
     from clew.present.records import checkpoint_json
 
@@ -43,14 +44,20 @@ def command(frame: Frame, thread: str, at: str, prune: bool, dry_run: bool, yes:
         left = _left(handle, target)
         fate = "delete" if prune else "leave behind"
         what = f"rewind {thread} to step {target.step}: {fate} {len(left)} checkpoint{'' if len(left) == 1 else 's'}"
+        changed = handle.workspace(target).restore(target, dry_run=True).changes if files else ()
+        if files:
+            what += f", and change {len(changed)} files in {handle.workspace(target).root}"
         if not dry_run:
             confirm(frame, what, yes=yes)
-            handle.rewind(target, prune=prune)
+            handle.rewind(target, files=files, prune=prune)
     if frame.json:
         frame.answer(
             {"thread": thread, "head": checkpoint_json(target), "left": [c.id for c in left], "done": not dry_run}
+            | ({"files": [{"path": c.path, "kind": c.kind, "unsaved": c.unsaved} for c in changed]} if files else {})
         )
     else:
+        for change in changed:
+            say(f"  {change}")
         say(f"would {what}" if dry_run else f"{thread} stands at step {target.step} now; `clew undo` goes back")
 
 

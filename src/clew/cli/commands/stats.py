@@ -8,11 +8,12 @@ from clew.cli.frame import Command, Frame, pass_frame
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  clew stats\n  clew stats -s redis://localhost --json")
+@click.option("--quick", is_flag=True, help="Do not work out how many bytes are live, and how many garbage.")
 @pass_frame
-def command(frame: Frame) -> None:
-    """Say what the store holds and occupies."""
+def command(frame: Frame, quick: bool) -> None:
+    """Say what the store holds and occupies, and how much of it is live or garbage."""
     with frame.store() as store:
-        found = store.stats()
+        found = store.stats(survey=not quick)
     if frame.json:
         frame.answer(found)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from typing import Any
@@ -60,7 +61,8 @@ def command(
             click.echo("  Ctrl-C stops it")
         if browser and not frame.json:
             click.launch(address)
-        Server(app).run(sockets=[socket])
+        with contextlib.suppress(KeyboardInterrupt):  # how one is meant to stop it
+            Server(app).run(sockets=[socket])
 
 
 def _listen(host: str, port: int) -> Any:

@@ -35,7 +35,8 @@ class JSONLEngine(Engine):
 
         engine = JSONLEngine("sessions/")
 
-    `durability="full"` waits for the disk at each commit; `"normal"` leaves that to the operating system.
+    `durability="full"` waits for the disk at each commit; `"normal"` leaves that to the operating system. `salvage`
+    moves damaged lines to a `.damaged` file beside their own as they are met, and goes on with what is left.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class JSONLEngine(Engine):
         *,
         durability: Literal["full", "normal"] = "full",
         create: bool = True,
+        salvage: bool = False,
     ) -> None:
         if durability not in ("full", "normal"):
             raise InvalidInput(f'durability must be "full" or "normal", not {durability!r}')
         self.properties = Properties(name="jsonl", blocking=True, durable=True, shared=True)
         self._sync = durability == "full"
+        self._salvage = salvage
         text = os.fsdecode(directory)
         if not text or "\0" in text:
             raise InvalidInput(f"not a path: {text!r}")
@@ -59,6 +62,7 @@ class JSONLEngine(Engine):
         self._catalogue = Catalogue(self.directory, self._glance)
         self._leases = Leases(self.directory)
         self._lock: LockFile | None = None
+        self._held = False
         self._repaired = 0
         with self._said():
             directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
@@ -87,17 +91,24 @@ class JSONLEngine(Engine):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep the writers of other processes away."""
+        """Keep the writers of other processes away; within itself it changes nothing."""
+        if self._held:
+            yield
+            return
         if self._lock is None:
             if not os.access(self.directory, os.W_OK):
                 raise Unavailable(f"{self.directory} is read-only: it may not be written")
             self._lock = LockFile(self.directory / ".lock")
         with self._lock:
-            yield
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
 
     # -- logs -------------------------------------------------------------------------------------------------------
 
-    def _log(self, lineage: str, *, locked: bool = False) -> Log:
+    def _log(self, lineage: str) -> Log:
         """A lineage's log as it is now."""
         log = self._logs.get(lineage)
         known = log is not None
@@ -108,14 +119,15 @@ class JSONLEngine(Engine):
         else:
             self._logs.move_to_end(lineage)
         log.refresh()
-        if not (log.exists or known or locked):
+        if not (log.exists or known or self._held):
             del self._logs[lineage]  # asking for what is not there must not push out what is
-        if log.torn and locked:
-            self._repaired += bool(log.cut())
-        elif log.torn and not known and os.access(self.directory, os.W_OK):
+        mendable = self._held or (not known and os.access(self.directory, os.W_OK))
+        if (log.torn and mendable) or (log.damages and self._salvage):
             with self._locked():  # waits for a writer that is just at it; what is torn after that, nobody will finish
                 log.refresh()
                 self._repaired += bool(log.cut())
+                if self._salvage and log.damages:
+                    log.compact()
         return log
 
     def _glance(self, lineage: str) -> Log:
@@ -145,7 +157,7 @@ class JSONLEngine(Engine):
 
     async def commit(self, commit: Commit) -> None:
         with self._writing():
-            log = self._log(commit.lineage, locked=True)
+            log = self._log(commit.lineage)
             self._check(log, commit)
             line = lines.of_commit(commit)
             if line.empty() and not line.deleted:
@@ -187,7 +199,7 @@ class JSONLEngine(Engine):
 
     async def drop(self, drop: Drop) -> None:
         with self._writing():
-            log = self._log(drop.lineage, locked=True)
+            log = self._log(drop.lineage)
             if {(head.thread, head.key) for head in log.heads.values()} != set(drop.expect):
                 raise refusals.swept_meanwhile(drop.lineage)
             if log.end and (drop.rows or drop.bodies or drop.branches or drop.blobs):
@@ -216,8 +228,10 @@ class JSONLEngine(Engine):
 
     async def heads(self, lineage: str) -> list[Head]:
         with self._inside():
-            heads = self._log(lineage).heads
-            return [heads[thread] for thread in sorted(heads)]
+            log = self._log(lineage)
+            for thread in log.heads or ("",):  # where no head is left, a damaged line may have set one
+                log.trust_head(thread)
+            return [log.heads[thread] for thread in sorted(log.heads)]
 
     async def threads(
         self,
@@ -331,7 +345,7 @@ class JSONLEngine(Engine):
                 lineage = lineage_at(path)
                 if lineage is None:
                     continue
-                log = self._log(lineage, locked=True)
+                log = self._log(lineage)
                 if log.drops or log.damages or not log:
                     log.compact()
             self._catalogue.write_hints()

@@ -9,7 +9,7 @@ a sweep takes away is said by a later line, and goes when the file is compacted.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from blake3 import blake3
@@ -22,8 +22,6 @@ FORMAT = 1
 _encode = msgspec.json.Encoder().encode
 _SUM = b',"sum":"'
 _TAIL = len(_SUM) + 16 + len(b'"}\n')
-
-T = TypeVar("T")
 
 
 class Header(msgspec.Struct):

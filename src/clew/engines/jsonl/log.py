@@ -25,6 +25,7 @@ from clew.errors import Corrupt, UnsupportedFormat
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 24
 _NULL = b"null"
+_WAY_OUT = "opened with salvage=True, the store sets such lines aside"
 
 
 class Log:
@@ -274,7 +275,7 @@ class Log:
             later = damage.number > self._set_at.get(thread, 0)
             others = (lines.as_json(other) for other in self.heads if other != thread)
             if later and (name in damage.raw or not any(other in damage.raw for other in others)):
-                raise Corrupt(self.where(damage.number), "its checksum does not hold, and it may have moved the head")
+                raise Corrupt(self.where(damage.number), f"it may have moved the head; {_WAY_OUT}")
 
     def trust_rows(self, trunk: Trunk | None, first: int, last: int) -> None:
         """Raise if steps of this range are missing and a damaged line lies where they would be."""
@@ -283,7 +284,7 @@ class Log:
         for low, high in [(-1, self.end)] if trunk is None else trunk.gaps(first, last, self.end):
             for damage in self.damages:
                 if low < damage.offset < high:
-                    raise Corrupt(self.where(damage.number), "its checksum does not hold, and steps are missing")
+                    raise Corrupt(self.where(damage.number), f"steps are missing; {_WAY_OUT}")
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from psycopg.abc import Params
 
 from clew.engines import refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from clew.engines.patience import Patience, landed, patiently
+from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
 from clew.engines.postgres.schema import FORMAT, Schema
 from clew.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows
 from clew.errors import ClewError, InvalidInput
@@ -213,7 +213,8 @@ class PostgresEngine(Engine):
     # -- the place ----------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        await self._ask("ping")
+        await self._open()
+        await patiently(partial(self._wire.run, self._schema["ping"]), ONCE_MORE, self._wire.sleep)
 
     async def stats(self) -> dict[str, int]:
         (counts,) = await self._ask("stats", self._schema.name)

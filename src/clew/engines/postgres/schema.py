@@ -32,10 +32,10 @@ class Schema:
         self.name = name
         self._queries = {query: self._fill(text) for query, text in _QUERY.findall(_read("queries.sql"))}
 
-    def _fill(self, text: str) -> sql.Composed:
-        return sql.SQL(text.strip()).format(schema=sql.Identifier(self.name))
+    def _fill(self, text: str) -> bytes:
+        return sql.SQL(text.strip()).format(schema=sql.Identifier(self.name)).as_bytes(None)
 
-    def __getitem__(self, query: str) -> sql.Composed:
+    def __getitem__(self, query: str) -> bytes:
         return self._queries[query]
 
     async def prepare(self, run: Run) -> None:

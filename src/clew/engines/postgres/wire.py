@@ -20,13 +20,12 @@ import msgspec
 import psycopg
 from psycopg import errors
 from psycopg.abc import Params
-from psycopg.sql import Composed
 
 from clew.engines.patience import Interrupted
 from clew.errors import Unavailable
 
 T = TypeVar("T")
-Query = LiteralString | Composed
+Query = LiteralString | bytes
 Rows = list[tuple[Any, ...]]
 Run = Callable[[Query, Params | None], Awaitable[Rows]]
 
@@ -216,7 +215,8 @@ class AwaitingWire:
 
     async def _take(self) -> _Awaiting:
         try:
-            await asyncio.wait_for(self._free.acquire(), self._line.read_timeout)
+            async with asyncio.timeout(self._line.read_timeout):
+                await self._free.acquire()
         except TimeoutError as error:
             raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size") from error
         return self._idle.pop() if self._idle else await self._connect()

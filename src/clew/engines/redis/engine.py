@@ -12,18 +12,19 @@ import msgspec
 
 from clew.engines import refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from clew.engines.patience import Patience, landed, patiently
-from clew.engines.redis import keys, moves
+from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
+from clew.engines.redis import changes, keys, moves
 from clew.engines.redis.connect import Login, connect, is_cluster
 from clew.engines.redis.wire import Argument, BlockingWire, Script, over
-from clew.errors import Conflict, InvalidInput, LockTimeout, UnsupportedFormat
+from clew.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
 PAGE = 1000
 #: A lease that expired this long ago is forgotten by compact().
 LEASE_MEMORY = timedelta(days=1)
 
-OPEN, COMMIT, DROP, HEAD, HEADS = map(Script, ("open", "commit", "drop", "head", "heads"))
+OPEN, APPEND, COMMIT, DROP = map(Script, ("open", "append", "commit", "drop"))
+HEAD, HEADS = map(Script, ("head", "heads"))
 LIST, LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("list", "lineages", "branches", "rows", "locate"))
 BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "token"))
 STATS, COMPACT = map(Script, ("stats", "compact"))
@@ -161,10 +162,14 @@ class RedisEngine(Engine):
             raise refusals.fence_stale(fence)
         claims = await moves.claims(self._run, shards, commit)
         lost = self._repeats_unseen
+        short = changes.of_append(commit, self._ttl)
         while True:
-            answer, again = await self._call(COMMIT, here, self._arguments(shards, commit, claims))
+            script, args = (APPEND, short) if short else (COMMIT, changes.of_commit(shards, commit, claims, self._ttl))
+            answer, again = await self._call(script, here, args)
             lost = lost or again
-            if answer[0] == b"elsewhere":
+            if answer[0] == b"more":
+                short = None
+            elif answer[0] == b"elsewhere":
                 await moves.come_home(self._run, shards, answer[1].decode(), answer[2])
             elif answer[0] == b"barred":
                 thread = answer[1].decode()
@@ -172,40 +177,10 @@ class RedisEngine(Engine):
             elif answer[0] == b"ok" or (lost and await landed(self, commit)):
                 return
             else:
-                raise _refusal(commit, answer)
-
-    def _arguments(self, shards: keys.Shards, commit: Commit, claims: dict[str, int]) -> list[Argument]:
-        here, fence = shards.of(commit.lineage), commit.fence
-        args: list[Argument] = [here, commit.lineage, self._ttl]
-        args += [fence.name, fence.token, int(shards.of(fence.name) == here)] if fence else ["", "", 0]
-        args.append(len(commit.swaps))
-        for thread, expect, new in commit.swaps:
-            home = int(shards.of(thread) == here)
-            packed = (b"", 0) if new is None else (keys.pack_head(new), new.updated)
-            args += [thread, keys.pack_key(expect), *packed, home, claims.get(thread, 0)]
-        args.append(len(commit.branches))
-        for branch in commit.branches:
-            args += [branch.id, keys.pack_branch(branch)]
-        args.append(len(commit.rows))
-        for row in commit.rows:
-            args += [row.branch, row.step, keys.pack_light(row), row.root, row.payload]
-        args.append(len(commit.marks))
-        for mark in commit.marks:
-            args += [mark.branch, mark.step, 0 if mark.data is None else 1, mark.data or b""]
-        args.append(len(commit.blobs))
-        for item in commit.blobs.items():
-            args += item
-        return args
+                raise changes.refusal(commit, answer)
 
     async def drop(self, drop: Drop) -> None:
-        args: list[Argument] = [len(drop.expect)]
-        for thread, key in drop.expect:
-            args += [thread, keys.pack_key(key)]
-        for pairs in drop.rows, drop.bodies:
-            args += [len(pairs), *(part for pair in pairs for part in pair)]
-        for names in drop.branches, drop.blobs:
-            args += [len(names), *names]
-        if not await self._of(drop.lineage, DROP, *args):
+        if not await self._of(drop.lineage, DROP, *changes.of_drop(drop)):
             raise refusals.swept_meanwhile(drop.lineage)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -344,7 +319,7 @@ class RedisEngine(Engine):
 
     async def ping(self) -> None:
         await self._ready()
-        await self._wire.ping()
+        await patiently(self._wire.ping, ONCE_MORE, self._wire.sleep)
 
     async def stats(self) -> dict[str, int]:
         shards = await self._ready()
@@ -384,19 +359,6 @@ def _between(prefix: str, after: str | None) -> tuple[bytes, bytes]:
     start = prefix.encode()
     low = b"(" + after.encode() if after is not None and after >= prefix else b"[" + start if start else b"-"
     return low, b"(" + start + b"\xff" if start else b"+"
-
-
-def _refusal(commit: Commit, answer: list[bytes]) -> Conflict:
-    reason, *facts = answer
-    if reason == b"moved":
-        return refusals.moved(facts[0].decode())
-    if reason == b"step":
-        return refusals.step_taken(commit.lineage, facts[0], int(facts[1]))
-    if reason == b"branch":
-        return refusals.branch_taken(commit.lineage, facts[0])
-    if reason == b"gone":
-        return refusals.branch_gone(commit.lineage, facts[0])
-    return refusals.fence_stale(commit.fence or Fence("", 0))
 
 
 def _milliseconds(ttl: float | timedelta | None) -> int:

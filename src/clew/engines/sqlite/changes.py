@@ -58,7 +58,8 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
             if not _add(cursor, lineage, number, row):
                 raise refusals.branch_gone(lineage, row.branch)
     for mark in commit.marks:
-        number = _find(cursor, (lineage, mark.branch), writing.learnt)
+        key = (lineage, mark.branch)
+        number = writing.learnt.get(key) or _find(cursor, key, writing.learnt)
         if number == NOWHERE:
             continue  # a sweep took the row away, and what was said about it with it
         if mark.data is None:

@@ -19,7 +19,7 @@ from clew.engines.sqlite.hands import Hands
 from clew.engines.sqlite.place import Place
 from clew.engines.sqlite.readers import Readers
 from clew.engines.sqlite.writer import Writer
-from clew.errors import ClewError, Unavailable
+from clew.errors import ClewError, Corrupt, Unavailable
 
 REMEMBERED = 10_000  #: branch numbers kept in memory, about 2 MB
 SHORT = 256  #: steps that count as a little
@@ -112,18 +112,18 @@ class SQLiteEngine(Engine):
 
     async def head(self, thread: str) -> Head | None:
         found = self._fetch(sql.HEAD, (thread,))
-        return Head(*found[0]) if found else None
+        return _head(found[0]) if found else None
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
         found = self._fetch(sql.TIP, (thread,))
         if not found:
             return None
         *values, row_id, meta, digest, mark, root = found[0]
-        head = Head(*values)
+        head = _head(values)
         return head, None if row_id is None else Row(head.step, row_id, meta, digest, mark, root, b"")
 
     async def heads(self, lineage: str) -> list[Head]:
-        return [Head(*values) for values in self._fetch(sql.HEADS, (lineage,))]
+        return [_head(values) for values in self._fetch(sql.HEADS, (lineage,))]
 
     async def threads(
         self,
@@ -143,16 +143,22 @@ class SQLiteEngine(Engine):
             found = self._readers.fetch(sql.NEWEST, (prefix, below, kind, most))
         else:
             found = self._readers.fetch(sql.NEWEST_AFTER, (prefix, below, kind, most, after))
-        return [Head(*values) for values in found]
+        return [_head(values) for values in found]
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         least = "" if after is None else after + "\0"
-        return [name for (name,) in self._readers.fetch(sql.LINEAGES, (least, -1 if limit is None else limit))]
+        names = [name for (name,) in self._readers.fetch(sql.LINEAGES, (least, -1 if limit is None else limit))]
+        if not all(type(name) is str for name in names):
+            raise Corrupt(f"{self._place.path}: the name of a lineage", "it is not text")
+        return names
 
     async def branches(self, lineage: str) -> list[Branch]:
+        found = self._fetch(sql.BRANCHES, (lineage,))
+        if not all(map(_is_branch, found)):
+            raise Corrupt(f"{self._place.path}: a branch of {lineage!r}", "its record makes no sense")
         return [
             Branch(id, where, thread, owner, None if origin is None else (origin, step))
-            for id, where, thread, owner, origin, step in self._fetch(sql.BRANCHES, (lineage,))
+            for id, where, thread, owner, origin, step in found
         ]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
@@ -216,6 +222,19 @@ class SQLiteEngine(Engine):
     async def close(self) -> None:
         self._writer.close()
         self._readers.close()
+
+
+def _head(record: Sequence[Any]) -> Head:
+    """The head in a record; what else in it is damaged is found by its checksum, once it has a name."""
+    if type(record[0]) is not str or type(record[1]) is not str:
+        raise Corrupt("a head", "the name of its thread or lineage is not text")
+    return Head(*record)
+
+
+def _is_branch(record: Sequence[Any]) -> bool:
+    """Whether a record that was read can be one that was written: a damaged file may hand out anything."""
+    kinds = tuple(map(type, record))
+    return kinds[:4] == (bytes, str, str, bytes) and kinds[4:] in ((type(None), type(None)), (bytes, int))
 
 
 def _past(prefix: str) -> str | bytes:

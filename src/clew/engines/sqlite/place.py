@@ -112,12 +112,16 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
+#: What the driver raises; text that is damaged comes as UnicodeDecodeError.
+DRIVER = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError)
+
+
 @contextmanager
 def said(path: Path) -> Iterator[None]:
     """Turn what SQLite and the operating system say into clew's errors."""
     try:
         yield
-    except (sqlite3.Error, OSError, OverflowError) as error:
+    except DRIVER as error:
         raise translated(error, path) from error
 
 
@@ -125,6 +129,8 @@ def translated(error: Exception, path: Path) -> ClewError:
     """The clew error for a driver's error. The caller raises it `from` that."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
+    if isinstance(error, UnicodeDecodeError):
+        return Corrupt(str(path), f"its schema or a name in it is not text any more: {error}")
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt(str(path), str(error))
     if primary == sqlite3.SQLITE_CONSTRAINT:

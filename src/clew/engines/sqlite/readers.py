@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clew.engines import refusals
-from clew.engines.sqlite.place import Place, translated
+from clew.engines.sqlite.place import DRIVER, Place, translated
 
 KEPT = 4  #: idle connections that stay open
 
@@ -33,7 +33,7 @@ class Readers:
             found = connection.execute(sql, values).fetchall()
         except BaseException as error:
             self._discard(connection)
-            if isinstance(error, (sqlite3.Error, OverflowError)):
+            if isinstance(error, DRIVER):
                 raise translated(error, self._place.path) from error
             raise
         if len(self._idle) < KEPT and not self._place.immutable:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.engines import refusals
 from clew.engines.lockfile import LockFile
-from clew.engines.sqlite.place import Place, translated
+from clew.engines.sqlite.place import DRIVER, Place, translated
 from clew.engines.sqlite.turns import Ticket, Turns
 from clew.errors import ClewError, Unavailable
 
@@ -24,8 +24,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 Work = Callable[[sqlite3.Cursor, A], R]
 
-_DRIVER = (sqlite3.Error, OSError, OverflowError)
-_REFUSED = (ClewError, *_DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
+_REFUSED = (ClewError, *DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
 
 
 class _Line(NamedTuple):
@@ -70,7 +69,7 @@ class Writer:
         try:
             line = self._line or self._open()
             return line.cursor.execute(sql, values).fetchall()
-        except _DRIVER as error:
+        except DRIVER as error:
             raise translated(error, self._place.path) from error
         finally:
             turns.give()
@@ -83,7 +82,7 @@ class Writer:
             with line.lock:
                 for statement in statements:
                     line.cursor.execute(statement).fetchall()
-        except _DRIVER as error:
+        except DRIVER as error:
             raise translated(error, self._place.path) from error
         finally:
             self.resume()
@@ -147,7 +146,7 @@ class Writer:
                 raise
             finally:
                 lock.release()
-        except _DRIVER as error:
+        except DRIVER as error:
             raise translated(error, self._place.path) from error
         return result
 
@@ -195,12 +194,12 @@ class Writer:
                         ticket.error = None
                     self._roll_back()
                     raise
-        except _DRIVER:
+        except DRIVER:
             return False
         return True
 
     def _told(self, error: Exception) -> Exception:
-        if not isinstance(error, _DRIVER):
+        if not isinstance(error, DRIVER):
             return error
         told = translated(error, self._place.path)
         told.__cause__ = error

@@ -5,12 +5,13 @@ import { chart } from "./chart.js";
 import { conversation } from "./conversation.js";
 import { askExport, askFork, askLabel, askRewind, showKeys } from "./dialogs.js";
 import { diff } from "./diff.js";
+import { files } from "./files.js";
 import { $, bytes, h, plural, toast, when } from "./dom.js";
 import { History } from "./history.js";
 import { Threads } from "./threads.js";
 import { tree } from "./tree.js";
 
-const VIEWS = [["conversation", "Conversation"], ["state", "State"], ["changes", "Changes"]];
+const VIEWS = [["conversation", "Conversation"], ["state", "State"], ["changes", "Changes"], ["files", "Files"]];
 const now = { thread: null, row: null, view: "conversation", base: null, readOnly: false, drawing: null };
 
 const threads = new Threads((id) => open(id));
@@ -58,8 +59,12 @@ function show(row) {
   draw();
 }
 
+// The tabs of a checkpoint: files only where it has some.
+const views = () => VIEWS.filter(([id]) => id !== "files" || now.row?.files);
+
 function facts() {
   const row = now.row;
+  if (!views().some(([id]) => id === now.view)) now.view = "conversation";
   const head = row.id === rows.head;
   const act = (name, key, run, off = false) =>
     h("button", { type: "button", title: `${name} (${key})`, "aria-keyshortcuts": key, disabled: off || (now.readOnly && name !== "Export"), onclick: run }, name);
@@ -67,12 +72,12 @@ function facts() {
     h("div", { class: "what" },
       h("h2", {}, h("span", { class: "step" }, `Step ${row.step}`), head ? h("span", { class: "badge" }, "head") : null, row.on_trail ? null : h("span", { class: "badge old" }, "left behind"),
         row.label ? h("span", { class: "label" }, row.label) : null, row.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", when(row.created_at), ` ago · ${row.added || "no change"} · ${bytes(row.written)} written`)),
+      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", when(row.created_at), ` · ${row.added || "no change"} · ${bytes(row.written)} written`)),
     h("div", { class: "actions" }, act("Label", "l", label), act("Fork", "f", fork), act("Rewind", "r", rewind, head), act("Export", "e", save)));
-  $("tabs").replaceChildren(...VIEWS.map(([id, name], i) => h("button", {
+  $("tabs").replaceChildren(...views().map(([id, name], i) => h("button", {
     type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(now.view === id), "aria-controls": "view",
     tabindex: now.view === id ? 0 : -1, title: String(i + 1), onclick: () => turn(id),
-    onkeydown: (event) => { const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]; if (step) { turn(VIEWS[(i + step + VIEWS.length) % VIEWS.length][0]); document.querySelector("[role=tab][aria-selected=true]").focus(); } },
+    onkeydown: (event) => { const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]; if (step) { turn(views().at((i + step) % views().length)[0]); document.querySelector("[role=tab][aria-selected=true]").focus(); } },
   }, name)));
   $("view").setAttribute("aria-labelledby", `tab-${now.view}`);
 }
@@ -90,6 +95,7 @@ function draw() {
   const made = {
     conversation: () => conversation(view, now.thread, now.row, drawing.signal),
     state: () => tree(view, now.thread, now.row, drawing.signal),
+    files: () => files(view, now.thread, now.row, drawing.signal),
     changes: () => diff(view, now.thread, now.row, drawing.signal, now.base, (base) => { now.base = base; draw(); }),
   }[now.view]();
   made.catch((error) => { if (error.name !== "AbortError") view.replaceChildren(h("p", { class: "hint bad" }, error.message)); })
@@ -146,18 +152,21 @@ async function rewind() {
   if (now.row.id === rows.head) return;
   const row = now.row;
   await attempt(async () => {
-    const plan = await post("/rewind", { thread: now.thread, at: row.id, dry_run: true });
-    if (!await askRewind(row, plan.left.length)) return;
-    await post("/rewind", { thread: now.thread, at: row.id });
+    const ask = (files) => post("/rewind", { thread: now.thread, at: row.id, files, dry_run: true });
+    const withFiles = row.files ? await ask(true).catch((error) => void toast(error.message, { bad: true })) : null;
+    const plan = withFiles ?? await ask(false);
+    const given = await askRewind(row, plan.left.length, withFiles ? plan.files : null);
+    if (!given) return;
+    await post("/rewind", { thread: now.thread, at: row.id, files: given.files === "on" });
     await refresh();
     await rows.selectId(row.id);
-    toast(`The head is at step ${row.step} now`, { action: { name: "Undo", run: undo } });
+    toast(`The head is at step ${row.step} now`, { action: { name: "Undo", run: () => undo(given.files === "on") } });
   });
 }
 
-async function undo() {
+async function undo(files = false) {
   await attempt(async () => {
-    const { head } = await post("/undo", { thread: now.thread });
+    const { head } = await post("/undo", { thread: now.thread, files });
     await refresh();
     await rows.selectId(head.id);
     toast(`The head is at step ${head.step} now`);
@@ -169,7 +178,7 @@ async function save() {
   if (!given) return;
   await attempt(async () => {
     const data = await text("/export", { thread: now.thread, at: now.row.id, form: given.form });
-    const ending = { json: "json", messages: "jsonl", markdown: "md" }[given.form];
+    const ending = { json: "json", jsonl: "jsonl", markdown: "md" }[given.form];
     const address = URL.createObjectURL(new Blob([data]));
     const name = `${now.thread.replace(/[^\w.-]+/g, "-")}-${now.row.step}.${ending}`;
     h("a", { href: address, download: name }).click();
@@ -181,7 +190,7 @@ async function save() {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, dialog")) return;
-  const tab = VIEWS[Number(event.key) - 1];
+  const tab = views()[Number(event.key) - 1];
   const free = !now.readOnly && now.row;
   const keys = {
     j: () => rows.move(1), k: () => rows.move(-1), g: () => rows.select(0), G: () => rows.select(rows.total - 1),

@@ -21,7 +21,7 @@ export async function chart(thread, onStep) {
   });
   const most = Math.max(...bars.map((bar) => bar[1]), 1);
   const largest = Math.max(...bars.map((bar) => bar[2]), 1);
-  const pitch = width / count;
+  const pitch = Math.min(28, width / count);
   const nodes = bars.map(([step, written], i) => {
     const tall = Math.max(1.5, (written / most) * (HEIGHT - 8));
     return svg("rect", { class: "bar-of", x: i * pitch + 0.5, y: HEIGHT - tall, width: Math.max(1, pitch - 1), height: tall, rx: Math.min(1.5, pitch / 4), onclick: () => onStep(step) },

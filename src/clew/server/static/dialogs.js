@@ -2,10 +2,10 @@
 
 import { h } from "./dom.js";
 
-function ask(title, fields, verb, { danger = false } = {}) {
+function ask(title, fields, verb, { danger = false, cancel = true } = {}) {
   return new Promise((done) => {
     const form = h("form", { method: "dialog" }, h("h2", {}, title), fields,
-      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+      h("div", { class: "buttons" }, cancel ? h("button", { type: "button", onclick: () => dialog.close() }, "Cancel") : null,
         h("button", { type: "submit", class: danger ? "primary danger" : "primary", value: "yes" }, verb)));
     const dialog = h("dialog", { "aria-label": title }, form);
     dialog.addEventListener("close", () => {
@@ -32,17 +32,22 @@ export const askFork = (row, thread) => ask(`Fork at step ${row.step}`, [
   field("to", "Name", "", "Empty: a name is made."),
 ], "Fork");
 
-export const askRewind = (row, left) => ask(`Rewind to step ${row.step}`, [
+const SIGN = { added: "+", removed: "−", changed: "~", mode: "m", type: "t" };
+
+// `files`: the files that would change, or null where the checkpoint has no snapshot of them.
+export const askRewind = (row, left, files) => ask(`Rewind to step ${row.step}`, [
   h("p", {}, left ? `${left} checkpoint${left === 1 ? "" : "s"} will no longer be on the way to the head. ${left === 1 ? "It stays" : "They stay"} in the graph, and undo goes back.` : "Nothing is left behind."),
+  files ? h("label", { class: "radio" }, h("input", { type: "checkbox", name: "files", checked: true }), `Bring the directory back as well: ${files.length || "no"} file${files.length === 1 ? "" : "s"} will change`) : null,
+  files?.length ? h("ul", { class: "touched" }, files.map((file) => h("li", {}, h("code", {}, `${SIGN[file.kind]} ${file.path}`), file.unsaved ? h("small", {}, " edited since, kept in a safety snapshot") : null))) : null,
 ], "Rewind", { danger: true });
 
 export const askExport = () => ask("Export this checkpoint", [
-  h("fieldset", {}, [["json", "The whole state, as JSON"], ["messages", "The messages, one JSON line each"], ["markdown", "The conversation to read, as Markdown"]]
+  h("fieldset", {}, [["markdown", "The conversation to read, as Markdown"], ["jsonl", "The messages, one JSON line each"], ["json", "The whole state, as JSON"]]
     .map(([value, label], i) => h("label", { class: "radio" }, h("input", { type: "radio", name: "form", value, checked: i === 0 }), label))),
 ], "Export");
 
 export const showKeys = () => ask("Keyboard", [
-  h("dl", { class: "keys" }, [["j  k", "next, previous checkpoint"], ["/", "search threads"], ["g  G", "newest, oldest checkpoint"], ["1 2 3", "conversation, state, changes"],
+  h("dl", { class: "keys" }, [["j  k", "next, previous checkpoint"], ["/", "search threads"], ["g  G", "newest, oldest checkpoint"], ["1  2  3  4", "conversation, state, changes, files"],
     ["l", "label and tags"], ["f", "fork"], ["r", "rewind"], ["u", "undo"], ["e", "export"], ["?", "this help"]]
     .map(([key, what]) => [h("dt", {}, key.split("  ").map((one) => h("kbd", {}, one))), h("dd", {}, what)])),
-], "Close");
+], "Close", { cancel: false });

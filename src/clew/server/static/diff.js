@@ -46,10 +46,18 @@ function body(change) {
 
 function value(held) {
   if (held && typeof held === "object" && typeof held.role === "string") {
-    const said = typeof held.content === "string" && held.content ? held.content : JSON.stringify(held.tool_calls ?? held.content ?? held, null, 1);
-    return [h("span", { class: `role ${held.role}` }, held.role), h("span", { class: "v" }, said)];
+    return [h("span", { class: `role ${held.role}` }, held.role), h("span", { class: "v" }, spoken(held))];
   }
   return leaf(held);
+}
+
+function spoken(message) {
+  if (typeof message.content === "string" && message.content) return message.content;
+  const calls = Array.isArray(message.tool_calls) ? message.tool_calls.map((call) => call.function ?? call) : [];
+  if (calls.length && calls.every((call) => typeof call.name === "string")) {
+    return calls.map((call) => `${call.name}(${typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.args ?? {})})`).join("\n");
+  }
+  return JSON.stringify(message.tool_calls ?? message.content ?? message, null, 1);
 }
 
 // A line diff by the longest common subsequence; for very long texts the two are shown one after the other.

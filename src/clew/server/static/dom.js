@@ -35,7 +35,10 @@ export function age(iso) {
   return seconds < 5 ? "now" : `${Math.floor(seconds)}s`;
 }
 
-export const when = (iso) => h("time", { datetime: iso, title: new Date(iso).toLocaleString() }, age(iso));
+export function when(iso) {
+  const passed = age(iso);
+  return h("time", { datetime: iso, title: new Date(iso).toLocaleString() }, passed === "now" ? "just now" : `${passed} ago`);
+}
 
 export function toast(message, { bad = false, action = null } = {}) {
   const node = h("div", { class: bad ? "toast bad" : "toast" }, h("span", {}, message));

@@ -99,6 +99,18 @@ class ListingCases(Binding):
         assert await engine.threads(kind="nothing") == []
 
     @case
+    async def test_a_thread_may_change_its_kind(self, engine: Engine) -> None:
+        at, before = records.branch("t"), await begin(engine, "t", 10)
+        await begin(engine, "u", 20)
+        after = msgspec.structs.replace(records.head(at, 2, 2), kind="session", updated=30)
+        await engine.commit(Commit("t", swaps=[Swap("t", before.key, after)], rows=[records.row(at, 2)]))
+        assert (
+            await engine.threads(kind="session") == await engine.threads(kind="session", newest_first=True) == [after]
+        )
+        assert [head.thread for head in await engine.threads(kind="thread")] == ["u"]
+        assert [head.thread for head in await engine.threads(newest_first=True)] == ["t", "u"]
+
+    @case
     async def test_a_prefix_is_text_in_the_order_of_age_too(self, engine: Engine) -> None:
         for n, name in enumerate(["a_1", "ab1", "a_2", "b"], 1):
             await begin(engine, name, n)

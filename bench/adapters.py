@@ -1,0 +1,246 @@
+"""The frameworks' own graphs and runners, on clew and on what they come with: the same program on the same place.
+
+    make bench-adapters [ARGS="--quick"]
+
+LangGraph: an unmodified graph of one node with a plain `add_messages` list, two messages of 1 KB a turn. `Holding` is a
+saver that stores nothing and hands back the last checkpoint: what LangGraph itself costs. OpenAI Agents: the newest 50
+items of sessions of growing length. Google ADK: the newest 50 events of 5,000.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Annotated, Any, TypedDict
+
+import psycopg
+from google.adk.events import Event
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai import types
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from rich.console import Console
+
+import clew
+from bench.measure import Outcome, Target
+from bench.report import show, show_targets
+from bench.traffic import Writer
+from clew.adapters.adk import ClewSessionService
+from clew.adapters.langgraph import ClewSaver
+from clew.adapters.openai_agents import ClewSession
+from clew.testing.servers import PostgresServer, private_place
+
+MEGABYTE = 1e6
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+
+
+class Holding(BaseCheckpointSaver[int]):
+    """Stores nothing; gives back the last checkpoint it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: CheckpointTuple | None = None
+
+    def get_tuple(self, config: Any) -> CheckpointTuple | None:  # noqa: ARG002
+        return self.last
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:  # noqa: ARG002
+        place = {"checkpoint_id": checkpoint["id"], "thread_id": "t", "checkpoint_ns": ""}
+        self.last = CheckpointTuple({"configurable": place}, checkpoint, metadata, None, [])
+        return {"configurable": place}
+
+    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:  # noqa: ARG002
+        return None
+
+
+def talk(saver: Any, turns: int) -> list[float]:
+    """Seconds per turn."""
+    writer = Writer(7)
+    builder = StateGraph(Chat)
+    builder.add_node("agent", lambda _: {"messages": [AIMessage(writer.prose(1024)[:1024])]})
+    builder.add_edge(START, "agent")
+    graph: Any = builder.compile(checkpointer=saver)
+    taken = []
+    for _ in range(turns):
+        message = HumanMessage(writer.prose(1024)[:1024])
+        start = perf_counter()
+        graph.invoke({"messages": [message]}, {"configurable": {"thread_id": "t"}})
+        taken.append(perf_counter() - start)
+    return taken
+
+
+def tenths(taken: list[float]) -> tuple[float, float]:
+    """Milliseconds per turn in the first and in the last tenth."""
+    tenth = max(1, len(taken) // 10)
+    return 1000 * sum(taken[:tenth]) / tenth, 1000 * sum(taken[-tenth:]) / tenth
+
+
+@contextmanager
+def sqlite_file(root: Path, name: str) -> Iterator[tuple[Path, Callable[[], float]]]:
+    place = root / name
+    place.mkdir()
+    yield place / "store.db", lambda: sum(file.stat().st_size for file in place.iterdir()) / MEGABYTE
+
+
+def on_sqlite(root: Path, turns: int) -> Outcome:
+    """LangGraph on SQLite: time, and what is on the disk at the end."""
+    with sqlite_file(root, "clew") as (path, size):
+        with clew.open(path) as store:
+            ours = talk(ClewSaver(store), turns)
+        ours_size = size()
+    with sqlite_file(root, "theirs") as (path, size):
+        with sqlite3.connect(path, check_same_thread=False) as connection:
+            theirs = talk(SqliteSaver(connection), turns)
+        connection.close()
+        theirs_size = size()
+    bare = talk(Holding(), turns)
+    rows = [
+        _row("clew", ours, ours_size),
+        _row("SqliteSaver", theirs, theirs_size),
+        _row("nothing stored", bare, 0.0),
+    ]
+    ratio = sum(ours) / sum(theirs)
+    targets = [
+        Target("LangGraph, SQLite", f"size after {turns} turns", ours_size, 3.0 * turns / 400, unit="MB"),
+        Target("LangGraph, SQLite", "run time / SqliteSaver's", ratio, 0.75),
+    ]
+    return Outcome(f"LangGraph on SQLite, {turns} turns", _COLUMNS, rows, targets)
+
+
+def on_postgres(turns: int) -> Outcome:
+    """The same on a private PostgreSQL server."""
+    with private_place() as place:
+        server = PostgresServer(place / "postgres")
+        server.start()
+        try:
+            with clew.open(server.url) as store:
+                empty = store.stats()["bytes"]
+                ours = talk(ClewSaver(store), turns)
+                ours_size = (store.stats()["bytes"] - empty) / MEGABYTE
+            with PostgresSaver.from_conn_string(server.url) as saver:
+                saver.setup()
+                theirs = talk(saver, turns)
+            measured = "SELECT sum(pg_total_relation_size(c::regclass)) FROM unnest(%s::text[]) c"
+            tables = ["checkpoints", "checkpoint_blobs", "checkpoint_writes"]
+            with psycopg.connect(server.url) as connection:
+                found = connection.execute(measured, [tables]).fetchone()
+            theirs_size = float(found[0]) / MEGABYTE if found else 0.0
+        finally:
+            server.stop()
+    rows = [_row("clew", ours, ours_size), _row("PostgresSaver", theirs, theirs_size)]
+    targets = [
+        Target("LangGraph, PostgreSQL", f"size after {turns} turns", ours_size, 4.0 * turns / 400, unit="MB"),
+        Target("LangGraph, PostgreSQL", "run time / PostgresSaver's", sum(ours) / sum(theirs), 0.5),
+    ]
+    return Outcome(f"LangGraph on PostgreSQL, {turns} turns", _COLUMNS, rows, targets)
+
+
+def flat(root: Path, turns: int) -> Outcome:
+    """Whether a long conversation gets slower, beyond what LangGraph itself does."""
+    with sqlite_file(root, "long") as (path, size):
+        with clew.open(path) as store:
+            ours = talk(ClewSaver(store), turns)
+        rows = [_row("clew", ours, size())]
+    bare = talk(Holding(), turns)
+    rows.append(_row("nothing stored", bare, 0.0))
+    (first, last), own = tenths(ours), tenths(bare)[1]
+    note = "1.5 x the first tenth + LangGraph's own"
+    what = f"ms per turn, last tenth of {turns}"
+    target = Target("LangGraph, SQLite", what, last, 1.5 * first + own, unit="ms", note=note)
+    return Outcome(f"LangGraph on SQLite, {turns} turns: does it stay flat?", _COLUMNS, rows, [target])
+
+
+def openai_window(root: Path, longest: int) -> Outcome:
+    """get_items(limit=50) over sessions of growing length."""
+    writer, rows, times = Writer(3), [], []
+
+    async def measure() -> None:
+        with clew.open(root / "openai.db", durability="normal") as store:
+            session, count = ClewSession(store, "s"), 0
+            for length in (longest // 16, longest // 4, longest):
+                while count < length:
+                    await session.add_items([writer.user(400), writer.assistant(400)])  # type: ignore[list-item]
+                    count += 2
+                taken = []
+                for _ in range(30):
+                    start = perf_counter()
+                    await session.get_items(limit=50)
+                    taken.append(1000 * (perf_counter() - start))
+                times.append(median(taken))
+                rows.append(["clew", f"{length}", f"{times[-1]:.2f}"])
+
+    asyncio.run(measure())
+    target = Target("OpenAI Agents", f"get_items(50): {longest} items / {longest // 16}", times[-1] / times[0], 1.5)
+    return Outcome("OpenAI Agents: the newest 50 items", ["store", "items", "ms"], rows, [target])
+
+
+def adk_window(root: Path, events: int) -> Outcome:
+    """get_session with 50 recent events."""
+    writer, who = Writer(5), {"app_name": "a", "user_id": "u", "session_id": "s"}
+
+    async def measure() -> float:
+        with clew.open(root / "adk.db", durability="normal") as store:
+            service = ClewSessionService(store)
+            session = await service.create_session(**who)
+            for _ in range(events):
+                content = types.Content(role="user", parts=[types.Part(text=writer.prose(400))])
+                await service.append_event(session, Event(author="user", content=content))
+            taken = []
+            for _ in range(30):
+                start = perf_counter()
+                await service.get_session(**who, config=GetSessionConfig(num_recent_events=50))
+                taken.append(1000 * (perf_counter() - start))
+            return median(taken)
+
+    took = asyncio.run(measure())
+    target = Target("Google ADK", f"get_session, 50 of {events} events", took, 10.0, unit="ms")
+    return Outcome("Google ADK: 50 recent events", ["store", "ms"], [["clew", f"{took:.2f}"]], [target])
+
+
+_COLUMNS = ["store", "seconds", "ms/turn, first tenth", "ms/turn, last tenth", "MB"]
+
+
+def _row(name: str, taken: list[float], size: float) -> list[str]:
+    first, last = tenths(taken)
+    return [name, f"{sum(taken):.2f}", f"{first:.2f}", f"{last:.2f}", f"{size:.2f}"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.adapters", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the turns")
+    options = parser.parse_args()
+    part = 4 if options.quick else 1
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with tempfile.TemporaryDirectory(prefix=".scratch-", dir=Path(__file__).parent) as scratch:
+        root = Path(scratch)
+        targets: list[Target] = []
+        for outcome in (
+            on_sqlite(root, 400 // part),
+            on_postgres(400 // part),
+            flat(root, 1600 // part),
+            openai_window(root, 5000 // part),
+            adk_window(root, 5000 // part),
+        ):
+            show(console, outcome)
+            targets += outcome.targets
+        show_targets(console, targets, options.quick)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""W1 and W1a on PostgreSQL and on Redis, beside LangGraph's PostgresSaver and bare writes to the same servers.
+
+The servers are private ones, with their own defaults: PostgreSQL makes each commit durable, Redis keeps it in memory.
+Then 32 asyncio tasks share one pool of connections: what eight of them bring over one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import psycopg
+
+import clew
+import clew.aio
+from bench.measure import Blocking, Lane, Outcome, Series, Target, race
+from bench.peers.servers import BareInsert, BareRoundTrip, Postgres
+from bench.setting import Bar, Setting
+from bench.traffic import Message, conversation
+from clew.testing.servers import PostgresServer, RedisServer, private_place
+
+TASKS = 32
+_NUMBERS = itertools.count()
+
+
+class Saves(Blocking):
+    """clew on a server; the whole state handed over."""
+
+    name = "clew save"
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.store = clew.open(url, compression=None, **options)
+        self.thread = self.store.thread("conversation")
+        self._empty = self.store.stats()["bytes"]
+
+    def stored(self) -> int:
+        """Bytes beyond those of an empty store."""
+        return int(self.store.stats()["bytes"] - self._empty)
+
+    def save(self, prepared: Any) -> None:
+        self.thread.save(prepared.state)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class Appends(Saves):
+    """clew on a server; only the new messages handed over."""
+
+    name = "clew append"
+
+    def save(self, prepared: Any) -> None:
+        self.thread.append("messages", prepared.new)
+
+
+@contextmanager
+def servers() -> Iterator[tuple[PostgresServer, RedisServer]]:
+    """One of each, gone afterwards."""
+    with private_place() as place:
+        postgres = PostgresServer(place / "postgres")
+        cache = RedisServer(place / "redis", "--appendonly", "no")
+        try:
+            postgres.start()
+            cache.start()
+            yield postgres, cache
+        finally:
+            postgres.kill()
+            cache.kill()
+
+
+def _advance(bar: Bar, before: int, step: int) -> None:
+    bar.to(before + step)
+
+
+def run(setting: Setting) -> Outcome:
+    talk = conversation(setting.steps)
+    rounds: dict[str, list[dict[int, float]]] = {}
+    sizes: dict[str, float] = {}
+    names: dict[str, str] = {}
+    pools: dict[str, float] = {}
+    with servers() as (postgres, cache), setting.bar("servers", setting.rounds * setting.steps) as bar:
+        for number in range(setting.rounds):
+            lanes = _lanes(postgres, cache, talk)
+            order = list(lanes.values())
+            race(order[number:] + order[:number], setting.steps, partial(_advance, bar, number * setting.steps))
+            for key, lane in lanes.items():
+                rounds.setdefault(key, []).append(lane.seconds)
+                names[key] = lane.contender.name
+            for server in "postgres", "redis":
+                floor, append = lanes[f"{server} floor"].contender, lanes[f"{server} append"].contender
+                assert isinstance(floor, BareInsert | BareRoundTrip)
+                assert isinstance(append, Saves)
+                sizes[server] = append.stored() / floor.written
+            for lane in order:
+                lane.contender.close()
+        for name, url in ("postgres", postgres.url), ("redis", cache.url):
+            pools[name] = _throughput(name, url, 8, setting.scaled(1600)) / _throughput(
+                name, url, 1, setting.scaled(1600)
+            )
+    found = {key: Series.of(times) for key, times in rounds.items()}
+    rows = [
+        [key.split()[0], names[key], f"{s.tenth(0) * 1e3:.3f}", f"{s.tenth(9) * 1e3:.3f}", f"{s.p99 * 1e3:.3f}"]
+        for key, s in found.items()
+    ]
+    raw = {key: {"name": names[key], "steps": s.steps, "seconds": s.medians} for key, s in found.items()}
+    note = f"{setting.steps} steps of 2.3 KB; medians of {setting.rounds} rounds; compression off"
+    columns = ["server", "contender", "first tenth ms", "last tenth ms", "p99 ms"]
+    return Outcome("W1 / W1a on servers", columns, rows, _promises(found, sizes, pools), raw, note)
+
+
+def _lanes(postgres: PostgresServer, cache: RedisServer, talk: list[list[Message]]) -> dict[str, Lane]:
+    n = next(_NUMBERS)
+    database = f"round_{n}"
+    admin = _new_database(postgres, database)
+    return {
+        "postgres floor": Lane(BareInsert(admin, "bare"), talk),
+        "postgres append": Lane(Appends(admin, schema="append"), talk),
+        "postgres save": Lane(Saves(admin, schema="save"), talk),
+        "postgres saver": Lane(Postgres(admin), talk, sampled=True),
+        "redis floor": Lane(BareRoundTrip(cache.port, f"bare {n}"), talk),
+        "redis append": Lane(Appends(cache.url, prefix=f"append {n}"), talk),
+        "redis save": Lane(Saves(cache.url, prefix=f"save {n}"), talk),
+    }
+
+
+def _new_database(postgres: PostgresServer, database: str) -> str:
+    """The URL of a new database."""
+    with psycopg.connect(postgres.url, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {database}")
+    return postgres.url.removesuffix("/postgres") + f"/{database}"
+
+
+def _throughput(name: str, url: str, pool: int, count: int) -> float:
+    """Appends per second of `TASKS` tasks over so many connections."""
+    place = {"postgres": "schema", "redis": "prefix"}[name]
+    new = conversation(1)[0]
+
+    async def all_of_them() -> float:
+        options = {place: f"pool_{next(_NUMBERS)}", "pool_size": pool}
+        async with await clew.aio.open(url, compression=None, **options) as store:
+            threads = [store.thread(f"task {n}") for n in range(TASKS)]
+            for thread in threads:
+                await thread.append("messages", new)
+
+            async def work(thread: Any) -> None:
+                for _ in range(count // TASKS):
+                    await thread.append("messages", new)
+
+            start = perf_counter()
+            await asyncio.gather(*map(work, threads))
+            return count / (perf_counter() - start)
+
+    return asyncio.run(all_of_them())
+
+
+def _promises(found: dict[str, Series], sizes: dict[str, float], pools: dict[str, float]) -> list[Target]:
+    made = []
+    for server, floor in ("postgres", "a bare INSERT + COMMIT"), ("redis", "a bare round trip"):
+        ratio = found[f"{server} append"].tenth(9) / found[f"{server} floor"].tenth(9)
+        made.append(Target("servers", f"{server}: append, last tenth, against {floor}", ratio, 1.6))
+        made.append(Target("servers", f"{server}: bytes stored against the new bytes", sizes[server], 1.4))
+        what = f"{server}: {TASKS} tasks over 8 connections against 1"
+        made.append(Target("servers", what, pools[server], 1.0, at_least=True))
+    saver = found["postgres saver"].tenth(9)
+    for kind in "save", "append":
+        faster = saver / found[f"postgres {kind}"].tenth(9)
+        made.append(Target("servers", f"postgres: {kind} against PostgresSaver", faster, 20, at_least=True))
+    return made

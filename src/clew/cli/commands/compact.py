@@ -1,0 +1,26 @@
+"""`clew compact`: give freed space back."""
+
+from __future__ import annotations
+
+import click
+
+from clew.cli.frame import Command, Frame, pass_frame, say
+
+
+@click.command(cls=Command, epilog="\b\nExample:\n  clew compact -s agents.db")
+@pass_frame
+def command(frame: Frame) -> None:
+    """Free everything that nobody needs, and give the space back to the disk or the server. No checkpoint goes."""
+    from clew.cli.screen import progress, size
+
+    with frame.store() as store:
+        before = store.stats(survey=False)["bytes"]
+        with progress("compacting") as step:
+            report = store.compact(step)
+        after = store.stats(survey=False)["bytes"]
+    if frame.json:
+        import msgspec
+
+        frame.answer({"report": msgspec.to_builtins(report), "bytes_before": before, "bytes_after": after})
+    else:
+        say(f"{size(before)} → {size(after)}: {report.rows:,} rows and {report.blobs:,} blobs freed")

@@ -1,0 +1,435 @@
+"""LangGraph graphs on clew: what the conformance suite does not ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import operator
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command, Send, interrupt
+
+import clew
+from clew.adapters.langgraph import ClewSaver
+from clew.adapters.langgraph.values import MARK, MESSAGES, Plain, clone
+from clew.errors import InvalidInput
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[Any], add_messages]
+
+
+def chat(saver: Any, answer: Callable[[Any], Any] = lambda state: AIMessage("yes " * 100)) -> Any:
+    builder = StateGraph(Chat)
+    builder.add_node("agent", lambda state: {"messages": [answer(state)]})
+    builder.add_edge(START, "agent")
+    builder.add_edge("agent", END)
+    return builder.compile(checkpointer=saver)
+
+
+def at(thread: str = "t", **more: Any) -> Any:
+    return {"configurable": {"thread_id": thread, **more}}
+
+
+def say(graph: Any, text: str, thread: str = "t") -> Any:
+    return graph.invoke({"messages": [HumanMessage(text)]}, at(thread))
+
+
+def test_a_conversation_costs_what_its_messages_weigh_and_not_their_square(tmp_path: Any) -> None:
+    sizes = []
+    for turns in (20, 80):
+        with clew.open(tmp_path / f"{turns}.db", durability="normal") as store:
+            graph = chat(ClewSaver(store), lambda state: AIMessage("a" * 1000))
+            for i in range(turns):
+                say(graph, f"{i} " + "q" * 1000)
+            sizes.append(sum(c.written for name in ("t", "t//writes") for c in store.thread(name).history()))
+            assert len(store.thread("t").load()["messages"]) == 2 * turns
+    assert sizes[1] < 4.5 * sizes[0]
+    assert sizes[1] < 80 * 8_000
+
+
+def test_messages_are_messages_to_clew(store: Any) -> None:
+    say(chat(ClewSaver(store)), "hello")
+    human, ai = store.thread("t").load()["messages"]
+    assert (human["type"], human["content"]) == ("human", "hello")
+    assert (ai["type"], ai["content"]) == ("ai", "yes " * 100)
+    history = store.thread("t").history()
+    assert [c.custom["source"] for c in history] == ["input", "loop", "loop"]
+    assert "messages[1]" in str(store.thread("t").diff(history[1], history[2]))
+
+
+def test_a_restart_goes_on_where_it_stopped(opener_twice: Callable[[], Any]) -> None:
+    first = opener_twice()
+    say(chat(ClewSaver(first)), "one")
+    first.close()
+    result = say(chat(ClewSaver(opener_twice())), "two")
+    assert [m.content for m in result["messages"]][::2] == ["one", "two"]
+
+
+def test_a_message_changed_in_place_is_saved_as_changed(store: Any) -> None:
+    def meddle(state: Any) -> Any:
+        state["messages"][0].content = "changed"
+        state["messages"][0].response_metadata["n"] = True
+        return AIMessage("ok")
+
+    saver = ClewSaver(store)
+    say(chat(saver), "first " * 100)
+    before = store.thread("t").head.id
+    say(chat(saver, meddle), "second")
+    fresh = chat(ClewSaver(store)).get_state(at()).values["messages"]
+    assert fresh[0].content == "changed"
+    assert fresh[0].response_metadata == {"n": True}
+    assert store.thread("t").load(at=before)["messages"][0]["content"] == "first " * 100
+
+
+def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
+    saver = ClewSaver(store)
+    graph = chat(saver, lambda state: AIMessage("x", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "1"}]))
+    say(graph, "hello")
+    one = graph.get_state(at()).values["messages"]
+    one[0].content = "meddled"
+    one[1].tool_calls[0]["args"]["a"] = 2
+    other = graph.get_state(at()).values["messages"]
+    assert other[0].content == "hello"
+    assert other[1].tool_calls[0]["args"] == {"a": 1}
+    assert say(graph, "again")["messages"][0].content == "hello"
+
+
+def test_a_removed_message_is_gone_and_the_rest_is_shared(store: Any) -> None:
+    saver = ClewSaver(store)
+    graph = chat(saver)
+    for i in range(20):
+        say(graph, f"{i} " * 100)
+    first = graph.get_state(at()).values["messages"][0].id
+    graph.update_state(at(), {"messages": [RemoveMessage(first)]})
+    head = store.thread("t").head
+    assert head.custom["source"] == "update"
+    assert head.written < 3_000
+    assert len(chat(ClewSaver(store)).get_state(at()).values["messages"]) == 39
+
+
+def test_a_run_from_an_older_checkpoint_begins_a_branch(store: Any) -> None:
+    graph = chat(ClewSaver(store), lambda state: AIMessage(f"answer {len(state['messages'])}"))
+    say(graph, "one")
+    say(graph, "two")
+    end = graph.get_state(at()).config
+    past = next(s for s in graph.get_state_history(at()) if len(s.values["messages"]) == 2 and not s.next)
+    graph.invoke({"messages": [HumanMessage("other")]}, past.config)
+    assert [m.content for m in graph.get_state(at()).values["messages"]] == ["one", "answer 1", "other", "answer 3"]
+    assert [m.content for m in graph.get_state(end).values["messages"]] == ["one", "answer 1", "two", "answer 3"]
+    thread = store.thread("t")
+    assert len(thread.history(all=True)) == len(thread.history()) + 3
+    thread.rewind(end["configurable"]["checkpoint_id"])
+    assert graph.get_state(at()).config == end
+
+
+def test_a_clew_fork_is_a_langgraph_thread(store: Any) -> None:
+    graph = chat(ClewSaver(store))
+    say(graph, "one")
+    store.thread("t").fork("other")
+    say(graph, "two", "other")
+    assert len(graph.get_state(at("other")).values["messages"]) == 4
+    assert len(graph.get_state(at()).values["messages"]) == 2
+
+
+def test_copying_a_thread_with_branches_copies_all_of_it(store: Any) -> None:
+    saver = ClewSaver(store)
+    graph = chat(saver)
+    say(graph, "one")
+    past = graph.get_state(at()).config
+    say(graph, "two")
+    graph.invoke({"messages": [HumanMessage("other")]}, past)
+    saver.copy_thread("t", "copy")
+    ids = [[s.config["configurable"]["checkpoint_id"] for s in graph.get_state_history(at(t))] for t in ("t", "copy")]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 9
+    assert graph.get_state(at("copy")).values == graph.get_state(at()).values
+    saver.delete_thread("t")
+    assert len(graph.get_state(at("copy")).values["messages"]) == 4
+
+
+def test_an_interrupted_run_is_resumed_by_another_process(opener_twice: Callable[[], Any]) -> None:
+    def ask(state: Any) -> Any:
+        return {"messages": [AIMessage(f"you said {interrupt('sure?')}")]}
+
+    def build(saver: Any) -> Any:
+        builder = StateGraph(Chat)
+        builder.add_node("ask", ask)
+        builder.add_edge(START, "ask")
+        return builder.compile(checkpointer=saver)
+
+    first = opener_twice()
+    assert "__interrupt__" in say(build(ClewSaver(first)), "hello")
+    first.close()
+    graph = build(ClewSaver(opener_twice()))
+    assert graph.get_state(at()).interrupts[0].value == "sure?"
+    assert graph.invoke(Command(resume="yes"), at())["messages"][-1].content == "you said yes"
+
+
+def test_parallel_tasks_write_at_once_and_in_order(store: Any) -> None:
+    class Tally(TypedDict):
+        seen: Annotated[list[int], operator.add]
+
+    builder = StateGraph(Tally)
+    builder.add_node("spread", lambda state: {})
+    builder.add_node("work", lambda part: {"seen": [part["n"]]})
+    builder.add_edge(START, "spread")
+    builder.add_conditional_edges("spread", lambda state: [Send("work", {"n": n}) for n in range(12)])
+    graph = builder.compile(checkpointer=ClewSaver(store))
+    assert graph.invoke({"seen": []}, at())["seen"] == list(range(12))
+    step = next(s for s in graph.get_state_history(at()) if len(s.tasks) == 12)
+    assert [task.result["seen"] for task in step.tasks] == [[n] for n in range(12)]
+
+
+def test_a_subgraph_has_its_own_namespace(store: Any) -> None:
+    inner = StateGraph(Chat)
+    inner.add_node("ask", lambda state: {"messages": [AIMessage(str(interrupt("name?")))]})
+    inner.add_edge(START, "ask")
+    builder = StateGraph(Chat)
+    builder.add_node("child", inner.compile())
+    builder.add_edge(START, "child")
+    graph = builder.compile(checkpointer=ClewSaver(store))
+    say(graph, "hello")
+    names = [info.id for info in store.threads()]
+    assert any(name.startswith("t/child:") for name in names)
+    assert graph.get_state(at(), subgraphs=True).tasks[0].state.values["messages"][0].content == "hello"
+    assert graph.invoke(Command(resume="Ann"), at())["messages"][-1].content == "Ann"
+    ClewSaver(store).delete_thread("t")
+    assert store.threads() == []
+
+
+@pytest.mark.parametrize(
+    "thread", ["a/b", "%2F", "ü/%00\n", "a//writes", "../../etc", "x" * 300, "'; DROP TABLE heads"]
+)
+def test_any_thread_id_works_and_none_meets_another(store: Any, thread: str) -> None:
+    saver = ClewSaver(store)
+    graph = chat(saver)
+    for name in (thread, "a", "a/", thread + "/"):
+        say(graph, f"I am {name}", name)
+    assert graph.get_state(at(thread)).values["messages"][0].content == f"I am {thread}"
+    assert {t.config["configurable"]["thread_id"] for t in saver.list(None)} == {thread, "a", "a/", thread + "/"}
+    saver.delete_thread("a")
+    assert graph.get_state(at("a")).values == {}
+    assert graph.get_state(at("a/")).values["messages"][0].content == "I am a/"
+
+
+def test_filters_are_data(store: Any) -> None:
+    saver = ClewSaver(store)
+    say(chat(saver), "hello")
+    assert len(list(saver.list(at(), filter={"source": "loop"}))) == 2
+    assert len(list(saver.list(at(), filter={"step": 1}))) == 1
+    for hostile in ({"source') OR 1=1 --": "x"}, {"step": True}, {"": None}, {"parents": {"$ne": 1}}):
+        assert list(saver.list(at(), filter=hostile)) == []
+
+
+def test_stale_and_missing_places_are_none(store: Any) -> None:
+    saver = ClewSaver(store)
+    assert saver.get_tuple(at("nobody")) is None
+    say(chat(saver), "hello")
+    for wrong in ("nonsense", "", str(uuid.uuid4()), "1ef"):
+        assert saver.get_tuple(at(checkpoint_id=wrong or "x")) is None
+    config = saver.put(at(checkpoint_ns="", checkpoint_id=str(uuid.uuid4())), empty_checkpoint(), {}, {})
+    assert saver.get_tuple(config) is not None
+
+
+def test_ids_that_are_no_uuids_are_kept(store: Any) -> None:
+    saver = ClewSaver(store)
+    first = saver.put(at(checkpoint_ns=""), {**empty_checkpoint(), "id": "step-1"}, {"source": "input"}, {})
+    saver.put_writes(first, [("a", 1)], "task")
+    second = saver.put(first, {**empty_checkpoint(), "id": "step-2"}, {"source": "loop"}, {})
+    assert saver.get_tuple(first).pending_writes == [("task", "a", 1)]
+    assert saver.get_tuple(second).parent_config["configurable"]["checkpoint_id"] == "step-1"
+    assert [t.checkpoint["id"] for t in saver.list(at())] == ["step-2", "step-1"]
+
+
+def test_a_checkpoint_that_comes_late_does_not_become_the_newest(store: Any) -> None:
+    saver = ClewSaver(store)
+    old, new = sorted((empty_checkpoint() for _ in range(2)), key=lambda c: c["id"])
+    saver.put(at(checkpoint_ns=""), new, {}, {})
+    saver.put(at(checkpoint_ns=""), old, {}, {})
+    assert saver.get_tuple(at()).checkpoint["id"] == new["id"]
+    assert len(list(saver.list(at()))) == 2
+
+
+def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
+    saver = ClewSaver(store)
+    config = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+    start = threading.Barrier(12)
+
+    def write(n: int) -> None:
+        start.wait()
+        saver.put_writes(config, [("seen", [n])], f"task-{n:02}", f"path-{n:02}")
+
+    workers = [threading.Thread(target=write, args=(n,)) for n in range(12)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for reader in (saver, ClewSaver(store)):
+        assert [value for _, _, value in reader.get_tuple(config).pending_writes] == [[n] for n in range(12)]
+
+
+def test_writes_may_come_before_their_checkpoint(store: Any) -> None:
+    saver, checkpoint = ClewSaver(store), empty_checkpoint()
+    saver.put_writes(at(checkpoint_ns="", checkpoint_id=checkpoint["id"]), [("a", 1)], "task", "path")
+    config = saver.put(at(checkpoint_ns=""), checkpoint, {}, {})
+    assert ClewSaver(store).get_tuple(config).pending_writes == [("task", "a", 1)]
+
+
+@dataclasses.dataclass
+class Secret:
+    ran: str = "constructed"
+
+
+def test_no_constructor_of_stored_data_runs_unless_it_is_allowed(store: Any) -> None:
+    class Holds(TypedDict):
+        thing: Any
+
+    builder = StateGraph(Holds)
+    builder.add_node("n", lambda state: {"thing": Secret("mine")})
+    builder.add_edge(START, "n")
+    builder.compile(checkpointer=ClewSaver(store)).invoke({"thing": None}, at())
+    assert ClewSaver(store).get_tuple(at()).checkpoint["channel_values"]["thing"] == {"ran": "mine"}
+    allowing = ClewSaver(store, types=[Secret])
+    assert allowing.get_tuple(at()).checkpoint["channel_values"]["thing"] == Secret("mine")
+    with pytest.raises(InvalidInput, match="cannot be given together"):
+        ClewSaver(store, types=[Secret], serde=JsonPlusSerializer())
+
+
+def test_an_object_that_cannot_be_encoded_is_refused_and_nothing_is_lost(store: Any) -> None:
+    saver = ClewSaver(store)
+    graph = chat(saver)
+    say(graph, "one")
+    before = store.thread("t").head.id
+    checkpoint = {**empty_checkpoint(), "channel_values": {"bad": object()}, "channel_versions": {"bad": "1"}}
+    with pytest.raises(TypeError):
+        saver.put(at(checkpoint_ns="", checkpoint_id=before), checkpoint, {}, {"bad": "1"})
+    assert store.thread("t").head.id == before
+    assert len(say(graph, "two")["messages"]) == 4
+
+
+def test_what_only_the_serializer_can_encode_inside_a_message_comes_back(store: Any) -> None:
+    artifact = {"when": uuid.UUID(int=7), "tool": Secret("inner")}
+    tool = ToolMessage("done", tool_call_id="1", artifact=artifact)
+    graph = chat(ClewSaver(store, types=[Secret]), lambda state: tool)
+    say(graph, "go")
+    fresh = chat(ClewSaver(store, types=[Secret])).get_state(at()).values["messages"][-1]
+    assert fresh.content == "done"
+    assert fresh.artifact["when"] == uuid.UUID(int=7)
+
+
+def test_an_encrypting_serializer_sees_every_byte(store: Any) -> None:
+    class Reverse:
+        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+            return "reverse", plaintext[::-1]
+
+        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+            return ciphertext[::-1]
+
+    saver = ClewSaver(store, serde=EncryptedSerializer(Reverse()))  # type: ignore[arg-type]
+    graph = chat(saver, lambda state: AIMessage("the secret answer"))
+    for i in range(3):
+        say(graph, f"the secret question {i}")
+    for name in ("t", "t//writes"):
+        for checkpoint in store.thread(name).history():
+            assert "secret" not in str(store.thread(name).load(at=checkpoint))
+    assert len(graph.get_state(at()).values["messages"]) == 6
+    assert len(store.thread("t").load()["messages"]) == 6
+
+
+@pytest.mark.parametrize("cls", sorted(MESSAGES, key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
+def test_every_class_of_message_comes_back_as_langgraphs_serializer_would_give_it(cls: Any) -> None:
+    need: dict[str, Any] = {"content": "text", "tool_call_id": "1", "role": "r", "name": "n", "id": "i"}
+    fields = {key: value for key, value in need.items() if key in cls.model_fields}
+    if cls is RemoveMessage:
+        fields = {"id": "i"}
+    message = cls(**fields)
+    plain, serde = Plain(JsonPlusSerializer()), JsonPlusSerializer()
+    stored = plain.channel([message])
+    assert stored[0][MARK] == cls.__name__
+    back = plain.value(stored)[0]
+    assert type(back) is cls
+    assert back.model_dump() == serde.loads_typed(serde.dumps_typed(message)).model_dump() == message.model_dump()
+    twin = clone(message)
+    assert twin == message
+    assert twin.additional_kwargs is not message.additional_kwargs
+
+
+def test_values_of_all_kinds_come_back_as_from_langgraphs_own_saver(store: Any) -> None:
+    values: dict[str, Any] = {
+        "none": None,
+        "numbers": [1, 1.0, True, -0.0],
+        "nested": {"a": [{"b": [SystemMessage("s")]}], "c": {1: "one"}},
+        "set": {1, 2},
+        "bytes": b"\x00\xff",
+        "uuid": uuid.UUID(int=1),
+        "mark": {MARK: "not ours"},
+        MARK: "a channel with our own name",
+        f"{MARK}:x": "and one like it",
+    }
+    checkpoint = {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, "1")}
+    ours, theirs = ClewSaver(store), InMemorySaver()
+    for saver in (ours, theirs):
+        saver.put(at(checkpoint_ns=""), checkpoint, {"source": "input"}, dict.fromkeys(values, "1"))
+    one = ClewSaver(store).get_tuple(at()).checkpoint["channel_values"]
+    assert repr(sorted(one.items())) == repr(sorted(values.items()))
+    assert one == theirs.get_tuple(at()).checkpoint["channel_values"]
+
+
+def test_versions_of_other_savers_are_counted_on(store: Any) -> None:
+    saver = ClewSaver(store)
+    theirs = InMemorySaver().get_next_version(None, None)
+    ours = saver.get_next_version(theirs, None)
+    assert ours > theirs
+    assert saver.get_next_version(None, None)[:8] == "00000001"
+    assert saver.get_next_version(7, None)[:8] == "00000008"
+    forks = {saver.get_next_version(ours, None) for _ in range(50)}
+    assert len(forks) == 50
+    assert all(version > ours for version in forks)
+
+
+def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(store: Any) -> None:
+    saver = ClewSaver(store)
+    config = at(checkpoint_ns="")
+    for n in range(5):
+        values = {"log": ["full"]} if n == 1 else {"other": n}
+        said: Any = {"counters_since_delta_snapshot": {"log": (n, n)}} if n > 1 else {}
+        checkpoint = {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, str(n))}
+        config = saver.put(config, checkpoint, said, dict.fromkeys(values, str(n)))
+        saver.put_writes(config, [("log", [f"w{n}"])], f"task-{n}")
+    before = saver.get_delta_channel_history(config=config, channels=["log"])["log"]
+    saver.prune(["t"])
+    assert len(list(saver.list(at()))) == 4
+    assert saver.get_delta_channel_history(config=config, channels=["log"])["log"] == before
+    assert before["seed"] == ["full"]
+    assert [value for _, _, value in before["writes"]] == [["w1"], ["w2"], ["w3"]]
+
+
+def test_async_graphs_run_on_blocking_stores_and_blocking_calls_off_the_loop_on_async_ones(
+    tmp_path: Any,
+) -> None:
+    async def both() -> None:
+        with clew.open(tmp_path / "one.db") as store:
+            graph = chat(ClewSaver(store))
+            await graph.ainvoke({"messages": [HumanMessage("hi")]}, at())
+            assert len((await graph.aget_state(at())).values["messages"]) == 2
+        async with await clew.aio.open(tmp_path / "one.db") as store:
+            graph = chat(ClewSaver(store))
+            await graph.ainvoke({"messages": [HumanMessage("hi")]}, at())
+            state = await asyncio.to_thread(graph.get_state, at())
+            assert len(state.values["messages"]) == 4
+            with pytest.raises(InvalidInput, match="another thread than its event loop"):
+                graph.get_state(at())
+
+    asyncio.run(both())

@@ -1,0 +1,58 @@
+"""The command line and the desk behind the inspector, on each engine: only the URL differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import clew
+from clew.server import questions as ask
+from clew.server.desk import Desk
+from fix_stores import EVERY_ENGINE, address
+
+from .conftest import Run
+
+
+@pytest.fixture(params=[engine for engine in EVERY_ENGINE if engine != "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store with one thread that was rewound."""
+    target, options = address(request.param, "blocking", tmp_path, request)
+    where = str(target) if "://" in str(target) or ":" in str(target)[:6] else f"sqlite:///{target}"
+    whole = f"{where}{'&' if '?' in where else '?'}{urlencode(options)}"
+    with clew.open(whole) as store:
+        talk: clew.Thread[Any] = store.thread("talk")
+        for i in range(4):
+            talk.append("messages", [{"role": "user", "content": f"message {i}"}])
+        talk.rewind(2)
+        talk.append("messages", [{"role": "assistant", "content": "another way"}], label="best")
+    return whole
+
+
+def test_a_thread_is_looked_at_and_changed_on_any_engine(run: Run, url: str, tmp_path: Path) -> None:
+    env = {"CLEW_STORE": url}
+    assert [t["id"] for t in run("threads", "--json", env=env).data["threads"]] == ["talk"]
+    assert run("log", "talk", env=env).out.count("○") == 2
+    assert "another way" in run("show", "talk", "best", env=env).out
+    assert run("diff", "talk", "2", "@", "--json", env=env).data["changes"][0]["path"] == "messages[2]"
+    assert run("fork", "talk", "--to", "other", env=env).code == 0
+    assert run("rewind", "talk", "1", "-y", env=env).code == 0
+    assert run("undo", "talk", env=env).code == 0
+    assert run("verify", env=env).code == 0
+    assert run("copy", str(tmp_path / "copied.db"), "--json", env=env).data["threads"] == 2
+    assert run("doctor", env=env).code == 0
+    assert run("rm", "talk", "other", "-y", env=env).code == 0
+
+
+def test_the_desk_answers_on_any_engine(url: str) -> None:
+    with clew.open(url) as store:
+        desk = Desk(store, name="test", read_only=False)
+        assert [t["id"] for t in desk.threads(ask.AskThreads())["threads"]] == ["talk"]
+        history = desk.history(ask.AskHistory(thread="talk"))
+        assert [row["step"] for row in history["rows"]] == [3, 4, 3, 2, 1]
+        assert desk.messages(ask.AskMessages(thread="talk", at="best"))["messages"][-1]["text"] == "another way"
+        assert desk.state(ask.AskState(thread="talk"))["entries"][0]["count"] == 3
+        assert desk.append(ask.Append(thread="talk", items=["x"]))["step"] == 4
+        assert desk.undo(ask.Undo(thread="talk"))["head"]["step"] == 3

@@ -1,0 +1,66 @@
+"""A master of a cluster is killed and started again: what it had acknowledged is there, and writers wait for it."""
+
+from __future__ import annotations
+
+import threading
+
+import redis
+import redis.asyncio
+
+from clew.engines.redis import RedisEngine
+from clew.testing import drive, records
+from clew.testing.servers import RedisCluster, private_place
+
+THREADS = [f"thread {n}" for n in range(24)]
+
+
+def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
+    with private_place() as place:
+        cluster = RedisCluster(place)
+        try:
+            cluster.start()
+            drive.run("stepped", lambda _: survives(cluster, "stepped"))
+            drive.run("awaited", lambda _: survives(cluster, "awaited"))
+        finally:
+            cluster.kill()
+
+
+async def survives(cluster: RedisCluster, colour: drive.Colour) -> None:
+    engine = RedisEngine(
+        cluster.url, prefix=colour, asynchronous=colour == "awaited", shards=16, retries=1000, deadline=40
+    )
+    branches = [records.branch(name) for name in THREADS]
+    for at in branches:
+        await engine.commit(records.first(at))
+    victim = cluster.nodes[1]
+    victim.kill()
+    starter = threading.Thread(target=victim.start)
+    starter.start()
+    for at in branches:
+        await engine.commit(records.following(records.head(at), at))
+    starter.join()
+    for at in branches:
+        assert await engine.head(at.thread) == records.head(at, 2, 2)
+        assert [row.step for row in await engine.rows(at.lineage, at.id, 1, 9)] == [1, 2]
+    await engine.close()
+
+
+def test_a_cluster_client_that_was_given_is_used_and_left_open(redis_cluster: RedisCluster) -> None:
+    port, at = redis_cluster.nodes[2].port, records.branch("t")
+
+    async def blocking(_: object) -> None:
+        with redis.RedisCluster(host="127.0.0.1", port=port) as client:
+            engine = RedisEngine(client=client, prefix="given")
+            await engine.commit(records.first(at))
+            await engine.close()
+            assert client.ping()
+
+    async def awaiting(_: object) -> None:
+        async with redis.asyncio.RedisCluster(host="127.0.0.1", port=port) as client:
+            engine = RedisEngine(client=client, prefix="given")
+            assert await engine.head("t") == records.head(at)
+            await engine.close()
+            assert await client.ping()
+
+    drive.run("stepped", blocking)
+    drive.run("awaited", awaiting)

@@ -1,0 +1,156 @@
+"""What a second look at the core found: each test is a thing that once went wrong."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+import clew
+from clew.engines.memory import MemoryEngine
+from clew.history import core as core_module
+
+LONG = "a sentence that is long enough to be kept apart from the root; " * 8
+
+
+# -- ids that callers choose -------------------------------------------------------------------------------------------
+
+
+def test_an_id_whose_checkpoint_was_deleted_can_be_saved_again(store: Any) -> None:
+    thread, id = store.thread("t"), uuid.uuid4()
+    thread.save({"n": 0})
+    thread.save({"n": 1}, id=id)
+    thread.delete(str(id))
+    assert thread.save({"n": 2}, id=id).id == str(id)
+    assert thread.load() == thread.load(id) == {"n": 2}
+
+
+def test_an_id_that_a_fork_inherited_is_there_already(store: Any) -> None:
+    thread, id = store.thread("t"), uuid.uuid4()
+    thread.save({"n": 1}, id=id)
+    fork = thread.fork("fork")
+    assert fork.save({"n": 2}, id=id) == thread.head
+    assert fork.load(id) == {"n": 1}
+
+
+def test_an_id_of_another_thread_of_the_lineage_is_free_for_this_one(store: Any) -> None:
+    thread, id = store.thread("t"), uuid.uuid4()
+    thread.save({"n": 0})
+    fork = thread.fork("fork")
+    thread.save({"n": 1}, id=id)
+    fork.save({"n": 2}, id=id)
+    assert (thread.load(id), fork.load(id)) == ({"n": 1}, {"n": 2})
+
+
+@pytest.mark.parametrize("on_conflict", ["raise", "branch"])
+def test_a_save_that_is_repeated_under_its_id_is_no_conflict(store: Any, on_conflict: str) -> None:
+    thread, id = store.thread("t"), uuid.uuid4()
+    base = thread.save({"n": 1})
+    late = store.thread("t")
+    late.load()
+    done = thread.save({"n": 2}, id=id)
+    assert late.save({"n": 2}, id=id, on_conflict=on_conflict) == done
+    assert late.save({"n": 2}, id=id, expect=base, on_conflict=on_conflict) == done
+    assert len(thread.history(all=True)) == 2
+
+
+def test_a_prefix_is_looked_for_beyond_the_checkpoints_of_other_threads(store: Any) -> None:
+    thread = store.thread("t")
+    thread.save({"n": 0}, id="11111111-0000-4000-8000-000000000000")
+    fork = thread.fork("fork")
+    for n in range(1, 100):
+        thread.save({"n": n}, id=f"22222222-0000-4000-8000-{n:012}")
+    fork.save({"n": "mine"}, id="22222222-ffff-4000-8000-000000000000")
+    assert fork.load("2222") == {"n": "mine"}
+    with pytest.raises(clew.AmbiguousCheckpoint):
+        thread.load("2222")
+
+
+# -- deleting and undoing ----------------------------------------------------------------------------------------------
+
+
+def test_deleting_the_first_checkpoint_keeps_what_a_rewind_left_behind(store: Any) -> None:
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    second, third = thread.save({"n": 2}), thread.save({"n": 3})
+    thread.rewind(1)
+    thread.delete(1)
+    assert thread.head.id == third.id
+    assert [c.id for c in thread.history()] == [second.id, third.id]
+    thread.delete(third)
+    thread.delete(second)
+    assert not thread.exists()
+
+
+def test_undo_passes_over_a_move_whose_way_back_was_swept_away(opener: Any) -> None:
+    store = opener()
+    thread = store.thread("t")
+    saved = [thread.save({"n": n}) for n in range(3)]
+    thread.rewind(1)
+    aside = thread.save({"n": "aside"})
+    thread.rewind(saved[2])
+    thread.delete(aside)
+    store.prune()
+    again = opener().thread("t")
+    assert again.undo().id in {saved[0].id, saved[1].id}
+    assert again.exists()
+
+
+def test_a_lineage_may_have_more_branches_than_are_remembered(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_module, "MAX_BRANCHES", 4)
+    thread = store.thread("t")
+    thread.save({"n": 0})
+    for n in range(1, 12):
+        thread.rewind(1)
+        thread.save({"n": n})
+    assert thread.load() == {"n": 11}
+    assert len(thread.history(all=True)) == 12
+    assert thread.load(1) == {"n": 0}
+    assert thread.fork(at=1).load() == {"n": 0}
+
+
+def test_a_list_may_begin_anew_as_often_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from clew.encode import payload
+
+    monkeypatch.setattr(payload, "MAX_STREAMS", 8)
+    thread = clew.open("memory:").thread("t")
+    for n in range(40):
+        thread.save({"scratch": [n, LONG] if n % 2 else []})
+        assert thread.load() == {"scratch": [n, LONG] if n % 2 else []}
+    assert [c.step for c in thread.history()] == list(range(1, 41))
+
+
+def test_a_fork_made_while_the_clock_is_behind_is_no_older_than_what_it_came_from(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = store.thread("t")
+    saved = thread.save({"n": 1})
+    monkeypatch.setattr(core_module.Core, "now", staticmethod(lambda: 1_000_000))
+    late = thread.save({"n": 2})
+    fork = thread.fork("fork")
+    forked = fork.save({"n": 3})
+    assert saved.created_at < late.created_at < forked.created_at
+    assert saved.id < late.id < forked.id
+
+
+def test_a_checkpoint_deleted_by_its_writer_is_not_brought_back_by_a_fork_that_annotates_it() -> None:
+    engine = MemoryEngine()
+    thread = clew.open(engine).thread("t")
+    first = thread.save({"n": 1})
+    thread.save({"n": 2})
+    thread.fork("fork").save({"n": 3})
+    plain = engine.commit
+    deleted: list[bool] = []
+
+    async def commit(commit: Any) -> None:
+        if commit.marks and not deleted:
+            deleted.append(True)
+            thread.delete(first)
+        await plain(commit)
+
+    engine.commit = commit  # type: ignore[method-assign]  # a writer that is faster, just this once
+    fork = clew.open(engine).thread("fork")
+    with pytest.raises(clew.CheckpointNotFound, match="deleted"):
+        fork.annotate(first, label="mine")
+    assert [c.step for c in thread.history()] == [2]

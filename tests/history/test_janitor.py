@@ -1,0 +1,128 @@
+"""The janitor prunes on its own; starting and stopping twice is fine; one works at a time; errors are told."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+from clew.errors import InvalidInput, Unavailable
+
+POLICY = clew.Retention(keep_last=2, undo_window=dt.timedelta(0))
+
+
+def until(done: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if done():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it did not happen")
+
+
+def fill(store: Any, count: int = 6) -> None:
+    for n in range(count):
+        store.thread("t").save({"n": n})
+
+
+def test_it_prunes_and_tells(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "s.db", durability="normal") as store:
+        fill(store)
+        janitor = store.janitor(every=0.01, retention=POLICY)
+        assert not janitor.status.running
+        with janitor:
+            until(lambda: janitor.status.rounds >= 2)
+            assert janitor.status.running
+            assert len(store.thread("t").history()) == 2
+            fill(store)
+            until(lambda: len(store.thread("t").history()) == 2)
+        status = janitor.status
+        assert not status.running
+        assert (status.errors, status.every) == (0, 0.01)
+        assert status.last_round is not None
+        assert status.last_report is not None
+
+
+def test_starting_and_stopping_twice_is_no_error() -> None:
+    with clew.open("memory:") as store:
+        janitor = store.janitor(every=3600)
+        janitor.stop()
+        assert janitor.start() is janitor.start()
+        until(lambda: janitor.status.rounds == 1)
+        janitor.stop()
+        janitor.stop()
+        assert not janitor.status.running
+        janitor.start()
+        until(lambda: janitor.status.rounds == 2)
+        janitor.stop()
+
+
+def test_one_janitor_works_at_a_time(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "s.db") as one, clew.open(tmp_path / "s.db") as two:
+        first, second = one.janitor(every=0.01), two.janitor(every=0.01)
+        with first:
+            until(lambda: first.status.rounds >= 1)
+            with second:
+                until(lambda: second.status.skipped >= 2)
+                assert second.status.rounds == 0
+                first.stop()
+                until(lambda: second.status.rounds >= 1)
+
+
+def test_it_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with clew.open("memory:") as store:
+        fill(store)
+        engine = store._core.engine
+        real = engine.lineages
+
+        async def away(**options: Any) -> Any:
+            raise Unavailable("the disk is away")
+
+        monkeypatch.setattr(engine, "lineages", away)
+        with store.janitor(every=0.01, retention=POLICY) as janitor:
+            until(lambda: janitor.status.errors >= 2)
+            assert "the disk is away" in (janitor.status.last_error or "")
+            monkeypatch.setattr(engine, "lineages", real)
+            until(lambda: len(store.thread("t").history()) == 2)
+            until(lambda: janitor.status.last_error is None)
+
+
+def test_a_closed_store_ends_it() -> None:
+    store = clew.open("memory:")
+    janitor = store.janitor(every=0.01).start()
+    until(lambda: janitor.status.rounds >= 1)
+    store.close()
+    until(lambda: not janitor.status.running)
+    janitor.stop()
+
+
+@pytest.mark.parametrize("every", [0, -1, float("nan"), float("inf"), True, "1h", None])
+def test_a_time_that_makes_no_sense_is_refused(every: Any) -> None:
+    with clew.open("memory:") as store, pytest.raises(InvalidInput):
+        store.janitor(every=every)
+
+
+def test_in_a_task_it_does_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await clew.aio.open(tmp_path / "s.db", durability="normal") as store:
+            for n in range(6):
+                await store.thread("t").save({"n": n})
+            janitor = store.janitor(every=0.01, retention=POLICY)
+            await janitor.stop()
+            async with janitor:
+                assert await janitor.start() is janitor
+                while janitor.status.rounds < 2:
+                    await asyncio.sleep(0.005)
+                assert len(await store.thread("t").history()) == 2
+            await janitor.stop()
+            assert not janitor.status.running
+            with pytest.raises(InvalidInput):
+                store.janitor(every=0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))

@@ -1,0 +1,267 @@
+"""Sweeps free what nobody needs, and nothing else, whatever writers do at the same time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew import Retention
+from clew.errors import Conflict, NotFound
+
+STRICT = Retention(keep_last=1, undo_window=dt.timedelta(0), keep_labelled=False)
+
+
+def test_a_payload_stays_for_as_long_as_a_state_points_into_it(store: Any) -> None:
+    thread = store.thread("t")
+    for n in range(10):
+        thread.append("messages", [{"n": n, "text": "x" * 500}])
+    store.prune(STRICT)
+    assert store.stats()["rows"] == 10
+    assert store.stats()["garbage"] == 0
+    thread.save({"messages": []})
+    assert store.prune(STRICT).rows >= 9
+    assert store.stats()["rows"] <= 2
+    assert thread.load() == {"messages": []}
+    assert store.verify().ok
+
+
+def test_blobs_go_with_the_last_checkpoint_that_needs_them(store: Any) -> None:
+    thread = store.thread("t")
+    thread.save({"paper": "one " * 30_000})
+    thread.save({"paper": "two " * 30_000})
+    fork = thread.fork("fork", at=1)
+    store.prune(STRICT)
+    assert store.stats()["blobs"] == 2
+    fork.delete()
+    report = store.prune(STRICT)
+    assert report.blobs == 1
+    assert store.stats()["blobs"] == 1
+    assert thread.load() == {"paper": "two " * 30_000}
+
+
+def test_a_deleted_thread_leaves_nothing_but_what_its_forks_need(store: Any) -> None:
+    thread = store.thread("t")
+    for n in range(8):
+        thread.append("messages", [{"n": n, "text": "x" * 400}])
+    fork = thread.fork("fork", at=3)
+    thread.delete()
+    store.prune()
+    assert [m["n"] for m in fork.load()["messages"]] == [0, 1, 2]
+    assert store.stats()["rows"] == 3
+    fork.delete()
+    stats = store.stats()
+    assert (stats["rows"], stats["branches"], stats["threads"]) == (0, 0, 0)
+
+
+def test_stats_tell_live_garbage_and_total(store: Any) -> None:
+    thread = store.thread("t")
+    for n in range(20):
+        thread.save({"text": f"{n} " * 500})
+    before = store.stats()
+    assert before["garbage"] == 0
+    assert before["live"] > 20 * 900
+    assert before["total"] >= before["live"]
+    for n in range(1, 11):
+        thread.delete(n)
+    half = store.stats()
+    assert half["garbage"] > 8 * 900
+    assert half["live"] + half["garbage"] <= before["live"]
+    store.compact()
+    after = store.stats()
+    assert after["garbage"] == 0
+    assert after["live"] < 0.65 * before["live"]
+
+
+def test_compact_gives_space_back(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with clew.open(path, durability="normal") as store:
+        for n in range(50):
+            store.thread(f"t{n}").save({"text": f"{n} " * 20_000})
+        for n in range(45):
+            store.thread(f"t{n}").delete()
+        large = path.stat().st_size
+        progress: list[tuple[int, int]] = []
+        store.compact(progress=lambda done, total: progress.append((done, total)))
+        assert path.stat().st_size < large / 4
+        assert progress[-1] == (5, 5)
+        assert store.thread("t49").load() == {"text": "49 " * 20_000}
+
+
+def test_rows_before_what_stays_keep_their_chain(store: Any) -> None:
+    thread = store.thread("t")
+    for n in range(30):
+        thread.save({"n": n})
+    thread.annotate(10, label="keep")
+    thread.annotate(20, label="keep")
+    store.prune(Retention(keep_last=1))
+    assert [c.step for c in thread.history()] == [10, 20, 30]
+    assert store.stats()["rows"] == 6  # each, and the light half of the one before it
+    assert store.verify().ok
+    thread.annotate(10, label=None)
+    store.prune(Retention(keep_last=1))
+    assert store.stats()["rows"] == 4
+    assert store.verify().ok
+
+
+def test_an_undo_after_a_sweep_finds_the_newest_that_is_left(store: Any) -> None:
+    thread = store.thread("t")
+    for n in range(5):
+        thread.save({"n": n})
+    thread.rewind(2)
+    store.prune(STRICT)
+    assert [c.step for c in thread.history(all=True)] == [2]
+    assert thread.undo().step == 2
+    thread.save({"n": "new"})
+    assert thread.load() == {"n": "new"}
+    assert store.verify().ok
+
+
+WORDS = ["alpha " * 30, "beta " * 30, "gamma " * 30, "delta " * 20_000, "epsilon " * 15_000]
+
+
+def act(store: Any, rng: random.Random, names: list[str]) -> None:
+    """Something that a user might do just now, checked on the spot."""
+    name = rng.choice(names)
+    thread = store.thread(name)
+    what = rng.random()
+    try:
+        if what < 0.35:
+            thread.append("messages", [{"n": rng.random(), "text": rng.choice(WORDS[:3])}])
+        elif what < 0.5:
+            state = {"messages": [{"text": rng.choice(WORDS[:3])}] * rng.randrange(3), "paper": rng.choice(WORDS)}
+            saved = thread.save(state)
+            assert thread.load(saved) == state
+        elif what < 0.6:
+            history = thread.history(all=True)
+            thread.rewind(rng.choice(history))
+        elif what < 0.68:
+            thread.undo()
+        elif what < 0.78:
+            history = thread.history(all=True)
+            other = f"{name[0]}{rng.randrange(6)}"
+            if other not in names:
+                return
+            thread.fork(other, at=rng.choice(history))
+        elif what < 0.84:
+            thread.delete()
+        elif what < 0.9:
+            thread.delete(rng.choice(thread.history(all=True)))
+        else:
+            thread.load(rng.choice(thread.history(all=True)))
+    except (NotFound, Conflict, IndexError):
+        return  # somebody was faster, or there is nothing to do it with
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_life_with_sweeps_in_between_stays_sound(seed: int, opener: Any) -> None:
+    store = opener(compression=random.Random(seed).choice([None, "zstd"]))
+    rng = random.Random(seed)
+    names = [f"{letter}{n}" for letter in "ab" for n in range(6)]
+    for _ in range(12):
+        for _ in range(15):
+            act(store, rng, names)
+        known = {
+            info.id: [(c.id, store.thread(info.id).load(c)) for c in store.thread(info.id).history(all=True)]
+            for info in store.threads()
+        }
+        policy = rng.choice([None, STRICT, Retention(keep_last=3), Retention(keep_last=2, undo_window=dt.timedelta(0))])
+        store.prune(policy)
+        report = store.verify()
+        assert report.ok, str(report)
+        for name, states in known.items():
+            thread = store.thread(name)
+            kept = {c.id for c in thread.history(all=True)}
+            assert thread.head.id in kept
+            for id, state in states:
+                if id in kept:
+                    assert thread.load(id) == state
+            if policy is None:
+                assert kept >= {id for id, _ in states}
+    store.compact()
+    assert store.verify().ok
+
+
+@pytest.mark.parametrize("engine", ["memory", "sqlite"])
+def test_writers_never_lose_what_they_point_at(engine: str, tmp_path: Path) -> None:
+    """Six writers rewind, fork, save and delete as fast as they can; two sweepers take everything they may."""
+    first = clew.open("memory:" if engine == "memory" else tmp_path / "s.db", **_fast(engine))
+    names = [f"{letter}{n}" for letter in "ab" for n in range(6)]
+    stop = threading.Event()
+    failed: list[Exception] = []
+
+    def store_for(number: int) -> Any:
+        if engine == "memory" or number % 2:
+            return first
+        return clew.open(tmp_path / "s.db", **_fast(engine))
+
+    def write(number: int) -> None:
+        store, rng = store_for(number), random.Random(number)
+        try:
+            for _ in range(150):
+                act(store, rng, names)
+        except Exception as error:  # noqa: BLE001  # told by the test
+            failed.append(error)
+        finally:
+            if store is not first:
+                store.close()
+
+    def sweep(number: int) -> None:
+        store = store_for(number)
+        try:
+            while not stop.is_set():
+                store.prune(STRICT)
+        except Exception as error:  # noqa: BLE001  # told by the test
+            failed.append(error)
+        finally:
+            if store is not first:
+                store.close()
+
+    writers = [threading.Thread(target=write, args=(n,)) for n in range(6)]
+    sweepers = [threading.Thread(target=sweep, args=(n,)) for n in range(2)]
+    for worker in (*writers, *sweepers):
+        worker.start()
+    for writer in writers:
+        writer.join()
+    stop.set()
+    for sweeper in sweepers:
+        sweeper.join()
+    assert not failed, failed[0]
+    report = first.verify()
+    assert report.ok, str(report)
+    for info in first.threads():
+        first.thread(info.id).load()
+    first.close()
+
+
+def _fast(engine: str) -> dict[str, Any]:
+    return {} if engine == "memory" else {"durability": "normal"}
+
+
+def test_a_rewind_that_looked_before_a_sweep_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The narrowest race: between a rewind's look and its swap, everything it looked at is swept."""
+    with clew.open("memory:") as store:
+        thread = store.thread("t")
+        for n in range(5):
+            thread.save({"n": n})
+        engine = store._core.engine
+        real, swept = engine.commit, []
+
+        async def commit(change: Any) -> None:
+            if not swept and change.swaps:
+                swept.append(True)
+                store.prune(STRICT)
+            await real(change)
+
+        monkeypatch.setattr(engine, "commit", commit)
+        with pytest.raises(NotFound):
+            thread.rewind(2)
+        assert swept
+        monkeypatch.setattr(engine, "commit", real)
+        assert thread.load() == {"n": 4}
+        assert store.verify().ok
