@@ -153,6 +153,19 @@ def test_copy_brings_everything_once(run: Run, place: Path) -> None:
     assert run("copy", "second.db", "--json").data["rows"] == 0
 
 
+def test_sync_makes_two_stores_equal(run: Run, place: Path) -> None:
+    assert run("copy", "second.db").code == 0
+    with clew.open(place / "second.db") as second:
+        second.thread("only there").save({"n": 1})
+    with clew.open(place / "clew.db") as first:
+        first.thread("talk").annotate(2, label="said here")
+    synced = run("sync", "clew.db", "second.db", "--json").data
+    assert synced["diverged"] == []
+    assert "said here" in run("log", "talk", "-s", "second.db").out
+    assert "only there" in run("threads").out
+    assert run("sync", "clew.db", "second.db", "--json").data["records"] == 0
+
+
 def test_prune_says_what_would_go_asks_and_keeps_labels(run: Run, place: Path) -> None:
     assert run("prune").code == 2
     assert run("prune", "--max-age", "soon").code == 2

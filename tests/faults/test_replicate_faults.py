@@ -399,3 +399,18 @@ def test_whatever_breaks_nothing_acknowledged_is_lost_and_both_sides_become_equa
             harness.check()
     harness.check()
     assert len(harness.ledger.saves) > rounds * 10
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_the_first_save_after_a_kill_is_acknowledged_by_the_replica(kind: str, places: Callable[[str], Place]) -> None:
+    primary, replica = places(kind), places("sqlite")
+    with clew.open(primary.engine(False), replica=replica.engine(False), **{**QUICK, "failback_after": 60.0}) as store:
+        thread = store.thread("t")
+        thread.append("messages", ["before"])
+        primary.hurt("killed")
+        killed = time.monotonic()
+        thread.append("messages", ["after"])
+        print(f"{kind}: {time.monotonic() - killed:.3f} s from kill to acknowledged save")
+        assert store.status().active == "replica"
+        assert thread.load()["messages"] == ["before", "after"]
+    primary.heal()

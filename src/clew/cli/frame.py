@@ -31,11 +31,12 @@ class Frame:
         return self.url or os.environ.get("CLEW_STORE") or DEFAULT_STORE
 
     @contextlib.contextmanager
-    def store(self, *, create: bool = False) -> Iterator[Store]:
-        """The store, open. One that is not there yet is an error unless `create`: a typo must not make a file."""
+    def store(self, *, create: bool = False, target: str | None = None) -> Iterator[Store]:
+        """The store, open, or the one at `target`. One that is not there yet is an error unless `create`: a typo must
+        not make a file."""
         import clew
 
-        target = self.target
+        target = target or self.target
         local = is_file(target) or target.startswith("jsonl:")
         options: dict[str, Any] = {"create": False} if local and not create else {}
         if keys := os.environ.get("CLEW_KEY"):

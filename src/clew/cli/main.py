@@ -40,6 +40,7 @@ COMMANDS: dict[str, Entry] = {
     "import": Entry(MOVE, "Import sessions and runs that other programs kept."),
     "export": Entry(MOVE, "Write a conversation or a state to a file."),
     "copy": Entry(MOVE, "Bring everything into another store."),
+    "sync": Entry(MOVE, "Make two stores equal."),
     "prune": Entry(KEEP, "Let go of old checkpoints."),
     "compact": Entry(KEEP, "Give freed space back."),
     "verify": Entry(KEEP, "Check every byte, and set aside what is damaged."),

@@ -116,6 +116,8 @@ class Following:
             except BaseException:
                 self.pending.mark(commit.lineage)
                 raise
+            finally:
+                self.pending.arrived()
             sent += 1
 
     async def _compare(self) -> None:

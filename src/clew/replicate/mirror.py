@@ -169,7 +169,7 @@ class Mirror(Engine):
             await self._roles.learn()
             if self._roles.standing.generation > standing.generation:
                 raise _look_again(commit) from other
-        if other is not None or not self._in_step(standing, commit.lineage):
+        if not at_once or other is not None or not self._in_step(standing, commit.lineage):
             return _Lacking(follower, other)
         return None
 

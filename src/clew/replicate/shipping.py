@@ -30,6 +30,7 @@ class Pending:
         self._lock = threading.Lock()
         self._parcels: deque[Parcel] = deque()
         self._bytes = 0
+        self._under_way = 0  # taken from the queue, and not yet arrived
         self._behind: dict[str, float] = {}  # lineage -> since when
         self._comparing: dict[str, float] = {}  # those that are being compared now
 
@@ -53,14 +54,20 @@ class Pending:
         self._bytes = 0
 
     def next(self) -> Commit | None:
-        """The oldest commit whose lineage is not marked."""
+        """The oldest commit whose lineage is not marked. It counts as pending until `arrived` is called."""
         with self._lock:
             while self._parcels:
                 parcel = self._parcels.popleft()
                 self._bytes -= parcel.size
                 if parcel.commit.lineage not in self._behind:
+                    self._under_way += 1
                     return parcel.commit
             return None
+
+    def arrived(self) -> None:
+        """A commit that was taken is on the other side, or its lineage marked."""
+        with self._lock:
+            self._under_way -= 1
 
     def mark(self, *lineages: str) -> None:
         """These lineages have to be compared."""
@@ -100,7 +107,7 @@ class Pending:
 
     @property
     def records(self) -> int:
-        return len(self._parcels)
+        return len(self._parcels) + self._under_way
 
     @property
     def bytes(self) -> int:
