@@ -27,6 +27,7 @@ from clew.testing.servers import PostgresServer, RedisServer, private_place
 
 MESSAGE = {"role": "user", "content": "a message of the usual length, as people write them to agents " * 8}
 Opener = Callable[[], Any]
+Place = Callable[[str], str]  # the URL of an empty store for each name
 
 
 async def _settle(value: Any) -> Any:
@@ -61,16 +62,21 @@ def compare(title: str, openers: dict[str, Opener], saves: int, rounds: int) -> 
     return medians
 
 
-def pair(title: str, one: str, two: str, saves: int, rounds: int) -> None:
-    """Both colours of one pair of URLs."""
+def pair(title: str, one: Place, two: Place, saves: int, rounds: int) -> None:
+    """Both colours of one pair; each contender has places of its own."""
     for colour, opening in ("async", clew.aio.open), ("blocking", clew.open):
+
+        def mirror(mode: str, opening: Any = opening, colour: str = colour) -> Any:
+            name = f"{mode}_{colour}"
+            return opening(one(name), replica=two(name), replication=mode)
+
         found = compare(
             f"{title}, {colour} colour",
             {
-                "primary alone": lambda opening=opening: opening(one),
-                "replica alone": lambda opening=opening: opening(two),
-                "sync": lambda opening=opening: opening(one, replica=two, replication="sync"),
-                "async": lambda opening=opening: opening(one, replica=two, replication="async"),
+                "primary alone": lambda opening=opening, colour=colour: opening(one(f"alone_{colour}")),
+                "replica alone": lambda opening=opening, colour=colour: opening(two(f"alone_{colour}")),
+                "sync": lambda mirror=mirror: mirror("sync"),
+                "async": lambda mirror=mirror: mirror("async"),
             },
             saves,
             rounds,
@@ -85,7 +91,7 @@ def pair(title: str, one: str, two: str, saves: int, rounds: int) -> None:
 def catch_up(title: str, one: str, two: str) -> None:
     """Fill a store, then let an empty replica catch up."""
     with clew.open(one) as source:
-        for number in range(20):
+        for number in range(0 if len(source) else 20):
             for _ in range(100):
                 source.thread(f"filled-{number}").append("messages", [MESSAGE])
         with clew.open(two) as target:
@@ -115,14 +121,26 @@ def run(saves: int = 300, rounds: int = 5) -> None:
         redis.start()
         postgres.start()
         try:
-            files = [str(Path(folder) / f"{number}.db") for number in range(6)]
-            pair("Redis + PostgreSQL", redis.url, postgres.url, saves, rounds)
-            pair("PostgreSQL + SQLite", postgres.url, files[0], saves, rounds)
-            pair("SQLite + SQLite", files[1], files[2], saves, rounds)
-            catch_up("SQLite to SQLite", files[3], files[4])
-            catch_up("SQLite to PostgreSQL", files[3], f"{postgres.url}?schema=caught_up")
-            catch_up("SQLite to Redis", files[3], f"{redis.url}?prefix=caught-up")
-            takeover(redis, files[5])
+
+            def on_redis(name: str) -> str:
+                return f"{redis.url}?prefix={name}"
+
+            def on_postgres(name: str) -> str:
+                return f"{postgres.url}?schema={name}"
+
+            def on_file(name: str) -> str:
+                return str(Path(folder) / f"{name}.db")
+
+            def on_second_file(name: str) -> str:
+                return on_file(f"{name}_too")
+
+            pair("Redis + PostgreSQL", on_redis, on_postgres, saves, rounds)
+            pair("PostgreSQL + SQLite", lambda name: on_postgres(f"{name}_2"), on_file, saves, rounds)
+            pair("SQLite + SQLite", lambda name: on_file(f"{name}_3"), on_second_file, saves, rounds)
+            catch_up("SQLite to SQLite", on_file("full"), on_file("caught_up"))
+            catch_up("SQLite to PostgreSQL", on_file("full"), on_postgres("caught_up"))
+            catch_up("SQLite to Redis", on_file("full"), on_redis("caught_up"))
+            takeover(redis, on_file("taken_over"))
         finally:
             redis.kill()
             postgres.kill()

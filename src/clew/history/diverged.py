@@ -64,7 +64,7 @@ async def _label(thread: Thread[object], id: str, generation: int) -> None:
 
 
 async def _recount(thread: Thread[object], lineage: str) -> bool:
-    """Let the head count the checkpoints that came over."""
+    """Let the head count the checkpoints that came over, and step aside from them."""
     core = thread.core
     while True:
         view = await View.of(core, lineage)
@@ -74,7 +74,12 @@ async def _recount(thread: Thread[object], lineage: str) -> bool:
         own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
         stands = (head.branch, head.step)
         count = sum(one.alive or (one.branch.id, one.step.step) == stands for one in own)
-        if count == head.count:
+        note = view.notes[head.thread]
+        # A step behind the head that is taken now: the next save has to start a branch.
+        pinned = note.pinned or any((one.branch.id, one.step.step) == (head.branch, head.step + 1) for one in own)
+        if (count, pinned) == (head.count, note.pinned):
             return False
-        if await thread.swap(head, touch(core.frames, head, core.now(), count=count)):
+        bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=count), note=b"")
+        sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
+        if await thread.swap(head, msgspec.structs.replace(bare, note=sealed)):
             return True

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -66,20 +68,6 @@ async def pause(blocking: bool, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-async def both(blocking: bool, one: Awaitable[None], other: Awaitable[None]) -> list[BaseException | None]:
-    """Do two things, at once where that can be; what each raised."""
-    if not blocking:
-        return list(await asyncio.gather(one, other, return_exceptions=True))
-    raised: list[BaseException | None] = []
-    for work in (one, other):
-        try:
-            await work
-            raised.append(None)
-        except Exception as error:  # noqa: BLE001  # handed to the caller as a value
-            raised.append(error)
-    return raised
-
-
 class Turn:
     """A lock in the mirror's colour: `async with turn: …`."""
 
@@ -98,6 +86,40 @@ class Turn:
             self._lock.release()
         if self._task_lock is not None:
             self._task_lock.release()
+
+
+class Lane:
+    """A lock that the task which holds it may take again."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._holder: asyncio.Task[Any] | None = None
+        self._depth = 0
+
+    async def __aenter__(self) -> None:
+        me = asyncio.current_task()
+        if self._holder is not me:
+            await self._lock.acquire()
+            self._holder = me
+        self._depth += 1
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = None
+            self._lock.release()
+
+
+class Lanes:
+    """Where both sides are written to at once, what concerns one lineage happens one after the other: a comparison
+    never sees a save that only one side has yet. A blocking mirror writes to its sides in turn and needs none."""
+
+    def __init__(self, blocking: bool) -> None:
+        self._blocking = blocking
+        self._lanes: WeakValueDictionary[str, Lane] = WeakValueDictionary()
+
+    def of(self, lineage: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._blocking else self._lanes.setdefault(lineage, Lane())
 
 
 class Background:

@@ -18,6 +18,7 @@ from clew.replicate.status import log
 
 _QUICK = 0.5  # seconds between looks while something is wrong or under way
 _ROUND = 2.0  # seconds that a round under way may still take when the mirror is closed
+_VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
 _WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
 
 
@@ -26,6 +27,7 @@ class Following:
 
     def __init__(self, roles: Roles, blocking: bool, settings: Settings) -> None:
         self.pending = Pending(settings.max_pending)
+        self.lanes = colour.Lanes(blocking)
         self.on_diverged: Keep | None = None
         self.diverged = 0
         self._roles = roles
@@ -144,13 +146,10 @@ class Following:
         if follower not in standing.fences:
             raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
         try:
-            return await reconcile(
-                roles.fenced(active),
-                roles.fenced(follower),
-                lineage,
-                mirror=True,
-                keep=self._keep,
-            )
+            async with self.lanes.of(lineage):
+                return await reconcile(
+                    roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self._keep
+                )
         except Unavailable:
             await self._whose(follower)
             raise
@@ -212,10 +211,15 @@ class Following:
         """Ship what waits, within the time that close() has; say what is left."""
         end = time.monotonic() + self._settings.drain
         pending, follower = self.pending, self._roles.standing.follower
-        while drain and (pending.records or pending.behind) and self._roles.well(follower) and time.monotonic() < end:
+        in_vain = 0
+        while drain and in_vain < _VAIN and self._roles.well(follower) and time.monotonic() < end:
+            before = (pending.records, pending.behind)
+            if before == (0, 0):
+                break
             await self.round()
-            if pending.behind:
-                await colour.pause(self._blocking, 0.02)
+            if (pending.records, pending.behind) >= before:
+                in_vain += 1
+                await colour.pause(self._blocking, 0.05)
         self._stopped = True
         await self._background.stop(max(_ROUND, end - time.monotonic()))
         if pending.records or pending.behind:

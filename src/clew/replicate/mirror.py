@@ -15,7 +15,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -57,9 +56,8 @@ class Mirror(Engine):
         self._following = Following(self._roles, blocking, settings)
         self._starting = colour.Turn(blocking)
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
-        # So each has branches of its own there, and saves of one lineage one after the other.
+        # So each has branches of its own there.
         self._own = bytes(3) if blocking else _mine()
-        self._lanes: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._known = False
         self._closed = False
 
@@ -125,11 +123,8 @@ class Mirror(Engine):
 
     async def commit(self, commit: Commit) -> None:
         await self._start()
-        if self._blocking:
+        async with self._following.lanes.of(commit.lineage):
             lacking = await self._commit(commit)
-        else:
-            async with self._lanes.setdefault(commit.lineage, asyncio.Lock()):
-                lacking = await self._commit(commit)
         if lacking is not None:
             await self._following.catch_up(lacking.side, commit.lineage, lacking.raised)
 

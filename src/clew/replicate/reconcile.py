@@ -97,7 +97,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         here = ours.get(head.thread)
         # A name that was deleted does not come back, even if the other side had given it to another thread.
         ended = here is None and any([await control.ended(side, head.thread) for side in (active, follower)])
-        if (here is None and not ended) or (here is not None and not mirror and _goes_on(here, head)):
+        if (here is None and not ended) or (here is not None and _goes_on(here, head, mirror)):
             if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
                 return False
             if here is None:
@@ -142,9 +142,12 @@ async def _may_be_news(active: Engine, follower: Engine, head: Head, here: Head 
     return True
 
 
-def _goes_on(here: Head, head: Head) -> bool:
-    """Whether the follower's head is simply further on the same branch."""
+def _goes_on(here: Head, head: Head, mirror: bool) -> bool:
+    """Whether the follower's head is simply further on the same branch. On a mirror's own branches it never is: what
+    only the follower has there was not acknowledged."""
     same = here.owner == head.owner and here.branch == head.branch
+    if mirror and control.generation_of(head.branch):
+        return False
     return same and here.step <= head.step and here.version < head.version
 
 
