@@ -12,7 +12,7 @@ from clew.engines.base import Head
 from clew.errors import Corrupt, ThreadNotFound
 from clew.history import diff as differ
 from clew.history.handle import Handle, S
-from clew.history.names import check_custom, check_limit, check_name, check_tags
+from clew.history.names import check_custom, check_limit, check_name, check_names
 from clew.history.read import Reader
 from clew.history.records import checkpoint, open_note
 from clew.history.steady import of_thread
@@ -38,7 +38,7 @@ class Reading(Handle[S]):
     @of_thread
     async def pick(self, keys: Any, at: Any = None) -> dict[str, Any]:
         """Some top-level keys of the state, as far as it has them; everything else is not read."""
-        names = check_tags(keys)
+        names = check_names(keys, "keys", "key")
         _, root, reader = await self.root(at)
         children = root.tree.children or {}
         return {name: await reader.value(children[name]) for name in names if name in children}
