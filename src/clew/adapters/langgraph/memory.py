@@ -65,7 +65,7 @@ class Talk(msgspec.Struct, frozen=True):
 
     def copies(self) -> list[BaseMessage]:
         """The messages, as objects of the caller's own."""
-        # Thousands of small objects at once, all of which stay: looking for garbage among them takes longer than they do.
+        # Thousands of small objects, all of which stay: looking for garbage among them takes longer than making them.
         collecting = gc.isenabled()
         gc.disable()
         try:
