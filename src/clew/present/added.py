@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from clew import Checkpoint, ClewError, Outline, Thread
+from clew import Checkpoint, ClewError, Corrupt, Outline, Thread
 from clew.model import Part
 from clew.present.conversation import Message, read
 from clew.present.plain import brief
@@ -26,12 +26,20 @@ class Added(msgspec.Struct, frozen=True):
 
 
 def added(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
-    """Compares the outlines of a checkpoint and its parent; reads at most one item of a list."""
+    """Compares the outlines of a checkpoint and its parent; reads at most one item of a list. What is damaged is
+    said to be so: the rest of a history stays readable."""
+    try:
+        return _compare(thread, checkpoint)
+    except Corrupt as error:
+        return Added(f"damaged: {error.reason}")
+
+
+def _compare(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
     now = thread.outline(at=checkpoint.id)
     try:
         before = thread.outline(at=checkpoint.parent_id) if checkpoint.parent_id else None
     except ClewError:
-        before = None  # the parent was pruned meanwhile: all there is counts as new
+        before = None  # the parent is damaged, or was pruned meanwhile: all there is counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
     words: list[str] = []
     preview, role = "", ""
