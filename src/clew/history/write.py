@@ -274,10 +274,13 @@ class Writer:
                 raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
             reader = Reader(core, head.lineage, self._values)
             root = await reader.root(seen.branch.id, seen.step.step, row.root)
-            memories = await reader.memories(root.tree)
+            memories = await reader.memories(root.tree) if whole else None
             branch = Branch(os.urandom(16), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
-            step = seen.step.step + 1
-            planned = plan(self._planner(branch.id, step, Root(root.tree, 0), memories))
+            step, fresh = seen.step.step + 1, Root(root.tree, 0)
+            try:
+                planned = plan(self._planner(branch.id, step, fresh, memories))
+            except NeedsItems:
+                planned = plan(self._planner(branch.id, step, fresh, await reader.memories(root.tree)))
             now = max(core.now(), seen.meta.created + 1)
             id = facts.id or new_id(now)
             new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)
