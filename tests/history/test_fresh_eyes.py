@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import uuid
 from typing import Any
 
@@ -207,3 +209,68 @@ def test_messages_name_the_argument_that_was_wrong(store: Any) -> None:
     ):
         with pytest.raises(clew.InvalidInput, match=rf"^{name}\b"):
             call()
+
+
+# -- interrupts --------------------------------------------------------------------------------------------------------
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at one of the lines of clew that a call runs through: the n-th."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.fired = False
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        if "/clew/" not in name:
+            return None
+        # Python itself never stops between a lock and the block that it guards.
+        if event == "line" and not linecache.getline(name, frame.f_lineno).strip().startswith("with "):
+            self.left -= 1
+            if not self.left:
+                self.fired = True
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("way", ["append", "save", "first", "rewind", "delete"])
+def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
+    base = {"log": ["x" * 50] * 10, "plan": LONG}
+    number, fired = 0, True
+    while fired:
+        number += 1
+        thread = clew.open("memory:").thread("t")
+        if way != "first":
+            thread.save(base)
+        if way in ("rewind", "delete"):
+            thread.append("log", ["second"])
+        calls: dict[str, Any] = {
+            "append": lambda: thread.append("log", ["new"]),
+            "save": lambda: thread.save({**base, "log": [*base["log"], "new"]}),
+            "first": lambda: thread.save(base),
+            "rewind": lambda: thread.rewind(1),
+            "delete": lambda: thread.delete(2),
+        }
+        interrupt = Interrupt(number)
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            calls[way]()
+        except KeyboardInterrupt:
+            fired = interrupt.fired
+        else:
+            fired = False
+        finally:
+            sys.settrace(before)
+        steps = len(thread.history(all=True))
+        again = thread.core.core.engine
+        fresh = clew.open(again).thread("t")
+        if fresh.exists():
+            assert len(fresh.load()["log"]) == 10 + fresh.step - 1
+        assert fresh.append("log", ["after"]).step == fresh.step
+        assert fresh.load()["log"][-1] == "after"
+        assert len(fresh.history(all=True)) == steps + 1
+        assert thread.append("log", ["and on"]).step == fresh.step
+        assert clew.open(again).verify().ok
