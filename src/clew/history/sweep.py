@@ -198,14 +198,19 @@ class Sweeper:
         return heads
 
     async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
-        """Step two, in parts that each take a moment."""
+        """Step two, in parts that each take a moment. The order sees to it that whatever is left after any of them has
+        the row before it: light halves first, then the newest before the oldest."""
         expect = [(head.thread, head.key) for head in heads]
-        for start in range(0, len(found.rows), _TOGETHER):
-            await self._core.engine.drop(Drop(lineage, expect, rows=found.rows[start : start + _TOGETHER]))
-        for start in range(0, len(found.bodies), _TOGETHER):
-            await self._core.engine.drop(Drop(lineage, expect, bodies=found.bodies[start : start + _TOGETHER]))
+        drops = [Drop(lineage, expect, bodies=part) for part in _parts(found.bodies)]
         if found.branches or found.blobs:
-            await self._core.engine.drop(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
+            drops.append(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
+        drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1])]
+        for drop in drops:
+            await self._core.engine.drop(drop)
+
+
+def _parts(places: list[Place]) -> list[list[Place]]:
+    return [places[start : start + _TOGETHER] for start in range(0, len(places), _TOGETHER)]
 
 
 def _report(threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:
