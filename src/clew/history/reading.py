@@ -184,6 +184,6 @@ class Reading(Handle[S]):
             row = await self.core.engine.row(head.lineage, seen.branch.id, seen.step.step)
             if row is None:
                 raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
-            roots.append(await reader.root(seen.branch.id, seen.step.step, row.root))
+            roots.append(await reader.root(seen.branch.id, seen.step.step, row.root, deep=False))
         changes = await differ.compare(reader, self.values, roots[0].tree, roots[1].tree)
         return Diff(await describe(self.core, head, one), await describe(self.core, head, other), tuple(changes))

@@ -25,19 +25,19 @@ class Added(msgspec.Struct, frozen=True):
     role: str = ""
 
 
-def added(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
+def added(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> Added:
     """Compares the outlines of a checkpoint and its parent; reads at most one item of a list. What is damaged is
-    said to be so: the rest of a history stays readable."""
+    said to be so: the rest of a history stays readable. `outlines` keeps what was read, for the next row of a page."""
     try:
-        return _compare(thread, checkpoint)
+        return _compare(thread, checkpoint, {} if outlines is None else outlines)
     except Corrupt as error:
         return Added(f"damaged: {error.reason}")
 
 
-def _compare(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
-    now = thread.outline(at=checkpoint.id)
+def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> Added:
+    now = _outline(thread, checkpoint.id, outlines)
     try:
-        before = thread.outline(at=checkpoint.parent_id) if checkpoint.parent_id else None
+        before = _outline(thread, checkpoint.parent_id, outlines) if checkpoint.parent_id else None
     except ClewError:
         before = None  # the parent is damaged, or was pruned meanwhile: all there is counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
@@ -53,6 +53,12 @@ def _compare(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
             preview, role = _last(thread, checkpoint, part)
     words += [f"−{name}" for name in old]
     return Added(", ".join(words[:4]) + (", …" if len(words) > 4 else ""), preview, role)
+
+
+def _outline(thread: Thread[Any], id: str, outlines: dict[str, Outline]) -> Outline:
+    if id not in outlines:
+        outlines[id] = thread.outline(at=id)
+    return outlines[id]
 
 
 def _same(part: Part, was: Part | None) -> bool:

@@ -9,7 +9,7 @@ import click
 from clew.cli.frame import Command, Frame, pass_frame, thread_argument
 
 if TYPE_CHECKING:
-    from clew import Checkpoint, Fork, Thread
+    from clew import Checkpoint, Fork, Outline, Thread
     from clew.present.graph import GraphRow
 
 
@@ -66,13 +66,14 @@ def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list
     short = shorten(by_id)
     rail = max((len(text) for _, text in draw(rows, head)), default=0)
     width = max(map(len, short.values()), default=0)
+    outlines: dict[str, Outline] = {}
     with paged() as out:
         for id, text in draw(rows, head):
             line = Text().append(text[:1], "rail").append(text[1:].ljust(rail - 1), "rail.old")
             if id is not None:
                 row = by_id[id]
                 line.append("  ")
-                line.append(_describe(thread, row, short[id].ljust(width), [f for f in forks if f.at == id]))
+                line.append(_describe(thread, row, short[id].ljust(width), outlines, [f for f in forks if f.at == id]))
                 if not row.on_trail:
                     line.stylize("dim")
             out.print(line, no_wrap=True, overflow="ellipsis", crop=True)
@@ -80,7 +81,7 @@ def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list
             out.print(Text("… older checkpoints: raise --limit", "dim"))
 
 
-def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork]) -> Any:
+def _describe(thread: Thread[Any], row: GraphRow, short: str, outlines: dict[str, Outline], forks: list[Fork]) -> Any:
     from rich.text import Text
 
     from clew.cli.screen import age, line, marks, size
@@ -97,7 +98,7 @@ def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork])
         text.append(" ▣ files", "tag")
     for fork in forks:
         text.append(f" ↱ {line(fork.thread_id)}", "label" if fork.relation == "child" else "dim")
-    what = added(thread, checkpoint)
+    what = added(thread, checkpoint, outlines)
     if what.what:
         text.append(f"  {line(what.what)}", "added")
     text.append(f" {size(checkpoint.written)}", "size")
