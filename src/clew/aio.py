@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
-from clew.engines.base import Engine
+from clew.engines.base import Engine, Taken
 from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
@@ -83,9 +83,7 @@ class AsyncStore:
         core = SessionCore(self._core, id, errors)
         return AsyncSession(core, AsyncThread(core.thread, self.hop), self.hop)
 
-    async def sessions(
-        self, prefix: str = "", limit: int | None = None, after: str | None = None
-    ) -> list[SessionInfo]:
+    async def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
         return await self.hop(list_sessions(self._core, prefix, limit, after))
 
@@ -251,12 +249,23 @@ class AsyncLock:
     async def acquire(self) -> AsyncLock:
         """Wait for the lock, at most `timeout` seconds."""
         start = time.monotonic()
-        while (taken := await self.hop(self.core.attempt())) is not None:
+        while (taken := await self._attempt()) is not None:
             waited = time.monotonic() - start
             if waited >= self.core.timeout:
                 raise self.core.refused(waited, taken)
             await asyncio.sleep(min(POLL, self.core.timeout - waited))
         return self
+
+    async def _attempt(self) -> Taken | None:
+        """One try. A caller that is cancelled in it must not leave the lock to nobody until it expires."""
+        going = asyncio.ensure_future(self.hop(self.core.attempt()))
+        try:
+            return await asyncio.shield(going)
+        except asyncio.CancelledError:
+            await asyncio.wait([going])
+            if not going.cancelled() and going.exception() is None and going.result() is None:
+                await self.hop(self.core.release())
+            raise
 
     async def __aenter__(self) -> AsyncLock:
         return await self.acquire()

@@ -234,30 +234,32 @@ class Interrupt:
         return self
 
 
+BASE: dict[str, Any] = {"log": ["x" * 50] * 10, "plan": LONG}
+WAYS: dict[str, Any] = {
+    "append": lambda thread: thread.append("log", ["new"]),
+    "save": lambda thread: thread.save({**BASE, "log": [*BASE["log"], "new"]}),
+    "first": lambda thread: thread.save(BASE),
+    "rewind": lambda thread: thread.rewind(1),
+    "delete": lambda thread: thread.delete(2),
+}
+
+
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-@pytest.mark.parametrize("way", ["append", "save", "first", "rewind", "delete"])
+@pytest.mark.parametrize("way", WAYS)
 def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
-    base = {"log": ["x" * 50] * 10, "plan": LONG}
     number, fired = 0, True
     while fired:
         number += 1
         thread = clew.open("memory:").thread("t")
         if way != "first":
-            thread.save(base)
+            thread.save(BASE)
         if way in ("rewind", "delete"):
             thread.append("log", ["second"])
-        calls: dict[str, Any] = {
-            "append": lambda: thread.append("log", ["new"]),
-            "save": lambda: thread.save({**base, "log": [*base["log"], "new"]}),
-            "first": lambda: thread.save(base),
-            "rewind": lambda: thread.rewind(1),
-            "delete": lambda: thread.delete(2),
-        }
         interrupt = Interrupt(number)
         before = sys.gettrace()
         sys.settrace(interrupt)
         try:
-            calls[way]()
+            WAYS[way](thread)
         except KeyboardInterrupt:
             fired = interrupt.fired
         else:
