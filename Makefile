@@ -11,7 +11,7 @@ FRAMES := .venv-adapters
 FRAMES_READY := $(FRAMES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help test test-adapters browser demo bench bench-adapters lint format types layers check clean
+.PHONY: help test test-adapters browser pictures demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
