@@ -52,6 +52,10 @@ browser:
 			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
 		fi; }
 
+# The pictures of the docs, from a demo store.
+pictures: $(READY) browser
+	$(BIN)/python scripts/pictures.py
+
 test: $(READY) browser test-adapters
 	$(BIN)/python -m pytest $(ARGS)
 
