@@ -106,6 +106,21 @@ def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
     assert say(graph, "again")["messages"][0].content == "hello"
 
 
+def test_whoever_promises_not_to_change_messages_in_place_gets_the_same_objects_back(store: Any) -> None:
+    graph = chat(ClewSaver(store, detect="identity"))
+    for i in range(3):
+        say(graph, f"{i} " * 100)
+    one, other = (graph.get_state(at()).values["messages"] for _ in range(2))
+    assert all(a is b for a, b in zip(one, other, strict=True))
+    graph.update_state(at(), {"messages": [HumanMessage("instead", id=one[0].id)]})
+    fresh = chat(ClewSaver(store)).get_state(at()).values["messages"]
+    assert [m.content for m in fresh][:2] == ["instead", "yes " * 100]
+    assert len(say(graph, "more")["messages"]) == 8
+    assert len(store.thread("t").load()["messages"]) == 8
+    with pytest.raises(InvalidInput, match="identity"):
+        ClewSaver(store, detect="sometimes")  # type: ignore[arg-type]
+
+
 def test_a_removed_message_is_gone_and_the_rest_is_shared(store: Any) -> None:
     saver = ClewSaver(store)
     graph = chat(saver)

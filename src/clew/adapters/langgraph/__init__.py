@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
@@ -36,19 +36,27 @@ class ClewSaver(BaseCheckpointSaver[str]):
         graph = builder.compile(checkpointer=ClewSaver(clew.open("agents.db")))
 
     Only LangGraph's own list of safe types is built again from stored data; add yours with `types=[MyState]`, or hand
-    over a `serde`.
+    over a `serde`. With `detect="identity"` you promise never to change a message of the state in place: then a turn
+    costs the same however long the conversation is.
     """
 
     def __init__(
-        self, store: Store | AsyncStore, *, serde: SerializerProtocol | None = None, types: Iterable[type] = ()
+        self,
+        store: Store | AsyncStore,
+        *,
+        serde: SerializerProtocol | None = None,
+        types: Iterable[type] = (),
+        detect: Literal["exact", "identity"] = "exact",
     ) -> None:
         allowed = tuple(types)
         if serde is not None and allowed:
             raise InvalidInput("serde= and types= cannot be given together: allow the types in your serializer")
+        if detect not in ("exact", "identity"):
+            raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
         self.store = store
         self._colour = Colour(store)
-        self._memory = Memory()
+        self._memory = Memory(trusted=detect == "identity")
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """One more than `current`, with a random end: two branches never give one version to two values."""

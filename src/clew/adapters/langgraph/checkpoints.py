@@ -46,7 +46,7 @@ class Checkpoints:
     def __init__(self, store: Store | AsyncStore, memory: Memory, serde: SerializerProtocol) -> None:
         self.store = store
         self._memory = memory
-        self._plain = Plain(serde)
+        self._plain = Plain(serde, trusted=memory.trusted)
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Checkpoints:
             known = remember(id, await settle(self.store.thread(place.name).load(at=found.id)))
         values = {channel: plain.value(value) for channel, value in known.plain.items()}
         if fresh and plain.readable:
-            known = recognise(known, values)
+            known = recognise(known, values, trusted=plain.trusted)
             self._memory.put(place.name, known)
         values |= {channel: talk.copies() for channel, talk in known.talks.items()}
         checkpoint = cast("GraphCheckpoint", {**plain.value(known.book), "id": id, "channel_values": values})
