@@ -13,19 +13,22 @@ import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
-from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
 from clew.adapters.colours import Colour
-from clew.adapters.langgraph.checkpoints import Checkpoints
-from clew.adapters.langgraph.memory import Memory
-from clew.adapters.langgraph.upkeep import Upkeep
+from clew.adapters.needed import needed
 from clew.aio import AsyncStore
 from clew.errors import InvalidInput
 from clew.store import Store
+
+with needed("langgraph"):
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from clew.adapters.langgraph.checkpoints import Checkpoints
+    from clew.adapters.langgraph.memory import Memory
+    from clew.adapters.langgraph.upkeep import Upkeep
 
 __all__ = ["ClewSaver"]
 
