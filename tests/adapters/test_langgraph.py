@@ -295,6 +295,28 @@ def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
         assert [value for _, _, value in reader.get_tuple(config).pending_writes] == [[n] for n in range(12)]
 
 
+def test_a_thread_that_another_process_deleted_or_pruned_can_be_written_on(store: Any) -> None:
+    saver, other = ClewSaver(store), ClewSaver(store)
+    graph = chat(saver)
+    say(graph, "one")
+    config = graph.get_state(at()).config
+    other.delete_thread("t")
+    checkpoint = {**empty_checkpoint(), "channel_values": {"a": [1]}, "channel_versions": {"a": "1"}}
+    saver.put(config, checkpoint, {"source": "loop", "step": 5, "parents": {}}, {"a": "1"})
+    found = other.get_tuple(at())
+    assert found.checkpoint["channel_values"] == {"a": [1]}
+    assert found.parent_config["configurable"]["checkpoint_id"] == config["configurable"]["checkpoint_id"]
+    store.thread("t").delete()
+    say(graph, "two", "u")
+    say(graph, "three", "u")
+    config = graph.get_state(at("u")).config
+    say(graph, "four", "u")
+    other.prune(["u"])
+    graph.invoke({"messages": [HumanMessage("five")]}, at("u"))
+    assert len(graph.get_state(at("u")).values["messages"]) == 8
+    assert other.get_tuple(config) is None
+
+
 def test_writes_may_come_before_their_checkpoint(store: Any) -> None:
     saver, checkpoint = ClewSaver(store), empty_checkpoint()
     saver.put_writes(at(checkpoint_ns="", checkpoint_id=checkpoint["id"]), [("a", 1)], "task", "path")

@@ -56,6 +56,25 @@ class Checkpoints:
         place, parent = place_in(config), config["configurable"].get("checkpoint_id")
         base = await self._base(place, parent)
         said = dict(get_serializable_checkpoint_metadata(config, metadata))
+        try:
+            await self._plan_and_save(place, base, parent, checkpoint, said, new)
+        except (Conflict, NotFound):
+            if base is None:
+                raise
+            self._memory.put(place.name, None)  # what was remembered has been deleted meanwhile
+            base = await self._base(place, parent)
+            await self._plan_and_save(place, base, parent, checkpoint, said, new)
+        return config_of(place, checkpoint["id"])
+
+    async def _plan_and_save(
+        self,
+        place: Place,
+        base: Remembered | None,
+        parent: str | None,
+        checkpoint: GraphCheckpoint,
+        said: dict[str, Any],
+        new: ChannelVersions,
+    ) -> None:
         before = base or Remembered("", {}, {})
         try:
             change = plan(self._plain, before, checkpoint, new, careful=False)
@@ -63,7 +82,6 @@ class Checkpoints:
         except EncodeError:  # something inside a message that only LangGraph's serializer can encode
             change = plan(self._plain, before, checkpoint, new, careful=True)
             await self._save(place, base, parent, said, change)
-        return config_of(place, checkpoint["id"])
 
     async def _save(
         self, place: Place, base: Remembered | None, parent: str | None, said: dict[str, Any], change: Changes
