@@ -11,7 +11,7 @@ FRAMES := .venv-adapters
 FRAMES_READY := $(FRAMES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help test test-adapters browser demo bench bench-adapters lint format types layers check clean
+.PHONY: help test test-adapters browser pictures demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -51,6 +51,10 @@ browser:
 		else \
 			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
 		fi; }
+
+# The pictures of the docs, from a demo store.
+pictures: $(READY) browser
+	$(BIN)/python scripts/pictures.py
 
 test: $(READY) browser test-adapters
 	$(BIN)/python -m pytest $(ARGS)

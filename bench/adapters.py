@@ -152,14 +152,16 @@ def on_postgres(turns: int) -> Outcome:
 
 def flat(root: Path, turns: int) -> Outcome:
     """Whether a long conversation gets slower, beyond what LangGraph itself does."""
-    with sqlite_file(root, "long") as (path, size):
-        with clew.open(path) as store:
-            ours = talk(ClewSaver(store), turns)
-        rows = [_row("clew", ours, size())]
+    rows, ours = [], {}
+    for detect in ("identity", "exact"):
+        with sqlite_file(root, f"long-{detect}") as (path, size):
+            with clew.open(path) as store:
+                ours[detect] = talk(ClewSaver(store, detect=detect), turns)  # type: ignore[arg-type]
+            rows.append(_row(f"clew, detect={detect}", ours[detect], size()))
     bare = talk(Holding(), turns)
     rows.append(_row("nothing stored", bare, 0.0))
-    (first, last), own = tenths(ours), tenths(bare)[1]
-    note = "1.5 x the first tenth + LangGraph's own"
+    (first, last), own = tenths(ours["identity"]), tenths(bare)[1]
+    note = "1.5 x the first tenth + LangGraph's own; detect=identity"
     what = f"ms per turn, last tenth of {turns}"
     target = Target("LangGraph, SQLite", what, last, 1.5 * first + own, unit="ms", note=note)
     return Outcome(f"LangGraph on SQLite, {turns} turns: does it stay flat?", _COLUMNS, rows, [target])

@@ -95,13 +95,13 @@ def pruning(setting: Setting, rows: list[list[str]], targets: list[Target], raw:
         path = scratch.new() / "s.db"
         with clew.open(path, durability="normal") as store:
             _fill(store, threads, bar)
+        with clew.open(path) as store, clew.open(path) as other:
             before = _write(store, threading.Event(), 1500)
             done = threading.Event()
-            with clew.open(path, durability="normal") as other:
-                sweeper = threading.Thread(target=lambda: (other.prune(POLICY), done.set()))
-                sweeper.start()
-                during = _write(store, done, 100_000)
-                sweeper.join()
+            sweeper = threading.Thread(target=lambda: (other.prune(POLICY), done.set()))
+            sweeper.start()
+            during = _write(store, done, 100_000)
+            sweeper.join()
     slower = quantile(during, 0.99) / quantile(before, 0.99)
     rows.append(["prune and sweep", f"{alone:,.0f} checkpoints/s", f"{report.checkpoints:,} of {threads:,} threads"])
     tails = f"{quantile(before, 0.99) * 1e3:.2f} ms before, {quantile(during, 0.99) * 1e3:.2f} ms during"

@@ -34,7 +34,20 @@ from clew.errors import (
 
 if TYPE_CHECKING:
     from clew.encode.types import Unregistered
-    from clew.model import Change, Checkpoint, Diff, Fork, Outline, Part, Retention, ThreadInfo
+    from clew.model import (
+        Change,
+        Checkpoint,
+        Copied,
+        Damage,
+        Diff,
+        Fork,
+        Outline,
+        Part,
+        Pruned,
+        Retention,
+        ThreadInfo,
+        Verified,
+    )
     from clew.run import Run, RunInfo
     from clew.session import Session, SessionInfo
     from clew.store import Store, Thread, open
@@ -48,7 +61,9 @@ __all__ = [
     "CheckpointNotFound",
     "ClewError",
     "Conflict",
+    "Copied",
     "Corrupt",
+    "Damage",
     "Diff",
     "EncodeError",
     "FilesError",
@@ -63,6 +78,7 @@ __all__ = [
     "Outline",
     "Part",
     "Problem",
+    "Pruned",
     "Retention",
     "Run",
     "RunInfo",
@@ -77,6 +93,7 @@ __all__ = [
     "Unregistered",
     "UnsafePath",
     "UnsupportedFormat",
+    "Verified",
     "Workspace",
     "open",
 ]
@@ -85,7 +102,10 @@ __version__ = "0.1.0"
 # Imported when they are first used: `clew --help` and an import of `clew.errors` need none of it.
 _HOMES = {
     "clew.encode.types": ("Unregistered",),
-    "clew.model": ("Change", "Checkpoint", "Diff", "Fork", "Outline", "Part", "Retention", "ThreadInfo"),
+    "clew.model": (
+        *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Outline", "Part"),
+        *("Pruned", "Retention", "ThreadInfo", "Verified"),
+    ),
     "clew.run": ("Run", "RunInfo"),
     "clew.session": ("Session", "SessionInfo"),
     "clew.store": ("Store", "Thread", "open"),

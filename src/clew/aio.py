@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from clew import opening
 from clew.autosave import Every
 from clew.doors import Hop, awaitable
-from clew.engines.base import Engine
+from clew.engines.base import Engine, Taken
 from clew.history import keyring
 from clew.history.core import Core
 from clew.history.forks import forks
@@ -265,12 +265,23 @@ class AsyncLock:
     async def acquire(self) -> AsyncLock:
         """Wait for the lock, at most `timeout` seconds."""
         start = time.monotonic()
-        while (taken := await self.hop(self.core.attempt())) is not None:
+        while (taken := await self._attempt()) is not None:
             waited = time.monotonic() - start
             if waited >= self.core.timeout:
                 raise self.core.refused(waited, taken)
             await asyncio.sleep(min(POLL, self.core.timeout - waited))
         return self
+
+    async def _attempt(self) -> Taken | None:
+        """One try. A caller that is cancelled in it must not leave the lock to nobody until it expires."""
+        going = asyncio.ensure_future(self.hop(self.core.attempt()))
+        try:
+            return await asyncio.shield(going)
+        except asyncio.CancelledError:
+            await asyncio.wait([going])
+            if not going.cancelled() and going.exception() is None and going.result() is None:
+                await self.hop(self.core.release())
+            raise
 
     async def __aenter__(self) -> AsyncLock:
         return await self.acquire()

@@ -24,17 +24,23 @@ class Hop:
 
     def __init__(self, engine: Engine) -> None:
         # Imported here: a program that only blocks starts a third faster without them.
-        from asyncio import get_running_loop
+        from asyncio import get_running_loop, wrap_future
         from concurrent.futures import ThreadPoolExecutor
 
         self._loop = get_running_loop
+        self._wrap = wrap_future
         blocking = engine.properties.blocking
         self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="clew") if blocking else None
 
     async def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._pool is None:
             return await coroutine
-        return await self._loop().run_in_executor(self._pool, finish, coroutine)
+        going = self._pool.submit(finish, coroutine)
+        try:
+            return await self._wrap(going)
+        finally:
+            if going.cancelled():
+                coroutine.close()  # it had not begun; a call that has begun goes on to its end
 
     async def work(self, function: Callable[[], T], /) -> T:
         """Do work that blocks: in place if the whole call has a thread of its own, else in a thread."""
@@ -49,7 +55,7 @@ def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]]) -> Cal
     """A core method, as the blocking door has it."""
 
     @functools.wraps(method)
-    def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return finish(method(self.core, *args, **kwargs))
 
     return call
@@ -61,7 +67,8 @@ def awaitable(
     """A core method, as the async door has it."""
 
     @functools.wraps(method)
-    async def call(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.hop(method(self.core, *args, **kwargs))
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        hop: Hop = self.hop
+        return await hop(method(self.core, *args, **kwargs))
 
     return call

@@ -10,6 +10,7 @@ import datetime as dt
 import logging
 import threading
 import uuid
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +141,7 @@ class AsyncJanitor:
     def __init__(self, core: Core, hop: Hop, every: float, retention: Any) -> None:
         self._rounds = _Rounds(core, every, retention)
         self._hop = hop
+        self._enough: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -150,32 +152,28 @@ class AsyncJanitor:
 
     async def start(self) -> AsyncJanitor:
         """Begin; the first round is made at once."""
-        from asyncio import create_task
+        from asyncio import Event, create_task
 
         if self._task is None or self._task.done():
-            self._task = create_task(self._work(), name="clew-janitor")
+            self._enough = Event()
+            self._task = create_task(self._work(self._enough), name="clew-janitor")
         return self
 
     async def stop(self) -> None:
-        """End; a round that is being made is finished first where it runs in a thread."""
-        from asyncio import CancelledError
-
+        """End, after the round that is being made."""
         task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        try:
+        if task is not None and self._enough is not None:
+            self._enough.set()
             await task
-        except CancelledError:
-            _log.debug("the janitor was stopped")
-        await self._hop(self._rounds.leave())
+            await self._hop(self._rounds.leave())
 
-    async def _work(self) -> None:
-        from asyncio import sleep
+    async def _work(self, enough: asyncio.Event) -> None:
+        from asyncio import wait_for
 
-        while not self._rounds.core.closed:
+        while not enough.is_set() and not self._rounds.core.closed:
             await self._hop(self._rounds.once())
-            await sleep(self._rounds.every)
+            with suppress(TimeoutError):
+                await wait_for(enough.wait(), self._rounds.every)
 
     async def __aenter__(self) -> AsyncJanitor:
         return await self.start()

@@ -155,7 +155,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Damage(msgspec.Struct, frozen=True):
     """Something that does not hold. `where` names the record."""
 
     lineage: str
@@ -174,7 +174,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     blobs: int = 0
     orphans: int = 0  #: blobs that no living checkpoint needs: garbage, not damage
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Damage, ...] = ()
     repaired: bool = False  #: what is damaged was set aside, and every thread stands on a sound checkpoint
 
     @property

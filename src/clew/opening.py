@@ -41,7 +41,8 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
     theirs = {name: value for name, value in options.items() if name not in STORE_OPTIONS}
     # Everything that can be refused is looked at before a file is created or a server is called.
     types = Types(ours.get("types", ()))
-    level = _whole_number(ours.get("compression_level", 3), "compression_level")
+    asked = ours.get("compression_level")
+    level = None if asked is None else _whole_number(asked, "compression_level")
     frames = Frames(_none(ours.get("compression")), level)
     detect = ours.get("detect", "exact")
     if detect not in ("exact", "identity"):

@@ -106,6 +106,21 @@ def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
     assert say(graph, "again")["messages"][0].content == "hello"
 
 
+def test_whoever_promises_not_to_change_messages_in_place_gets_the_same_objects_back(store: Any) -> None:
+    graph = chat(ClewSaver(store, detect="identity"))
+    for i in range(3):
+        say(graph, f"{i} " * 100)
+    one, other = (graph.get_state(at()).values["messages"] for _ in range(2))
+    assert all(a is b for a, b in zip(one, other, strict=True))
+    graph.update_state(at(), {"messages": [HumanMessage("instead", id=one[0].id)]})
+    fresh = chat(ClewSaver(store)).get_state(at()).values["messages"]
+    assert [m.content for m in fresh][:2] == ["instead", "yes " * 100]
+    assert len(say(graph, "more")["messages"]) == 8
+    assert len(store.thread("t").load()["messages"]) == 8
+    with pytest.raises(InvalidInput, match="identity"):
+        ClewSaver(store, detect="sometimes")  # type: ignore[arg-type]
+
+
 def test_a_removed_message_is_gone_and_the_rest_is_shared(store: Any) -> None:
     saver = ClewSaver(store)
     graph = chat(saver)
@@ -278,6 +293,28 @@ def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
         worker.join()
     for reader in (saver, ClewSaver(store)):
         assert [value for _, _, value in reader.get_tuple(config).pending_writes] == [[n] for n in range(12)]
+
+
+def test_a_thread_that_another_process_deleted_or_pruned_can_be_written_on(store: Any) -> None:
+    saver, other = ClewSaver(store), ClewSaver(store)
+    graph = chat(saver)
+    say(graph, "one")
+    config = graph.get_state(at()).config
+    other.delete_thread("t")
+    checkpoint = {**empty_checkpoint(), "channel_values": {"a": [1]}, "channel_versions": {"a": "1"}}
+    saver.put(config, checkpoint, {"source": "loop", "step": 5, "parents": {}}, {"a": "1"})
+    found = other.get_tuple(at())
+    assert found.checkpoint["channel_values"] == {"a": [1]}
+    assert found.parent_config["configurable"]["checkpoint_id"] == config["configurable"]["checkpoint_id"]
+    store.thread("t").delete()
+    say(graph, "two", "u")
+    say(graph, "three", "u")
+    config = graph.get_state(at("u")).config
+    say(graph, "four", "u")
+    other.prune(["u"])
+    graph.invoke({"messages": [HumanMessage("five")]}, at("u"))
+    assert len(graph.get_state(at("u")).values["messages"]) == 8
+    assert other.get_tuple(config) is None
 
 
 def test_writes_may_come_before_their_checkpoint(store: Any) -> None:

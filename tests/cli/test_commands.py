@@ -184,14 +184,29 @@ def test_compact_and_verify_look_after_the_store(run: Run, place: Path) -> None:
     assert "all sound" in run("verify").out
 
 
-def test_verify_finds_damage_and_sets_it_aside_when_told(run: Run, place: Path) -> None:
+def _damage(place: Path, text: bytes) -> None:
+    """Flip one bit of the store where `text` stands."""
     data = bytearray((place / "clew.db").read_bytes())
-    at = data.find(b"a token bucket")
+    at = data.find(text)
     assert at > 0
     data[at] ^= 1
     for file in place.glob("clew.db*"):
         file.unlink()
     (place / "clew.db").write_bytes(data)
+
+
+def test_a_damaged_checkpoint_does_not_hide_the_others(run: Run, place: Path) -> None:
+    _damage(place, b"a token bucket")
+    shown = run("log", "talk")
+    assert shown.code == 0
+    assert "damaged" in shown.out
+    assert "build a rate limiter" in shown.out
+    assert run("show", "talk").code == 5
+    assert run("show", "talk", "@~2").code == 0
+
+
+def test_verify_finds_damage_and_sets_it_aside_when_told(run: Run, place: Path) -> None:
+    _damage(place, b"a token bucket")
     found = run("verify", "--json")
     assert (found.code, found.data["ok"]) == (5, False)
     assert run("verify", "--repair").code == 2
@@ -243,6 +258,10 @@ def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
         store.thread("coder").save({"n": 1}, files=workspace)
         (project / "a.txt").write_text("two\n")
         store.thread("coder").save({"n": 2}, files=workspace, expect=store.thread("coder").head)
+    compared = run("diff", "coder").out
+    assert "~ n" in compared
+    assert "+two" in compared
+    assert [change["path"] for change in run("diff", "coder", "--json").data["files"]] == ["a.txt"]
     planned = run("rewind", "coder", "1", "--files", "-n", "--json").data
     assert [change["path"] for change in planned["files"]] == ["a.txt"]
     assert run("rewind", "coder", "1", "--files", "-y").code == 0

@@ -200,3 +200,19 @@ def test_help_and_log_import_neither_the_server_nor_other_engines(place: Path) -
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True)
     assert ended.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/inspector.md", "docs/http-api.md"])
+def test_every_example_in_the_docs_names_commands_and_options_that_exist(page: str) -> None:
+    text = (DOCS.parents[1] / page).read_text()
+    for line in re.findall(r"^\$ (?:\w+=\S+ )?clew (.+)$", text, re.MULTILINE):
+        words = re.split(r"\s{2,}|[|>&]", line)[0].split()
+        known = {option for parameter in group.params for option in parameter.opts}
+        at: click.Command = group
+        for word in words:
+            if isinstance(at, click.Group) and word in at.list_commands(click.Context(at)):
+                at = at.get_command(click.Context(at), word) or at
+                known |= {option for p in at.params for option in [*p.opts, *p.secondary_opts]}
+            elif word.startswith("-"):
+                assert word in known, f"{page}: clew {line}"
+        assert at is not group, f"{page}: clew {line}"

@@ -174,3 +174,17 @@ def test_no_payload_is_read_for_the_history_and_few_for_the_last_items() -> None
     assert reads == []
     cold.tail("messages", 50)
     assert reads == [(952, 1001)]
+
+
+def test_a_wide_dict_within_a_wide_dict_stays_where_it_was_written(thread: Thread[Any]) -> None:
+    inner = {f"fact {n}": item(n) for n in range(40)}
+    state: dict[str, Any] = {"agent": {**{f"note {n}": item(n) for n in range(40)}, "memory": inner}, "n": 0}
+    thread.save(state)
+    for n in range(40):  # each of them is on one page of the outer dict, and one of these holds the inner dict's pages
+        state["agent"][f"note {n}"] = "changed"
+        thread.save(state)
+        assert clew.open(thread.core.core.engine.inner).thread("t").load() == state
+    inner["fact 1"] = "changed"
+    thread.save(state)
+    assert thread.load() == state
+    assert clew.open(thread.core.core.engine.inner).verify().ok

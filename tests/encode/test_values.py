@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import datetime as dt
 import decimal
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 import clew
 from clew.encode.types import Types
 from clew.encode.values import Values
+from clew.engines.memory import MemoryEngine
 from clew.errors import Corrupt, EncodeError, InvalidInput
 
 
@@ -159,7 +161,7 @@ class Foreign:
     ("state", "path", "reason"),
     [
         ({"plan": [1, 2, 3, Plan("x", owner=Foreign())]}, 'state["plan"][3].owner', "not registered"),
-        ({"a": {"b": (1, Foreign())}}, 'state["a"]["b"][1]', "types=[Foreign]"),
+        ({"a": {"b": (1, Foreign())}}, 'state["a"]["b"][1]', "convert it"),
         ({"a": {float("nan"): 1}}, 'state["a"][nan]', "not equal to itself"),
         ({"a": {Foreign: 1}}, 'state["a"]', "has no encoding"),
         ({"a": 1j}, 'state["a"]', "complex"),
@@ -286,3 +288,69 @@ def test_two_types_of_one_name_are_refused_unless_named() -> None:
 def test_a_state_that_is_no_dict_and_no_record_is_refused(state: Any) -> None:
     with pytest.raises(EncodeError, match="not a dict or a registered record"):
         clew.open("memory:").thread("t").save(state)
+
+
+# -- what a second look found ------------------------------------------------------------------------------------------
+
+
+def test_members_of_sets_and_keys_of_a_type_that_is_not_registered_load_as_plain_values() -> None:
+    engine = MemoryEngine()
+    state = {"set": {Colour.RED, 2}, "keys": {Colour.RED: 1}, "items": [{Colour.RED, "x" * 40}] * 20}
+    clew.open(engine, types=[Colour]).thread("t").save(state)
+    stranger = clew.open(engine).thread("t")
+    loaded = stranger.load()
+    red = clew.Unregistered("Colour", {"value": Colour.RED.value})
+    assert loaded["set"] == {red, 2}
+    assert loaded["keys"] == {red: 1}
+    stranger.save(loaded)
+    assert clew.open(engine, types=[Colour]).thread("t").load() == state
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        dt.time(2, 30, fold=1),
+        dt.time(12, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")),
+        dt.time(12, 0, 0, 5, tzinfo=dt.UTC),
+        dt.time(1),
+    ],
+    ids=repr,
+)
+def test_a_time_keeps_its_zone_and_fold(value: dt.time) -> None:
+    loaded = VALUES.decode(VALUES.encode(value))
+    assert repr(loaded) == repr(value)
+
+
+def test_the_hint_for_a_type_that_cannot_be_registered_is_to_convert_it() -> None:
+    store = clew.open("memory:")
+    for value in (collections.OrderedDict(a=1), collections.defaultdict(list), object(), range(3)):
+        with pytest.raises(clew.EncodeError, match="convert it"):
+            store.thread("t").save({"x": [value]})
+    assert store.count() == 0
+
+
+def test_a_record_that_cannot_be_read_is_named() -> None:
+    store = clew.open("memory:", types=[Plan])
+    broken = object.__new__(Plan)  # no field was ever set
+    for state, path in (
+        ({"plan": broken}, 'state["plan"]'),
+        ({"plans": [Plan("g"), broken]}, 'state["plans"][1]'),
+        (broken, "state"),
+    ):
+        with pytest.raises(clew.EncodeError, match="Plan") as caught:
+            store.thread("t").save(state)
+        assert caught.value.path == path
+    store.thread("t").save({"plan": Plan("g" * 400)})
+    with pytest.raises(clew.EncodeError, match="Plan"):
+        store.thread("t").save({"plan": broken})
+
+
+def test_a_pydantic_model_with_aliases_comes_back() -> None:
+    class Aliased(pydantic.BaseModel):
+        first: int = pydantic.Field(alias="FirstOne")
+        second: str = pydantic.Field(validation_alias=pydantic.AliasChoices("two", "deux"))
+
+    value = Aliased.model_validate({"FirstOne": 1, "deux": "x" * 300})
+    store = clew.open("memory:", types=[Aliased])
+    store.thread("t").save({"m": value, "l": [value] * 3})
+    assert store.thread("t").load() == {"m": value, "l": [value] * 3}

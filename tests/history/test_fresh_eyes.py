@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import sys
 import uuid
 from typing import Any
 
@@ -154,3 +156,123 @@ def test_a_checkpoint_deleted_by_its_writer_is_not_brought_back_by_a_fork_that_a
     with pytest.raises(clew.CheckpointNotFound, match="deleted"):
         fork.annotate(first, label="mine")
     assert [c.step for c in thread.history()] == [2]
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("key", ["\ud800", 5, None], ids=repr)
+def test_a_key_that_cannot_be_one_is_named(store: Any, key: Any, wide: bool) -> None:
+    thread = store.thread("t")
+    state = {str(n): LONG for n in range(60)} if wide else {"a": 1}
+    thread.save(state)
+    for attempt in (
+        lambda: thread.save({**state, key: 1}),
+        lambda: thread.save(
+            {**state, "deep": {"er": {**state, key: 1}, "long": LONG}} if key == "\ud800" else {key: 1}
+        ),
+        lambda: thread.update({key: 1}),
+    ):
+        with pytest.raises(clew.EncodeError, match=r"^state"):
+            attempt()
+    assert thread.step == 1
+    assert thread.load() == state
+
+
+@pytest.mark.parametrize("append", ["ab", ("a",), ("a", "text"), (5, [1]), 7, ("", [1])], ids=repr)
+def test_an_append_beside_an_update_is_checked(store: Any, append: Any) -> None:
+    thread = store.thread("t")
+    thread.save({"a": [1]})
+    with pytest.raises(clew.InvalidInput, match=r"append|key"):
+        thread.update({"b": 2}, append=append)
+    assert thread.load() == {"a": [1]}
+
+
+def test_messages_name_the_argument_that_was_wrong(store: Any) -> None:
+    thread = store.thread("t")
+    thread.save({"a": [1]}, label="x", tags=None)
+    for call, name in (
+        (lambda: thread.pick("a"), "keys"),
+        (lambda: thread.update({}, remove="a"), "remove"),
+        (lambda: thread.save({}, expect="01"), "expect"),
+        (lambda: thread.save({}, parent="01"), "parent"),
+        (lambda: thread.save({}, id="01"), "id"),
+        (lambda: store.threads(after=5), "after"),
+        (lambda: store.threads(prefix="\ud800"), "prefix"),
+        (lambda: store.threads(after="\ud800"), "after"),
+        (lambda: store.threads(kind=5), "kind"),
+        (lambda: thread.lock(timeout=None), "timeout"),
+        (lambda: thread.lock(timeout=float("nan")), "timeout"),
+        (lambda: thread.lock(ttl=float("inf")), "ttl"),
+        (lambda: thread.lock(ttl="long"), "ttl"),
+    ):
+        with pytest.raises(clew.InvalidInput, match=rf"^{name}\b"):
+            call()
+
+
+# -- interrupts --------------------------------------------------------------------------------------------------------
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at one of the lines of clew that a call runs through: the n-th."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.fired = False
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
+        name = frame.f_code.co_filename
+        if "/clew/" not in name:
+            return None
+        # Python itself never stops between a lock and the block that it guards.
+        if event == "line" and not linecache.getline(name, frame.f_lineno).strip().startswith("with "):
+            self.left -= 1
+            if not self.left:
+                self.fired = True
+                raise KeyboardInterrupt
+        return self
+
+
+BASE: dict[str, Any] = {"log": ["x" * 50] * 10, "plan": LONG}
+WAYS: dict[str, Any] = {
+    "append": lambda thread: thread.append("log", ["new"]),
+    "save": lambda thread: thread.save({**BASE, "log": [*BASE["log"], "new"]}),
+    "first": lambda thread: thread.save(BASE),
+    "rewind": lambda thread: thread.rewind(1),
+    "delete": lambda thread: thread.delete(2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("way", WAYS)
+def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
+    number, fired = 0, True
+    while fired:
+        number += 1
+        thread = clew.open("memory:").thread("t")
+        if way != "first":
+            thread.save(BASE)
+        if way in ("rewind", "delete"):
+            thread.append("log", ["second"])
+        interrupt = Interrupt(number)
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            WAYS[way](thread)
+        except KeyboardInterrupt:
+            fired = interrupt.fired
+        else:
+            fired = False
+        finally:
+            sys.settrace(before)
+        steps = len(thread.history(all=True))
+        again = thread.core.core.engine
+        fresh = clew.open(again).thread("t")
+        if fresh.exists():
+            assert len(fresh.load()["log"]) == 10 + fresh.step - 1
+        assert fresh.append("log", ["after"]).step == fresh.step
+        assert fresh.load()["log"][-1] == "after"
+        assert len(fresh.history(all=True)) == steps + 1
+        assert thread.append("log", ["and on"]).step == fresh.step
+        assert clew.open(again).verify().ok

@@ -69,3 +69,17 @@ def test_forks_say_where_the_ways_part(store: Any) -> None:
     assert relations["t"][0] == 2
     with pytest.raises(clew.ThreadNotFound):
         store.thread("nobody").forks()
+
+
+def test_a_difference_in_a_wide_state_is_found_on_whichever_page_it_is(store: Any) -> None:
+    wide = {f"key {i}": "x" * 200 for i in range(1000)}
+    thread = store.thread("t")
+    first = thread.save({"notes": wide, "deep": {"inner": wide}})
+    changed = {**wide, "key 500": "y", "new": {"a": wide}}
+    del changed["key 7"]
+    second = thread.save({"notes": changed, "deep": {"inner": wide}})
+    found = {change.path: change.kind for change in thread.diff(first, second).changes}
+    assert found == {'notes["key 500"]': "changed", 'notes["key 7"]': "removed", "notes.new": "added"}
+    [whole] = [change for change in thread.diff(first, second).changes if change.kind == "added"]
+    assert whole.new == {"a": wide}
+    assert not thread.diff(second, second)

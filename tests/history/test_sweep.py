@@ -265,3 +265,38 @@ def test_a_rewind_that_looked_before_a_sweep_looks_again(monkeypatch: pytest.Mon
         monkeypatch.setattr(engine, "commit", real)
         assert thread.load() == {"n": 4}
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_sweep_that_dies_anywhere_leaves_work_and_no_harm(
+    at: int, opener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    store = opener()
+    thread = store.thread("t")
+    for n in range(12):
+        thread.save({"n": n, "paper": f"{n} " * 40_000})
+    thread.rewind(9)
+    thread.fork("fork", at=4)
+    engine = getattr(store, "inner", store)._core.engine
+    drop, calls = engine.drop, []
+
+    async def dying(what: Any) -> None:
+        calls.append(what)
+        if len(calls) == at:
+            raise Killed
+        await drop(what)
+
+    monkeypatch.setattr(engine, "drop", dying)
+    with pytest.raises(Killed):
+        store.prune(STRICT)
+    monkeypatch.setattr(engine, "drop", drop)
+    assert store.verify().ok
+    assert [store.thread(name).load()["n"] for name in ("t", "fork")] == [8, 3]
+    store.prune(STRICT)
+    store.compact()
+    assert store.stats()["garbage"] == 0
+    assert store.stats()["blobs"] == 2
+    assert store.verify().ok

@@ -132,7 +132,7 @@ def test_a_second_beginning_takes_the_place_of_the_first(store: Any, tmp_path: P
     store.import_(lines(tmp_path / "s-1.jsonl", rows))
     session = store.session("s-1")
     assert uuids(session) == ["x", "y"]
-    assert ["a", "b"] in [uuids(session, at=c) for c in session.thread.history()]
+    assert ["a", "b"] in [uuids(session, at=c) for c in session.thread.history(all=True)]
 
 
 def test_sub_agents_are_sessions_of_their_own(store: Any, tmp_path: Path) -> None:

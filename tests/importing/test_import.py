@@ -118,7 +118,7 @@ def test_an_import_that_was_cut_short_is_begun_again(
     made = []
 
     async def dies(*args: Any) -> Any:
-        if len(made) == 2:
+        if len(made) == 1:
             raise clew.Unavailable("the machine went away")
         made.append(1)
         return await save(*args)
@@ -127,7 +127,7 @@ def test_an_import_that_was_cut_short_is_begun_again(
     with pytest.raises(clew.Unavailable):
         store.import_(path)
     monkeypatch.undo()
-    assert [message["uuid"] for message in store.session("s").messages()] == ["a", "b"]
+    assert [message["uuid"] for message in store.session("s").messages()] == ["a"]
     assert [line.id for line in store.import_(path).imported] == ["s"]
     assert [message["uuid"] for message in store.session("s").messages()] == ["a", "c", "d"]
     assert [line.id for line in store.import_(path).unchanged] == ["s"]

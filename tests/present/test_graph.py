@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import clew
@@ -46,6 +46,7 @@ def _lines_meet(rows: list[GraphRow]) -> None:
     assert not below
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work may share the machine
 @given(_histories())
 def test_any_history_is_drawn_with_every_line_joined_to_its_ends(history: tuple[list[Checkpoint], str]) -> None:
     checkpoints, head = history

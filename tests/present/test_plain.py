@@ -10,7 +10,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clew import InvalidInput, Unregistered
@@ -39,6 +39,7 @@ _VALUES = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other work may share the machine
 @given(_VALUES)
 def test_every_value_comes_back_from_its_json_as_it_was(value: Any) -> None:
     back = from_json(json.loads(json.dumps(to_json(value))))

@@ -181,6 +181,10 @@ def test_a_second_process_is_told_who_has_the_run(opener: Any) -> None:
         with pytest.raises(clew.LockTimeout, match=f"pid {os.getpid()}") as refused, other.run("r"):
             raise Boom
         assert refused.value.owner is not None
+        with pytest.raises(clew.LockTimeout):
+            other.run("r").resume()
+        run.checkpoint()
+        assert run.resume().step == 2
         run.checkpoint()
     with other.run("r") as run:
         assert run.iteration == 0

@@ -50,7 +50,9 @@ def test_a_thread_tells_its_head_and_its_forks(served: Inspector) -> None:
     assert told["head"]["tags"] == ["good"]
     assert told["forks"][0]["thread_id"] == "talk-fork"
     assert served.get("checkpoint", thread="talk", at="start")["step"] == 1
-    assert [p[0] for p in served.get("sizes", thread="talk")["points"]] == [1, 2, 3, 4]
+    sizes = served.get("sizes", thread="talk")
+    assert [p[0] for p in sizes["points"]] == [1, 2, 3, 4]
+    assert (sizes["steps"], sizes["written"]) == (4, sum(p[1] for p in sizes["points"]))
 
 
 def test_messages_come_in_stretches(served: Inspector) -> None:

@@ -144,7 +144,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def go_on_in_a_fork(self) -> None:
         self.session = self.session.fork()
-        self.checkpoints.clear()  # they belong to the session it came from, and a rewind may leave them behind
+        self.checkpoints.clear()
 
     @rule()
     def look_afresh(self) -> None:
@@ -152,7 +152,9 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def remember(self) -> None:
-        self.checkpoints.append((self.session.thread.head.id, list(self.model.messages)))
+        head = self.session.thread.head
+        if head.thread_id == self.session.id:  # what a fork inherited is out of its sight once it is left behind
+            self.checkpoints.append((head.id, list(self.model.messages)))
 
     @invariant()
     def it_holds_what_the_model_holds(self) -> None:

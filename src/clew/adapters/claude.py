@@ -11,23 +11,26 @@ from collections import OrderedDict
 from typing import Any, cast
 
 import msgspec
-from claude_agent_sdk import fold_session_summary
-from claude_agent_sdk.types import (
-    SessionKey,
-    SessionListSubkeysKey,
-    SessionStore,
-    SessionStoreEntry,
-    SessionStoreListEntry,
-    SessionSummaryEntry,
-)
 
 from clew.adapters.colours import Colour, settle
 from clew.adapters.names import escape, join, split
+from clew.adapters.needed import needed
 from clew.aio import AsyncStore
 from clew.errors import Conflict, NotFound
 from clew.model import ThreadInfo
 from clew.store import Store
 from clew.turns import user_turns
+
+with needed("claude"):
+    from claude_agent_sdk import fold_session_summary
+    from claude_agent_sdk.types import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStore,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
 
 _ROOM = "claude"
 _ATTEMPTS = 256

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from agents.items import TResponseInputItem
-from agents.memory import SessionABC, SessionSettings
-from agents.memory.session_settings import resolve_session_limit
-from agents.result import RunResultBase
-
 from clew.adapters.colours import Colour, settle
+from clew.adapters.needed import needed
 from clew.aio import AsyncStore
 from clew.model import Checkpoint
 from clew.store import Store
+
+with needed("openai-agents"):
+    from agents.items import TResponseInputItem
+    from agents.memory import SessionABC, SessionSettings
+    from agents.memory.session_settings import resolve_session_limit
+    from agents.result import RunResultBase
 
 _USAGE = "usage"
 

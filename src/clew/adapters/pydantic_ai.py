@@ -13,21 +13,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from clew.adapters.colours import Colour, settle
 from clew.adapters.names import join, split
+from clew.adapters.needed import needed
 from clew.aio import AsyncStore
 from clew.errors import Conflict, NotFound
 from clew.model import Checkpoint
 from clew.store import Store
+
+with needed("pydantic-ai"):
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 _ROOM = "pydantic-ai"
 _MESSAGES, _RECORD, _TIPS = "messages", "record", "tips"

@@ -46,10 +46,18 @@ class Frame:
 
     def answer(self, data: Any) -> None:
         """The answer as JSON, in the one envelope that all commands use."""
-        from clew.cli.screen import print_json
-
         command = click.get_current_context().command_path.partition(" ")[2]
         print_json({"clew": 1, "command": command, "data": data})
+
+
+def print_json(value: Any) -> None:
+    """`value` on stdout, on several lines for people, on one line in a pipe."""
+    import msgspec
+
+    data = msgspec.json.encode(value)
+    if sys.stdout.isatty():
+        data = msgspec.json.format(data, indent=2)
+    click.echo(data.decode())
 
 
 def is_file(target: str) -> bool:
@@ -174,8 +182,6 @@ def _report(frame: Frame, error: Exception) -> int:
 
 def _fail(frame: Frame, kind: str, message: str, code: int, ctx: click.Context | None = None) -> int:
     if frame.json:
-        from clew.cli.screen import print_json
-
         print_json({"clew": 1, "error": {"type": kind, "message": message, "exit_code": code}})
         return code
     click.echo(click.style("error: ", fg="red", bold=True) + _one_line(message), err=True)

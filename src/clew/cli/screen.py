@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import click
-import msgspec
 from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-THEME = Theme(
-    {
-        "step": "bold cyan",
-        "id": "dim",
-        "age": "dim",
-        "label": "bold yellow",
-        "tag": "magenta",
-        "size": "dim",
-        "added": "green",
-        "removed": "red",
-        "changed": "yellow",
-        "user": "bold blue",
-        "assistant": "bold green",
-        "tool": "magenta",
-        "system": "bold yellow",
-        "rail": "red",
-        "rail.old": "dim",
-    }
-)
+from clew.cli.words import STYLES, age, line, safe, size
 
+__all__ = ["age", "console", "line", "marks", "paged", "progress", "safe", "size"]
 
-_CONTROL = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-_CONTROL |= dict.fromkeys(range(0x7F, 0xA0), "\N{SYMBOL FOR DELETE}")
-
-
-def safe(text: str) -> str:
-    """Stored text for a terminal: control characters become pictures, so that none of them does anything."""
-    return text.translate(_CONTROL)
-
-
-def line(text: str) -> str:
-    """`safe`, on one line."""
-    return " ".join(safe(text).split())
+THEME = Theme(STYLES)
 
 
 def console(*, width: int | None = None, force: bool = False) -> Console:
@@ -70,14 +39,6 @@ def paged() -> Iterator[Console]:
         return
     os.environ.setdefault("LESS", "-FRX")
     click.echo_via_pager(text, color=True)
-
-
-def print_json(value: Any) -> None:
-    """`value` on stdout, on several lines for people, on one line in a pipe."""
-    data = msgspec.json.encode(value)
-    if sys.stdout.isatty():
-        data = msgspec.json.format(data, indent=2)
-    click.echo(data.decode())
 
 
 Progress = Callable[[int, int | None], None]
@@ -108,25 +69,6 @@ def progress(title: str) -> Iterator[Progress]:
             bar.update(task, completed=done, total=total)
 
         yield told
-
-
-def age(moment: dt.datetime, now: dt.datetime | None = None) -> str:
-    """How long ago, in one unit."""
-    seconds = ((now or dt.datetime.now(dt.UTC)) - moment).total_seconds()
-    for unit, length in (("y", 31_557_600), ("mo", 2_629_800), ("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)}{unit} ago"
-    return "just now" if seconds < 1 else f"{int(seconds)}s ago"
-
-
-def size(count: int) -> str:
-    """Bytes as people read them."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    raise AssertionError
 
 
 def marks(label: str | None, tags: tuple[str, ...]) -> Text:

@@ -113,12 +113,12 @@ class Assembler:
         return unpack_page(self._slot(page.branch, page.step, page.index), page.branch, place(page.branch, page.step))
 
     def tree(self, tree: Tree) -> Tree:
-        """`tree` with all children from pages whose rows were added."""
+        """`tree` with the children from its pages, whose rows were added. What is on the pages of these children is
+        left for another round: their rows need not be here yet."""
         children = tree.children
         if children is None:
-            children = {}
-            for page in tree.pages:
-                children.update(self.page(page))
+            found = {key: node for page in tree.pages for key, node in self.page(page).items()}
+            return Tree(tree.type, found, tree.size, tree.pages)
         filled = {key: self.tree(node) if isinstance(node, Tree) else node for key, node in children.items()}
         return Tree(tree.type, filled, tree.size, tree.pages)
 

@@ -32,7 +32,7 @@ from clew.encode.nodes import (
     pack_page,
 )
 from clew.encode.streams import Bounds, crowded, reuse, settle
-from clew.encode.types import Unregistered, is_record
+from clew.encode.types import Kind, Unreadable, Unregistered, is_record
 from clew.encode.values import MAX_DEPTH, MAX_VALUE, Values
 from clew.errors import EncodeError, InvalidInput
 
@@ -93,22 +93,13 @@ class Planner:
         self._slots: list[bytes] = []
         self._blobs: dict[bytes, bytes] = {}
 
-    # -- the three ways to change a state -------------------------------------------------------------------------
+    # -- the ways to change a state -------------------------------------------------------------------------
 
     def whole(self, state: Any) -> Planned:
         """The caller handed over the whole state."""
         name, fields = self._open(state)
         old = self._old.tree if self._old is not None else None
         return self._finish(self._tree(name, fields, old, (), 1))
-
-    def update(self, changes: dict[str, Any]) -> Planned:
-        """Some top-level keys are set; all others stay as they are."""
-        _, fields = self._open(changes)
-        tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
-        children = dict(_children(tree))
-        for key, value in fields.items():
-            children[key] = self._node(value, children.get(key), (key,), 1)
-        return self._finish(self._shelve(tree.type, children, tree))
 
     def append(self, key: str, items: list[Any]) -> Planned:
         """Items are added to the list at a top-level key. The items before them are not looked at."""
@@ -149,6 +140,7 @@ class Planner:
             if self._memories is not None:
                 self._memories.pop((key,), None)
         for key, value in changes.items():
+            _check_key(key, ())
             children[key] = self._node(value, children.get(key), (key,), 1)
         return self._finish(self._shelve(tree.type, children, tree))
 
@@ -164,15 +156,20 @@ class Planner:
             name = type(state).__qualname__
             hint = f"register it with types=[{name}]" if is_record(type(state)) else "put it in a dict"
             raise EncodeError("state", f"is a {name}, not a dict or a registered record type: {hint}")
-        return known.name, known.fields(state)
+        return known.name, self._fields(known, state, ())
+
+    def _fields(self, known: Kind, value: Any, path: Path) -> dict[str, Any]:
+        try:
+            return known.take_apart(value)
+        except Unreadable as error:
+            raise EncodeError(_words(path), str(error)) from error
 
     def _tree(self, name: str | None, fields: dict[str, Any], old: Node | None, path: Path, depth: int) -> Tree:
         before = old if isinstance(old, Tree) else None
         known = _children(before) if before is not None else {}
         children: dict[str, Node] = {}
         for key, value in fields.items():
-            if type(key) is not str:
-                raise EncodeError(_words(path), f"has the key {key!r}, which is not a string")
+            _check_key(key, path)
             children[key] = self._node(value, known.get(key), (*path, key), depth)
         return self._shelve(name, children, before)
 
@@ -188,14 +185,14 @@ class Planner:
         elif isinstance(old, Tree) and old.type is not None:
             known = self._values.types.by_class.get(kind)
             if known is not None and known.name == old.type:
-                return self._tree(known.name, known.fields(value), old, path, depth + 1)
+                return self._tree(known.name, self._fields(known, value, path), old, path, depth + 1)
         raw = self._values.encode(value, _words(path), depth)
         if len(raw) >= LONG:
             if kind is dict and all(type(key) is str for key in value):
                 return self._tree(None, value, old, path, depth + 1)
             known = self._values.types.by_class.get(kind)
             if known is not None and is_record(kind):
-                return self._tree(known.name, known.fields(value), old, path, depth + 1)
+                return self._tree(known.name, self._fields(known, value, path), old, path, depth + 1)
         return self._value(raw, old)
 
     def _dict(self, value: dict[str, Any], old: Tree, path: Path, depth: int) -> Node:
@@ -370,6 +367,16 @@ def full(root: Root) -> bool:
 def _children(tree: Tree) -> dict[str, Node]:
     assert tree.children is not None, "pages are fetched before a tree is planned on"
     return tree.children
+
+
+def _check_key(key: Any, path: Path) -> None:
+    if type(key) is not str:
+        raise EncodeError(_words(path), f"has the key {key!r}, which is not a string")
+    if not key.isascii():
+        try:
+            key.encode()
+        except UnicodeEncodeError as error:
+            raise EncodeError(_words(path), f"has the key {key!r}, which holds half of a surrogate pair") from error
 
 
 def _words(path: Path) -> str:

@@ -99,7 +99,7 @@ def unlock_ring(data: bytes, keys: Sequence[bytes]) -> tuple[Ring, int]:
 class SealedFrames(Frames):
     """Frames that only the holder of the ring can make or open."""
 
-    def __init__(self, ring: Ring, compression: str | None = None, level: int = 3) -> None:
+    def __init__(self, ring: Ring, compression: str | None = None, level: int | None = None) -> None:
         super().__init__(compression, level)
         self._ciphers = [_cipher(key) for key in ring.keys]
         self._names = ring.names

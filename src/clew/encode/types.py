@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -26,6 +27,25 @@ class Unregistered(msgspec.Struct, frozen=True):
     type: str
     value: Any
 
+    def __hash__(self) -> int:
+        """A member of a set or a key of a dict may be of a type that is not registered here."""
+        return hash((self.type, _hashable(self.value)))
+
+
+def _hashable(value: Any) -> Any:
+    """Something that is equal wherever two values are, and has a hash."""
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    if isinstance(value, set):
+        return frozenset(value)
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+class Unreadable(Exception):
+    """A value of a registered class could not be taken apart."""
+
 
 class Kind(msgspec.Struct, frozen=True):
     """How one registered class is taken apart and built."""
@@ -34,6 +54,13 @@ class Kind(msgspec.Struct, frozen=True):
     cls: type
     fields: Callable[[Any], Fields]
     build: Callable[[Fields], Any]
+
+    def take_apart(self, value: Any) -> Fields:
+        """The fields of a value; `Unreadable` if its class does not let them be read."""
+        try:
+            return self.fields(value)
+        except Exception as error:  # whatever a user's class raises: the caller knows where it was
+            raise Unreadable(f"is a {self.cls.__qualname__} whose fields cannot be read: {error!r}") from error
 
 
 class Types:
@@ -105,7 +132,7 @@ def _kind(name: str, cls: type) -> Kind:
     if issubclass(cls, enum.Enum):
         return Kind(name, cls, lambda value: {"value": value.value}, lambda fields: cls(fields["value"]))
     if hasattr(cls, "model_fields") and hasattr(cls, "model_validate"):
-        return Kind(name, cls, _pydantic_fields, cls.model_validate)
+        return Kind(name, cls, _pydantic_fields, _pydantic_builder(cls))
     if issubclass(cls, msgspec.Struct):
         names = cls.__struct_fields__
         return Kind(name, cls, lambda value: {key: getattr(value, key) for key in names}, _keyword_builder(cls, names))
@@ -142,6 +169,13 @@ def _attrs_default(field: Any) -> _Default:
 def _pydantic_fields(value: Any) -> Fields:
     fields = {key: getattr(value, key) for key in type(value).model_fields}
     return fields | (value.model_extra or {})
+
+
+def _pydantic_builder(cls: Any) -> Callable[[Fields], Any]:
+    """Fields were saved under their names, whatever aliases the model is validated by otherwise."""
+    if "by_name" in inspect.signature(cls.model_validate).parameters:
+        return lambda fields: cls.model_validate(fields, by_alias=False, by_name=True)
+    return cls.model_validate  # type: ignore[no-any-return]  # pydantic is optional and so untyped here
 
 
 def _attribute_reader(defaults: Mapping[str, _Default]) -> Callable[[Any], Fields]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import enum
 import uuid
 import zoneinfo
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from clew.encode.types import Types, Unregistered
+from clew.encode.types import Types, Unreadable, Unregistered, is_record
 from clew.errors import ClewError, Corrupt, EncodeError
 
 MAX_DEPTH = 128
@@ -68,7 +69,7 @@ class Values:
         try:
             data = _ENCODER.encode(value if is_plain(value, depth) else self._pack(value, depth))
         except _Refused as refused:
-            raise EncodeError(path + "".join(reversed(refused.parts)), refused.reason) from None
+            raise EncodeError(path + "".join(reversed(refused.parts)), refused.reason) from refused.__cause__
         except UnicodeEncodeError as error:
             raise EncodeError(path, "a string holds half of a surrogate pair, which has no UTF-8 form") from error
         if len(data) > MAX_VALUE:
@@ -147,7 +148,7 @@ class Values:
     def _refuse_odd_key(self, key: Any) -> None:
         if key != key:  # NaN: no lookup would ever find it again
             raise _Refused("is a key that is not equal to itself")
-        if type(key) not in _KEYS and type(key) not in self.types.by_class:
+        if type(key) not in _KEYS and type(key) is not Unregistered and type(key) not in self.types.by_class:
             raise _Refused(f"is a key of type {type(key).__qualname__}, which has no encoding: use a string")
 
     def _pack_record(self, value: Any, depth: int) -> Any:
@@ -156,10 +157,14 @@ class Values:
             return _Ext(_RECORD, _ENCODER.encode([value.type, self._pack(value.value, depth + 1)]))
         known = self.types.by_class.get(kind)
         if known is None:
-            raise _Refused(
-                f"is a {kind.__qualname__}, which is not registered: add it with types=[{kind.__qualname__}]"
-            )
-        fields = known.fields(value)
+            name = kind.__qualname__
+            if is_record(kind) or issubclass(kind, enum.Enum):
+                raise _Refused(f"is a {name}, which is not registered: add it with types=[{name}]")
+            raise _Refused(f"is a {name}, which is not registered and no record: convert it to plain values first")
+        try:
+            fields = known.take_apart(value)
+        except Unreadable as error:
+            raise _Refused(str(error)) from error
         packed = {}
         name = ""
         try:
@@ -219,6 +224,22 @@ def _datetime(data: bytes) -> dt.datetime:
         return value  # this machine does not know the zone: the offset it had is still right
 
 
+def _time_bytes(value: dt.time) -> bytes:
+    """ISO text; with what it has no word for, like a datetime."""
+    zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    if zone is None and not value.fold:
+        return value.isoformat().encode()
+    return _ENCODER.encode([value.replace(tzinfo=None).isoformat() if zone else value.isoformat(), zone, value.fold])
+
+
+def _time(data: bytes) -> dt.time:
+    if data[:1].isdigit():
+        return dt.time.fromisoformat(data.decode())
+    text, zone, fold = msgspec.msgpack.decode(data, type=tuple[str, str | None, int])
+    value = dt.time.fromisoformat(text).replace(fold=fold)
+    return value if zone is None else value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+
+
 def _delta_bytes(value: dt.timedelta) -> bytes:
     return _ENCODER.encode([value.days, value.seconds, value.microseconds])
 
@@ -226,7 +247,7 @@ def _delta_bytes(value: dt.timedelta) -> bytes:
 _SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     dt.datetime: (_DATETIME, _datetime_bytes),
     dt.date: (_DATE, lambda value: value.isoformat().encode()),
-    dt.time: (_TIME, lambda value: value.isoformat().encode()),
+    dt.time: (_TIME, _time_bytes),
     dt.timedelta: (_DELTA, _delta_bytes),
     uuid.UUID: (_UUID, lambda value: value.bytes),
     decimal.Decimal: (_DECIMAL, lambda value: str(value).encode()),
@@ -236,7 +257,7 @@ _BUILDERS: dict[int, Callable[[bytes], Any]] = {
     _INT: lambda data: int.from_bytes(data, "big", signed=True),
     _DATETIME: _datetime,
     _DATE: lambda data: dt.date.fromisoformat(data.decode()),
-    _TIME: lambda data: dt.time.fromisoformat(data.decode()),
+    _TIME: _time,
     _DELTA: lambda data: dt.timedelta(*msgspec.msgpack.decode(data, type=tuple[int, int, int])),
     _UUID: lambda data: uuid.UUID(bytes=data),
     _DECIMAL: lambda data: decimal.Decimal(data.decode()),

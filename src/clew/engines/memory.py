@@ -44,13 +44,21 @@ class _Log:
         self.marks: dict[int, bytes] = {}
 
     def add(self, row: NewRow) -> None:
-        insort(self.steps, row.step)
         self.rows[row.step] = row
+        insort(self.steps, row.step)
 
     def remove(self, step: int) -> None:
         self.marks.pop(step, None)
-        if self.rows.pop(step, None) is not None:
-            del self.steps[bisect_left(self.steps, step)]
+        at = bisect_left(self.steps, step)
+        if at < len(self.steps) and self.steps[at] == step:
+            del self.steps[at]
+        self.rows.pop(step, None)
+
+    def say(self, step: int, mark: bytes | None) -> None:
+        if mark is not None:
+            self.marks[step] = mark
+        else:
+            self.marks.pop(step, None)
 
     def empty(self, step: int) -> None:
         row = self.rows.get(step)
@@ -115,28 +123,48 @@ class MemoryEngine(Engine):
         with self._inside():
             self._check(commit)
             place = self._lineages.setdefault(commit.lineage, _Lineage())
-            for branch in commit.branches:
-                place.logs[branch.id] = _Log(branch)
-                self._branches.add(branch.id)
-            for row in commit.rows:
-                place.logs[row.branch].add(row)
-            for mark in commit.marks:
-                log = place.logs.get(mark.branch)
-                if log is not None and mark.data is not None:
-                    log.marks[mark.step] = mark.data
-                elif log is not None:
-                    log.marks.pop(mark.step, None)
-            for name, data in commit.blobs.items():
-                place.blobs.setdefault(name, data)
-            for swap in commit.swaps:
-                if swap.new is None:
-                    self._heads.pop(swap.thread, None)
-                    place.threads.discard(swap.thread)
-                else:
-                    self._heads[swap.thread] = swap.new
-                    place.threads.add(swap.thread)
-            if not place:
-                del self._lineages[commit.lineage]
+            heads = [(swap.thread, self._heads.get(swap.thread)) for swap in commit.swaps]
+            marked = [(mark, place.logs[mark.branch]) for mark in commit.marks if mark.branch in place.logs]
+            said = [(log, mark.step, log.marks.get(mark.step)) for mark, log in marked]
+            try:
+                self._apply(commit, place)
+            except BaseException:  # an interrupt, half-way: all or nothing
+                for branch in commit.branches:
+                    place.logs.pop(branch.id, None)
+                    self._branches.discard(branch.id)
+                for row in commit.rows:
+                    if row.branch in place.logs:
+                        place.logs[row.branch].remove(row.step)
+                for log, step, mark in said:
+                    log.say(step, mark)
+                for thread, head in heads:
+                    self._put(place, thread, head)
+                raise
+            finally:
+                if not place:
+                    self._lineages.pop(commit.lineage, None)
+
+    def _apply(self, commit: Commit, place: _Lineage) -> None:
+        for branch in commit.branches:
+            place.logs[branch.id] = _Log(branch)
+            self._branches.add(branch.id)
+        for row in commit.rows:
+            place.logs[row.branch].add(row)
+        for mark in commit.marks:
+            if mark.branch in place.logs:
+                place.logs[mark.branch].say(mark.step, mark.data)
+        for name, data in commit.blobs.items():
+            place.blobs.setdefault(name, data)
+        for swap in commit.swaps:
+            self._put(place, swap.thread, swap.new)
+
+    def _put(self, place: _Lineage, thread: str, head: Head | None) -> None:
+        if head is None:
+            self._heads.pop(thread, None)
+            place.threads.discard(thread)
+        else:
+            self._heads[thread] = head
+            place.threads.add(thread)
 
     def _check(self, commit: Commit) -> None:
         """Find every reason to refuse before anything changes."""

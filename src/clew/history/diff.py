@@ -21,7 +21,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 async def compare(reader: Reader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
     """All changes from tree `a` to tree `b`."""
     changes: list[Change] = []
-    one, other = a.children or {}, b.children or {}
+    same = set(a.pages).intersection(b.pages)  # what lies on a page that both have is the same in both
+    one, other = await reader.level(a, same), await reader.level(b, same)
     for key in [*one, *(key for key in other if key not in one)]:
         old, new = one.get(key), other.get(key)
         if old == new:

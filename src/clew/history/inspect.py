@@ -22,7 +22,7 @@ from clew.history.dictionary import is_dictionary, learn
 from clew.history.reach import ASIDE, GAP
 from clew.history.read import Reader
 from clew.history.records import NO_DIGEST, Meta, Note, Remark, body_digest, chain, open_note, read_step
-from clew.model import Problem
+from clew.model import Damage
 
 Place = tuple[bytes, int]
 LAST_STEP = 2**32 - 1
@@ -89,7 +89,7 @@ class Inspection:
     def __init__(self, core: Core, lineage: str) -> None:
         self._core = core
         self.lineage = lineage
-        self.problems: list[Problem] = []
+        self.problems: list[Damage] = []
         self.heads: list[Head] = []
         self.notes: dict[str, Note] = {}
         self.branches: dict[bytes, Branch] = {}
@@ -105,7 +105,7 @@ class Inspection:
         self._reader = Reader(core, lineage)
 
     def _tell(self, where: str, reason: str) -> None:
-        self.problems.append(Problem(self.lineage, where, reason))
+        self.problems.append(Damage(self.lineage, where, reason))
 
     async def run(self) -> None:
         """Look at everything."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.errors import InvalidInput
 from clew.history.core import Core
-from clew.history.names import check_limit
+from clew.history.names import check_limit, check_part
 from clew.history.records import thread_info
 from clew.model import ThreadInfo
 
@@ -30,8 +29,10 @@ class Listing:
     ) -> list[ThreadInfo]:
         """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
         self.core.check_open()
-        if type(prefix) is not str or "\0" in prefix:
-            raise InvalidInput(f"prefix must be a str without NUL, not {prefix!r}")
+        check_part(prefix, "prefix")
+        for value, what in ((after, "after"), (kind, "kind")):
+            if value is not None:
+                check_part(value, what)
         heads = await self.core.engine.threads(
             prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
         )

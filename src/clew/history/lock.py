@@ -12,6 +12,7 @@ from typing import Any
 
 from clew.engines.base import Fence, Lease, Taken
 from clew.errors import InvalidInput, LockTimeout
+from clew.history.names import check_seconds
 from clew.history.thread import Thread
 
 POLL = 0.02  # seconds between two looks at a lock that another has
@@ -21,11 +22,11 @@ class Lock:
     """One owner's right to a thread."""
 
     def __init__(self, thread: Thread[Any], timeout: float, ttl: float) -> None:
-        if timeout < 0 or ttl <= 0:
-            raise InvalidInput(f"timeout must not be negative and ttl must be positive, not {timeout!r} and {ttl!r}")
         self._thread = thread
-        self.timeout = timeout
-        self.ttl = ttl
+        self.timeout = check_seconds(timeout, "timeout")
+        self.ttl = check_seconds(ttl, "ttl")
+        if not self.ttl:
+            raise InvalidInput("ttl must be more than 0 seconds, or the lock is lost at once")
         self.owner = uuid.uuid4().hex
         self.name = f"thread:{thread.id}"
         self.token = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,10 +31,15 @@ def check_label(value: object) -> str | None:
 
 
 def check_tags(value: object) -> tuple[str, ...]:
-    """Tags are names, kept in the order given, each once."""
+    """Tags are names, kept in the order given, each once; None is none."""
+    return () if value is None else check_names(value, "tags", "tag")
+
+
+def check_names(value: object, what: str, each: str) -> tuple[str, ...]:
+    """Several names, kept in the order given, each once."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidInput(f"tags must be a collection of str, not {type(value).__qualname__}")
-    return tuple(dict.fromkeys(check_name(tag, "tag") for tag in value))
+        raise InvalidInput(f"{what} must be a collection of str, not {type(value).__qualname__}")
+    return tuple(dict.fromkeys(check_name(name, each) for name in value))
 
 
 def check_custom(value: object) -> dict[str, Any]:
@@ -52,6 +58,20 @@ def check_limit(value: object, what: str = "limit") -> int | None:
     if type(value) is not int or value < 0:
         raise InvalidInput(f"{what} must be None or an int from 0 up, not {value!r}")
     return value
+
+
+def check_part(value: object, what: str) -> str:
+    """What a name may begin with: any text that a name may hold, or none."""
+    if type(value) is not str:
+        raise InvalidInput(f"{what} must be a str, not {type(value).__qualname__}")
+    return _check_text(value, what)
+
+
+def check_seconds(value: object, what: str) -> float:
+    """A time in seconds: a finite number from 0 up."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidInput(f"{what} must be a number of seconds from 0 up, not {value!r}")
+    return float(value)
 
 
 def _check_text(value: str, what: str) -> str:

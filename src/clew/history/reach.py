@@ -11,6 +11,7 @@ from clew.encode.assemble import Ranges, blobs_of, merge, pages_of, wanted
 from clew.encode.nodes import unpack_root
 from clew.history.core import Core, Follow
 from clew.history.dictionary import is_dictionary
+from clew.history.pace import Pace
 from clew.history.read import Reader
 from clew.history.trail import Seen
 from clew.history.view import Place, View
@@ -36,7 +37,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 async def needs(core: Core, lineage: str, places: Iterable[Place]) -> Needs:
     """Read the roots at these places, and tell what they point at."""
-    reader = Reader(core, lineage)
+    reader, pace = Reader(core, lineage), Pace(core.engine)
     spans: set[tuple[bytes, int, int]] = set()
     blobs: set[bytes] = set()
     for branch, ranges in merge((branch, step, step) for branch, step in places).items():
@@ -50,6 +51,7 @@ async def needs(core: Core, lineage: str, places: Iterable[Place]) -> Needs:
                         spans.update((page.branch, page.step, page.step) for page in pages)
                         await reader.fetch((page.branch, page.step, page.step) for page in pages)
                         tree = reader.assembler.tree(tree)
+                    pace.breathe()
                     spans.update(wanted([tree]))
                     blobs.update(blobs_of([tree]))
     return Needs(merge(spans), blobs)

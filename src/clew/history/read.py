@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from clew.encode.assemble import Assembler, Ranges, Rows, blobs_of, merge, pages_of, place, wanted
 from clew.encode.detect import Memory
 from clew.encode.frame import LacksDictionary
-from clew.encode.nodes import Inline, Listing, Node, Piece, Root, Tree, unpack_root
+from clew.encode.nodes import Inline, Listing, Node, Page, Piece, Root, Tree, unpack_root
 from clew.encode.payload import Section
 from clew.encode.plan import ListMemory, Memories
 from clew.encode.streams import Bounds, settle, wasteful
@@ -35,12 +35,13 @@ class Reader:
         root = unpack_root(self._core.frames.unwrap(data, f"{where}: root"), branch, where)
         return Root(await self._whole(root.tree), root.streams) if deep else root
 
-    async def level(self, tree: Tree) -> dict[str, Node]:
-        """The children of a tree, without the pages of theirs."""
+    async def level(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
+        """The children of a tree, without the pages of theirs; those on some of its own pages can be left out."""
         if tree.children is not None:
             return tree.children
-        await self.fetch((page.branch, page.step, page.step) for page in tree.pages)
-        return {key: node for page in tree.pages for key, node in self.assembler.page(page).items()}
+        pages = [page for page in tree.pages if page not in without]
+        await self.fetch((page.branch, page.step, page.step) for page in pages)
+        return {key: node for page in pages for key, node in self.assembler.page(page).items()}
 
     async def _whole(self, tree: Tree) -> Tree:
         while pages := list(pages_of(tree)):
@@ -50,6 +51,8 @@ class Reader:
 
     async def value(self, node: Node) -> Any:
         """The value of a node."""
+        if isinstance(node, Tree):
+            node = await self._whole(node)
         await self.fetch(wanted([node]))
         await self.fetch_blobs(blobs_of([node]))
         return self.assembler.value(node)

@@ -12,7 +12,7 @@ from clew.engines.base import Head
 from clew.errors import Corrupt, ThreadNotFound
 from clew.history import diff as differ
 from clew.history.handle import Handle, S
-from clew.history.names import check_custom, check_limit, check_name, check_tags
+from clew.history.names import check_custom, check_limit, check_name, check_names
 from clew.history.read import Reader
 from clew.history.records import checkpoint, open_note
 from clew.history.steady import of_thread
@@ -38,7 +38,7 @@ class Reading(Handle[S]):
     @of_thread
     async def pick(self, keys: Any, at: Any = None) -> dict[str, Any]:
         """Some top-level keys of the state, as far as it has them; everything else is not read."""
-        names = check_tags(keys)
+        names = check_names(keys, "keys", "key")
         _, root, reader = await self.root(at)
         children = root.tree.children or {}
         return {name: await reader.value(children[name]) for name in names if name in children}
@@ -184,6 +184,6 @@ class Reading(Handle[S]):
             row = await self.core.engine.row(head.lineage, seen.branch.id, seen.step.step)
             if row is None:
                 raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
-            roots.append(await reader.root(seen.branch.id, seen.step.step, row.root))
+            roots.append(await reader.root(seen.branch.id, seen.step.step, row.root, deep=False))
         changes = await differ.compare(reader, self.values, roots[0].tree, roots[1].tree)
         return Diff(await describe(self.core, head, one), await describe(self.core, head, other), tuple(changes))

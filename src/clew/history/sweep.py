@@ -21,6 +21,7 @@ import msgspec
 from clew.engines.base import Commit, Drop, Head, Mark, Swap
 from clew.errors import Conflict, Corrupt, InvalidInput
 from clew.history.core import Core
+from clew.history.pace import Pace
 from clew.history.reach import NO_GARBAGE, Garbage, garbage
 from clew.history.records import Remark, pack_remark, touch, uuid_text
 from clew.history.retention import check_retention, expired, kept, unpack_retention
@@ -29,7 +30,7 @@ from clew.model import Pruned, Retention
 
 Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)
 _ATTEMPTS = 32
-_TOGETHER = 4000  # rows in one drop, so that writers never wait long
+_TOGETHER = 128  # rows in one drop, so that writers never wait long
 _PAGE = 1000
 WORKSPACE = "workspace"
 
@@ -108,7 +109,7 @@ class Sweeper:
                     raise
                 continue
             if dry_run or not (gone or doomed or found):
-                return _report(len(gone), len(doomed), found, dry_run)
+                return _report(threads + len(gone), checkpoints + len(doomed), found, dry_run)
             try:
                 heads = await self._mark(view, gone, doomed)
                 threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
@@ -177,7 +178,9 @@ class Sweeper:
         now = core.now()
         owners: dict[bytes, int] = {}
         marks = []
+        pace = Pace(core.engine)
         for branch, step in sorted(doomed):
+            pace.breathe()
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
             remark = Remark(now, True, None, (), b"")
@@ -198,14 +201,19 @@ class Sweeper:
         return heads
 
     async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
-        """Step two, in parts that each take a moment."""
+        """Step two, in parts that each take a moment. The order sees to it that whatever is left after any of them has
+        the row before it: light halves first, then the newest before the oldest."""
         expect = [(head.thread, head.key) for head in heads]
-        for start in range(0, len(found.rows), _TOGETHER):
-            await self._core.engine.drop(Drop(lineage, expect, rows=found.rows[start : start + _TOGETHER]))
-        for start in range(0, len(found.bodies), _TOGETHER):
-            await self._core.engine.drop(Drop(lineage, expect, bodies=found.bodies[start : start + _TOGETHER]))
+        drops = [Drop(lineage, expect, bodies=part) for part in _parts(found.bodies)]
         if found.branches or found.blobs:
-            await self._core.engine.drop(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
+            drops.append(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
+        drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1])]
+        for drop in drops:
+            await self._core.engine.drop(drop)
+
+
+def _parts(places: list[Place]) -> list[list[Place]]:
+    return [places[start : start + _TOGETHER] for start in range(0, len(places), _TOGETHER)]
 
 
 def _report(threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from clew.errors import InvalidInput
 from clew.history.handle import S
 from clew.history.moving import Moving
-from clew.history.names import check_name, check_tags
+from clew.history.names import check_name, check_names
 from clew.history.reading import Reading
 from clew.history.retaining import Retaining
 from clew.history.tied import tied
@@ -89,7 +89,9 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         if type(changes) is not dict:
             raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
         compares = any(type(value) in (list, dict) for value in changes.values())
-        gone = check_tags(remove)  # names, each once
+        gone = check_names(remove, "remove", "key")
+        if append is not None:
+            append = _check_append(append)
         return await self.writer.save(
             lambda planner: planner.change(changes, append=append, drop=gone),
             facts,
@@ -108,3 +110,9 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         tip = await read_tip(self.core, self.id, self.values)
         if tip is not None:
             self.core.tips.put(tip)
+
+
+def _check_append(value: Any) -> tuple[str, list[Any]]:
+    if type(value) is not tuple or len(value) != 2 or type(value[1]) not in (list, tuple):
+        raise InvalidInput(f"append must be a tuple (key, list of items), not {value!r:.80}")
+    return check_name(value[0], "key"), list(value[1])

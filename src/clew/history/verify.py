@@ -18,7 +18,7 @@ from clew.history.reach import ASIDE, GAP, PLAIN
 from clew.history.records import Note, Remark, pack_remark, seal_note
 from clew.history.sweep import Progress, lineages
 from clew.history.view import View
-from clew.model import Problem, Verified
+from clew.model import Damage, Verified
 
 _ATTEMPTS = 16
 
@@ -72,7 +72,7 @@ async def _orphans(core: Core, seen: Inspection) -> int:
             try:
                 needed |= await core.follow[head.kind](core, head.thread, [*view.living().values()])
             except ClewError as error:
-                seen.problems.append(Problem(seen.lineage, f"thread {head.thread!r}", str(error)))
+                seen.problems.append(Damage(seen.lineage, f"thread {head.thread!r}", str(error)))
         elif head.kind not in PLAIN:
             return 0
     return sum(1 for id in seen.pool if id not in needed and len(id) == 32)

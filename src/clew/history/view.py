@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from clew.engines.base import Branch, Head, Step
 from clew.errors import Corrupt
 from clew.history.core import Core
+from clew.history.pace import Pace
 from clew.history.records import Note, open_note, read_step
 from clew.history.trail import Seen
 
@@ -31,13 +32,16 @@ class View:
     @classmethod
     async def of(cls, core: Core, lineage: str) -> View:
         """Read it: the heads first, so that whatever changes later shows in them."""
+        pace = Pace(core.engine)
         heads = await core.engine.heads(lineage)
         view = cls(lineage, heads, await core.engine.branches(lineage))
         view.notes = {head.thread: open_note(core.frames, head) for head in heads}
         for branch in view.branches.values():
-            view.rows[branch.id] = [
-                _seen(core, branch, step) for step in await core.engine.steps(lineage, branch.id, 1, LAST_STEP)
-            ]
+            view.rows[branch.id] = rows = []
+            for number, step in enumerate(await core.engine.steps(lineage, branch.id, 1, LAST_STEP)):
+                rows.append(_seen(core, branch, step))
+                if number % 16 == 0:
+                    pace.breathe()
         return view
 
     def without(self, threads: set[str]) -> View:

@@ -82,12 +82,13 @@ class Facts(msgspec.Struct, frozen=True):
 _NO_FACTS = Facts(None, (), b"", None, None)
 
 
-def check_id(value: Any) -> bytes:
+def check_id(value: Any, what: str = "id") -> bytes:
     """The 16 bytes of a checkpoint id that a caller chose."""
     try:
         return value.bytes if isinstance(value, uuid.UUID) else uuid.UUID(value).bytes
     except (ValueError, AttributeError, TypeError):
-        raise InvalidInput(f"id={value!r} is not a UUID: leave it out, and one is made") from None
+        hint = "leave it out, and one is made" if what == "id" else "give a Checkpoint, or its whole id"
+        raise InvalidInput(f"{what}={value!r:.80} is not a UUID: {hint}") from None
 
 
 class Writer:
@@ -128,7 +129,7 @@ class Writer:
         follow = not isinstance(parent, _Unset)
         if follow and not isinstance(expect, _Unset):
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
-        base = self._base(parent if follow else expect, rebase)
+        base = self._base(parent, rebase, "parent") if follow else self._base(expect, rebase, "expect")
         for attempt in range(_ATTEMPTS):
             tip = self._core.tips.take(self._thread) if attempt == 0 else None
             cached = tip is not None
@@ -142,7 +143,7 @@ class Writer:
                     if done is not None:
                         return done
                 if (follow or on_conflict == "branch") and isinstance(base, bytes):
-                    return await self._beside(plan, facts, base, follow)
+                    return await self._beside(plan, facts, base, follow, whole)
                 raise self._conflict(base, tip)
             if facts.id is not None and tip is not None:
                 done = await self._already(tip, facts.id)
@@ -156,9 +157,9 @@ class Writer:
                 continue
         raise self._conflict(base, await read_tip(self._core, self._thread, self._values))
 
-    def _base(self, expect: Any, rebase: bool) -> bytes | _Unset | None:
+    def _base(self, expect: Any, rebase: bool, what: str) -> bytes | _Unset | None:
         if not isinstance(expect, _Unset):
-            return None if expect is None else check_id(expect.id if isinstance(expect, Checkpoint) else expect)
+            return None if expect is None else check_id(expect.id if isinstance(expect, Checkpoint) else expect, what)
         return UNSET if rebase or self.seen is None else self.seen
 
     def _conflict(self, base: bytes | _Unset | None, tip: Tip | None) -> Conflict:
@@ -260,7 +261,7 @@ class Writer:
         name_blob, identity = self._core.frames.blob_id, self._core.identity
         return Planner(self._values, branch, step, root, memories, name_blob=name_blob, identity=identity)
 
-    async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool) -> Checkpoint:
+    async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool, whole: bool) -> Checkpoint:
         """Save on a branch of its own off `base`. The head stays where another writer put it, or follows."""
         core = self._core
         for _ in range(_ATTEMPTS):
@@ -273,10 +274,13 @@ class Writer:
                 raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
             reader = Reader(core, head.lineage, self._values)
             root = await reader.root(seen.branch.id, seen.step.step, row.root)
-            memories = await reader.memories(root.tree)
+            memories = await reader.memories(root.tree) if whole else None
             branch = Branch(core.new_branch(), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
-            step = seen.step.step + 1
-            planned = plan(self._planner(branch.id, step, Root(root.tree, 0), memories))
+            step, fresh = seen.step.step + 1, Root(root.tree, 0)
+            try:
+                planned = plan(self._planner(branch.id, step, fresh, memories))
+            except NeedsItems:
+                planned = plan(self._planner(branch.id, step, fresh, await reader.memories(root.tree)))
             now = max(core.now(), seen.meta.created + 1)
             id = facts.id or new_id(now)
             new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)

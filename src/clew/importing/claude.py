@@ -84,15 +84,22 @@ def _is_title(line: Message) -> bool:
 
 
 def _stretches(group: dict[str, Message], leaf: str) -> tuple[list[Stretch], int]:
-    """The group's tree as stretches, each after the one it hangs on, and the stretch that ends at `leaf`."""
+    """The group's tree as stretches, each after the one it hangs on, and the stretch that ends at `leaf`. Those on the
+    way to it come first, so that they go on from each other without a branch."""
     parents = _parents(group)
     children: dict[str, list[str]] = {uuid: [] for uuid in group}
     for uuid, parent in parents.items():
         if parent is not None:
             children[parent].append(uuid)
+    way = {leaf}
+    at = parents[leaf]
+    while at is not None:
+        way.add(at)
+        at = parents[at]
     stretches: list[Stretch] = []
     ends: dict[str, int] = {}  # the last entry of each stretch
-    for uuid, parent in parents.items():
+    for uuid in (*(one for one in group if one in way), *(one for one in group if one not in way)):
+        parent = parents[uuid]
         if parent is not None and len(children[parent]) == 1 and parent != leaf:
             continue  # it goes on in the stretch of its parent
         chain = [uuid]

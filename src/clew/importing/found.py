@@ -59,7 +59,6 @@ class Found(msgspec.Struct, frozen=True):
             at = -1 if stretch.whole else at - 1 if stretch.after is None else stretch.after
         return [message for part in reversed(parts) for message in part]
 
-    @property
     def digest(self) -> str:
         """A name for exactly this content: what was imported under it need not be looked at again."""
         parts = [self.id, self.kind, [msgspec.structs.astuple(s) for s in self.stretches], self.summary, self.fields]

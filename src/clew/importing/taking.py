@@ -38,30 +38,30 @@ async def take(core: Core, found: Found) -> tuple[Outcome, str]:
 
 
 async def _take_run(core: Core, found: Found) -> tuple[Outcome, str]:
-    run = RunCore(core, found.id)
-    if await run.thread.find(custom={DONE: found.digest}):
+    run, digest = RunCore(core, found.id), found.digest()
+    if await run.thread.find(custom={DONE: digest}):
         return "unchanged", ""
     if await run.exists():
         return "skipped", "the store has a run of this id, which was left as it is"
-    await run.thread.save(found.fields, custom={**found.facts, DONE: found.digest}, expect=None)
+    await run.thread.save(found.fields, custom={**found.facts, DONE: digest}, expect=None)
     return "imported", ""
 
 
 async def _take_session(core: Core, found: Found) -> tuple[Outcome, str]:
-    session = SessionCore(core, found.id)
-    if await session.thread.find(custom={DONE: found.digest}):
+    session, digest = SessionCore(core, found.id), found.digest()
+    if await session.thread.find(custom={DONE: digest}):
         return "unchanged", ""
     newest = await session.thread.head()
-    if newest is not None and newest.custom.get(BEGUN) == found.digest:
+    if newest is not None and newest.custom.get(BEGUN) == digest:
         await session.thread.delete()
         newest = None
     if newest is None:
-        await _create(session, found)
+        await _create(session, found, digest)
         return "imported", ""
-    return await _continue(session, found, newest)
+    return await _continue(session, found, digest, newest)
 
 
-async def _create(session: SessionCore, found: Found) -> None:
+async def _create(session: SessionCore, found: Found, digest: str) -> None:
     """Write every stretch; the last checkpoint says that all of it is there."""
     ids: list[str] = []
     stretches = found.stretches or (Stretch([]),)
@@ -70,13 +70,13 @@ async def _create(session: SessionCore, found: Found) -> None:
     for number, stretch in enumerate(stretches):
         done = number == last and head == last
         after = number - 1 if stretch.after is None else stretch.after
-        custom: dict[str, Any] = {DONE if done else BEGUN: found.digest}
+        custom: dict[str, Any] = {DONE if done else BEGUN: digest}
         if stretch.snapshot is not None:
             custom["snapshot"] = stretch.snapshot
         told = {**found.facts, **custom} if done else custom
         ids.append(await _save(session, stretch, found if done else None, told, ids[after] if ids else None))
     if head != last:
-        await _save(session, Stretch([]), found, {**found.facts, DONE: found.digest}, ids[head])
+        await _save(session, Stretch([]), found, {**found.facts, DONE: digest}, ids[head])
 
 
 async def _save(
@@ -106,7 +106,7 @@ def _stretch_plan(stretch: Stretch, closing: Found | None) -> Plan:
     return plan
 
 
-async def _continue(session: SessionCore, found: Found, newest: Checkpoint) -> tuple[Outcome, str]:
+async def _continue(session: SessionCore, found: Found, digest: str, newest: Checkpoint) -> tuple[Outcome, str]:
     """The store has a session of this id: add what the file has more, if it is the same conversation."""
     encode = session.thread.values.encode
     stored: list[Message] = await session.messages()
@@ -120,7 +120,7 @@ async def _continue(session: SessionCore, found: Found, newest: Checkpoint) -> t
         return "skipped", "the store has another conversation under this id, which was left as it is"
     if len(live) <= len(stored):
         return "unchanged", "" if len(live) == len(stored) else "the store has more than the file"
-    facts = Facts.check(session.thread.values, None, (), {**found.facts, DONE: found.digest}, None, None)
+    facts = Facts.check(session.thread.values, None, (), {**found.facts, DONE: digest}, None, None)
     plan = _stretch_plan(Stretch(live[len(stored) :]), found)
     await session.thread.writer.save(plan, facts, expect=newest.id)
     return "updated", f"{len(live) - len(stored)} messages were added"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from clew import Checkpoint, ClewError, Outline, Thread
+from clew import Checkpoint, ClewError, Corrupt, Outline, Thread
 from clew.model import Part
 from clew.present.conversation import Message, read
 from clew.present.plain import brief
@@ -25,13 +25,21 @@ class Added(msgspec.Struct, frozen=True):
     role: str = ""
 
 
-def added(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
-    """Compares the outlines of a checkpoint and its parent; reads at most one item of a list."""
-    now = thread.outline(at=checkpoint.id)
+def added(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> Added:
+    """Compares the outlines of a checkpoint and its parent; reads at most one item of a list. What is damaged is
+    said to be so: the rest of a history stays readable. `outlines` keeps what was read, for the next row of a page."""
     try:
-        before = thread.outline(at=checkpoint.parent_id) if checkpoint.parent_id else None
+        return _compare(thread, checkpoint, {} if outlines is None else outlines)
+    except Corrupt as error:
+        return Added(f"damaged: {error.reason}")
+
+
+def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> Added:
+    now = _outline(thread, checkpoint.id, outlines)
+    try:
+        before = _outline(thread, checkpoint.parent_id, outlines) if checkpoint.parent_id else None
     except ClewError:
-        before = None  # the parent was pruned meanwhile: all there is counts as new
+        before = None  # the parent is damaged, or was pruned meanwhile: all there is counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
     words: list[str] = []
     preview, role = "", ""
@@ -45,6 +53,12 @@ def added(thread: Thread[Any], checkpoint: Checkpoint) -> Added:
             preview, role = _last(thread, checkpoint, part)
     words += [f"−{name}" for name in old]
     return Added(", ".join(words[:4]) + (", …" if len(words) > 4 else ""), preview, role)
+
+
+def _outline(thread: Thread[Any], id: str, outlines: dict[str, Outline]) -> Outline:
+    if id not in outlines:
+        outlines[id] = thread.outline(at=id)
+    return outlines[id]
 
 
 def _same(part: Part, was: Part | None) -> bool:

@@ -67,8 +67,14 @@ class RunCore:
         return await self.thread.exists()
 
     async def resume(self) -> Checkpoint:
-        """Fill the attributes with the last checkpoint, and return it. `ThreadNotFound` if there is none; a damaged one
-        raises `Corrupt`, and is never taken for a new run."""
+        """Fill the attributes with the last checkpoint, and return it. `ThreadNotFound` if there is none, `LockTimeout`
+        if a process is working on it; a damaged one raises `Corrupt`, and is never taken for a new run."""
+        working = self.thread.writer.fence is not None
+        taken = await self.take()
+        if taken is not None:
+            raise self.refused(0.0, taken)
+        if not working:
+            await self.release()
         if not await self._load():
             raise ThreadNotFound(self.id)
         head = await self.thread.head()

@@ -57,8 +57,12 @@ class History(TypedDict):
 
 
 class Sizes(TypedDict):
-    """[step, bytes written, bytes of state] of each checkpoint."""
+    """How many steps there are, what they wrote in all, and how large the state is now; `points` are [step, bytes
+    written, bytes of state], at most a few hundred."""
 
+    steps: int
+    written: int
+    size: int
     points: list[list[int]]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from clew import Checkpoint, InvalidInput, Part, Store, Thread, ThreadInfo, ThreadNotFound
+from clew import Checkpoint, InvalidInput, Outline, Part, Store, Thread, ThreadInfo, ThreadNotFound
 from clew.present import export
 from clew.present.added import Added, added
 from clew.present.conversation import conversation_key, read
@@ -32,6 +32,7 @@ SHOWN_VALUE = 2_000
 _GRAPHS = 16
 _ADDED = 20_000
 _SCAN = 500
+_POINTS = 400
 _SHOWN_FILES = 200
 
 
@@ -119,19 +120,27 @@ class Desk:
         handle = self._handle(asked.thread)
         info, rows, lanes = self._graph(asked.thread, asked.trail)
         page = rows[asked.start : asked.start + asked.limit]
+        outlines: dict[str, Outline] = {}
         return {
             "thread": thread_json(info),
             "total": len(rows),
             "start": asked.start,
             "lanes": lanes,
-            "rows": [self._row(handle, row) for row in page],
+            "rows": [self._row(handle, row, outlines) for row in page],
         }
 
     def sizes(self, asked: ask.AskThread) -> tell.Sizes:
-        """For a chart: step, bytes written and bytes of state of each checkpoint on the way to the head."""
-        _, rows, _ = self._graph(asked.thread, True)
-        picked = [row.checkpoint for row in reversed(rows)]
-        return {"points": [[c.step, c.written, c.size] for c in picked]}
+        """For a chart of the way to the head: how much steps wrote, and how large the state was."""
+        picked = [row.checkpoint for row in reversed(self._graph(asked.thread, False)[1]) if row.on_trail]
+        share = -(-len(picked) // _POINTS)  # a long way is told in stretches, each by the step that wrote most
+        stretches = [picked[i : i + share] for i in range(0, len(picked), share)]
+        largest = [max(stretch, key=lambda c: c.written) for stretch in stretches]
+        return {
+            "steps": len(picked),
+            "written": sum(c.written for c in picked),
+            "size": picked[-1].size,
+            "points": [[c.step, c.written, c.size] for c in largest],
+        }
 
     def _graph(self, thread: str, trail: bool) -> tuple[ThreadInfo, list[GraphRow], int]:
         info = self.info(thread)
@@ -143,11 +152,11 @@ class Desk:
         self._graphs.put(key, (info, rows, width(rows)))
         return info, rows, width(rows)
 
-    def _row(self, handle: Thread[Any], row: GraphRow) -> tell.Row:
+    def _row(self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline]) -> tell.Row:
         checkpoint = row.checkpoint
         what: Added | None = self._added.get(checkpoint.id)
         if what is None:
-            what = added(handle, checkpoint)
+            what = added(handle, checkpoint, outlines)
             self._added.put(checkpoint.id, what)
         return {
             **checkpoint_json(checkpoint),

@@ -141,7 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
     def edit(self, data: st.DataObject, value: Any) -> None:
         """Load, change anywhere in the list, save."""
         name = data.draw(st.sampled_from(sorted(self.threads)))
-        thread = self.store.thread(name)
+        thread: clew.Thread[Any] = self.store.thread(name)
         state = thread.load()
         items = state.get("messages", [])
         first = data.draw(st.integers(0, len(items)))
@@ -155,7 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
     def fork(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.threads)))
         at = data.draw(st.sampled_from(self.threads[name].head.trail()))
-        forked = self.store.thread(name).fork(at=at.id)
+        forked: clew.Thread[Any] = self.store.thread(name).fork(at=at.id)
         assert forked.id not in self.threads
         self.threads[forked.id] = Model(at)
 
@@ -241,7 +241,7 @@ class StoreMachine(RuleBasedStateMachine):
     def everything_is_as_the_model_says(self) -> None:
         assert [info.id for info in self.store.threads()] == sorted(self.threads)
         for name, model in self.threads.items():
-            thread = self.store.thread(name)
+            thread: clew.Thread[Any] = self.store.thread(name)
             trail = model.head.trail()
             assert same_state(thread.load(), model.head.state), (thread.load(), model.head.state)
             history = thread.history()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from google.adk.cli.service_registry import get_service_registry
-
 import clew
-from clew.adapters.adk.artifacts import ClewArtifactService
-from clew.adapters.adk.sessions import ClewSessionService
+from clew.adapters.needed import needed
 from clew.store import Store
+
+with needed("adk"):
+    from google.adk.cli.service_registry import get_service_registry
+
+    from clew.adapters.adk.artifacts import ClewArtifactService
+    from clew.adapters.adk.sessions import ClewSessionService
 
 __all__ = ["ClewArtifactService", "ClewSessionService", "register"]
 

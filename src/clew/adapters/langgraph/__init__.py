@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any
-
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
-from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
-from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from typing import Any, Literal
 
 from clew.adapters.colours import Colour
-from clew.adapters.langgraph.checkpoints import Checkpoints
-from clew.adapters.langgraph.memory import Memory
-from clew.adapters.langgraph.upkeep import Upkeep
+from clew.adapters.needed import needed
 from clew.aio import AsyncStore
 from clew.errors import InvalidInput
 from clew.store import Store
+
+with needed("langgraph"):
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from clew.adapters.langgraph.checkpoints import Checkpoints
+    from clew.adapters.langgraph.memory import Memory
+    from clew.adapters.langgraph.upkeep import Upkeep
 
 __all__ = ["ClewSaver"]
 
@@ -36,19 +39,27 @@ class ClewSaver(BaseCheckpointSaver[str]):
         graph = builder.compile(checkpointer=ClewSaver(clew.open("agents.db")))
 
     Only LangGraph's own list of safe types is built again from stored data; add yours with `types=[MyState]`, or hand
-    over a `serde`.
+    over a `serde`. With `detect="identity"` you promise never to change a message of the state in place: then a turn
+    costs the same however long the conversation is.
     """
 
     def __init__(
-        self, store: Store | AsyncStore, *, serde: SerializerProtocol | None = None, types: Iterable[type] = ()
+        self,
+        store: Store | AsyncStore,
+        *,
+        serde: SerializerProtocol | None = None,
+        types: Iterable[type] = (),
+        detect: Literal["exact", "identity"] = "exact",
     ) -> None:
         allowed = tuple(types)
         if serde is not None and allowed:
             raise InvalidInput("serde= and types= cannot be given together: allow the types in your serializer")
+        if detect not in ("exact", "identity"):
+            raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
         self.store = store
         self._colour = Colour(store)
-        self._memory = Memory()
+        self._memory = Memory(trusted=detect == "identity")
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """One more than `current`, with a random end: two branches never give one version to two values."""

@@ -44,13 +44,15 @@ def plan(
         kept.pop(channel, None)
         talks.pop(channel, None)
         stored = before.talks.get(channel)
-        talk = Talk.of(value, stored) if plain.readable and type(value) is list and not careful else None
+        talk = None
+        if plain.readable and type(value) is list and not careful:
+            talk = Talk.of(value, stored, trusted=plain.trusted)
         if talk is None:
             kept[channel] = plain.channel(value, careful=careful)
             changes[key_for(channel)] = pack(kept[channel]) if channel.startswith("__") else kept[channel]
             continue
         talks[channel] = talk
-        if stored is None or talk.items[0] is not stored.items[0] or longer is not None:
+        if stored is None or talk.shared < len(stored.items) or longer is not None:
             changes[key_for(channel)] = plain.channel(value)
         elif len(value) > len(stored.items):
             longer = (key_for(channel), plain.channel(value[len(stored.items) :]))
@@ -65,11 +67,11 @@ def remember(id: str, state: dict[str, Any]) -> Remembered:
     return Remembered(id, state.get(MARK) or {}, channels)
 
 
-def recognise(known: Remembered, values: dict[str, Any]) -> Remembered:
+def recognise(known: Remembered, values: dict[str, Any], *, trusted: bool) -> Remembered:
     """The same checkpoint, with its lists of messages as such."""
     talks = dict(known.talks)
     for channel, value in values.items():
-        talk = Talk.of(value) if type(value) is list else None
+        talk = Talk.of(value, trusted=trusted) if type(value) is list else None
         if talk is not None:
             talks[channel] = talk
     plain = {channel: value for channel, value in known.plain.items() if channel not in talks}

@@ -46,7 +46,7 @@ class Checkpoints:
     def __init__(self, store: Store | AsyncStore, memory: Memory, serde: SerializerProtocol) -> None:
         self.store = store
         self._memory = memory
-        self._plain = Plain(serde)
+        self._plain = Plain(serde, trusted=memory.trusted)
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -56,6 +56,25 @@ class Checkpoints:
         place, parent = place_in(config), config["configurable"].get("checkpoint_id")
         base = await self._base(place, parent)
         said = dict(get_serializable_checkpoint_metadata(config, metadata))
+        try:
+            await self._plan_and_save(place, base, parent, checkpoint, said, new)
+        except (Conflict, NotFound):
+            if base is None:
+                raise
+            self._memory.put(place.name, None)  # what was remembered has been deleted meanwhile
+            base = await self._base(place, parent)
+            await self._plan_and_save(place, base, parent, checkpoint, said, new)
+        return config_of(place, checkpoint["id"])
+
+    async def _plan_and_save(
+        self,
+        place: Place,
+        base: Remembered | None,
+        parent: str | None,
+        checkpoint: GraphCheckpoint,
+        said: dict[str, Any],
+        new: ChannelVersions,
+    ) -> None:
         before = base or Remembered("", {}, {})
         try:
             change = plan(self._plain, before, checkpoint, new, careful=False)
@@ -63,7 +82,6 @@ class Checkpoints:
         except EncodeError:  # something inside a message that only LangGraph's serializer can encode
             change = plan(self._plain, before, checkpoint, new, careful=True)
             await self._save(place, base, parent, said, change)
-        return config_of(place, checkpoint["id"])
 
     async def _save(
         self, place: Place, base: Remembered | None, parent: str | None, said: dict[str, Any], change: Changes
@@ -201,7 +219,7 @@ class Checkpoints:
             known = remember(id, await settle(self.store.thread(place.name).load(at=found.id)))
         values = {channel: plain.value(value) for channel, value in known.plain.items()}
         if fresh and plain.readable:
-            known = recognise(known, values)
+            known = recognise(known, values, trusted=plain.trusted)
             self._memory.put(place.name, known)
         values |= {channel: talk.copies() for channel, talk in known.talks.items()}
         checkpoint = cast("GraphCheckpoint", {**plain.value(known.book), "id": id, "channel_values": values})

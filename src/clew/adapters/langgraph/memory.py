@@ -3,13 +3,16 @@
 A checkpoint never changes, so what is remembered under its id stays true; it only saves reads and comparisons. Messages
 are remembered as private objects, of which each caller gets copies. Whether a list that LangGraph hands over begins
 with the messages that were saved before is told exactly, a change in place included: `==` tells it of text, and where
-numbers occur, which `==` holds to be equal to those of other types, their bytes are compared besides.
+numbers occur, which `==` holds to be equal to those of other types, their bytes are compared besides. Where the caller
+promised never to change a message in place, the objects themselves are remembered and handed out, and compared by
+identity.
 """
 
 from __future__ import annotations
 
 import gc
 import marshal
+import operator
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -24,17 +27,21 @@ _MOST_BYTES = 64 * 1024 * 1024  # of text in messages
 
 
 class Talk(msgspec.Struct, frozen=True):
-    """A list of messages: private objects, and what is compared to tell whether a list begins with them."""
+    """A list of messages, and what is compared to tell whether another list begins with them."""
 
     items: list[BaseMessage]
     fields: list[dict[str, Any]]  #: of each item
     kinds: list[type]  #: of each item
     numbers: dict[int, bytes]  #: by position, the exact bytes of what `==` alone cannot tell
     size: int  #: characters of text, about
+    shared: int = 0  #: how many of the items the list before it had
+    trusted: bool = False  #: nobody changes the items in place
 
     @classmethod
-    def of(cls, messages: list[Any], before: Talk | None = None) -> Talk | None:
+    def of(cls, messages: list[Any], before: Talk | None = None, *, trusted: bool = False) -> Talk | None:
         """The memory of a list, going on from `before` if the list does; None if it holds more than messages."""
+        if trusted:
+            return cls._trusting(messages, before)
         if not messages or not set(map(type, messages)) <= MESSAGES:
             return None
         if any(message.__pydantic_extra__ for message in messages):
@@ -51,7 +58,18 @@ class Talk(msgspec.Struct, frozen=True):
                 numbers[at] = exact
         size = old.size + sum(len(value) for m in new for value in m.__dict__.values() if type(value) is str)
         fields = old.fields + [message.__dict__ for message in new]
-        return cls(old.items + new, fields, old.kinds + list(map(type, new)), numbers, size)
+        return cls(old.items + new, fields, old.kinds + list(map(type, new)), numbers, size, len(old.items))
+
+    @classmethod
+    def _trusting(cls, messages: list[Any], before: Talk | None) -> Talk | None:
+        old = _NOTHING
+        if before is not None and len(before.items) <= len(messages):
+            old = before if all(map(operator.is_, before.items, messages)) else _NOTHING
+        new = messages[len(old.items) :]
+        if not messages or any(type(m) not in MESSAGES or m.__pydantic_extra__ for m in new):
+            return None
+        size = old.size + sum(len(m.content) for m in new if type(m.content) is str)
+        return cls(old.items + new, [], [], {}, size, len(old.items), True)
 
     def starts(self, messages: list[Any]) -> bool:
         """Whether a list begins with exactly these messages."""
@@ -64,8 +82,10 @@ class Talk(msgspec.Struct, frozen=True):
             return False
 
     def copies(self) -> list[BaseMessage]:
-        """The messages, as objects of the caller's own."""
-        # Thousands of small objects at once, all of which stay: looking for garbage among them takes longer than they do.
+        """The messages, as objects of the caller's own, unless nobody changes them."""
+        if self.trusted:
+            return list(self.items)
+        # Thousands of small objects, all of which stay: looking for garbage among them takes longer than making them.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -115,7 +135,8 @@ class Pending(msgspec.Struct, frozen=True):
 class Memory:
     """The threads used last, by name. Copies of a saver share one, from several threads at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trusted: bool = False) -> None:
+        self.trusted = trusted
         self._lock = threading.Lock()
         self._known: OrderedDict[str, Any] = OrderedDict()
         self._bytes = 0

@@ -68,8 +68,9 @@ _set = object.__setattr__
 class Plain:
     """Turns values of one saver into plain data and back."""
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, *, trusted: bool = False) -> None:
         self._serde = serde
+        self.trusted = trusted  #: the caller promised never to change a message in place
         # Another serializer (an encrypting one, say) may rely on seeing every byte: nothing bypasses it.
         self.readable = isinstance(serde, JsonPlusSerializer)
 

@@ -11,7 +11,8 @@ from clew.cli.frame import Command, Frame, pass_frame, place, thread_argument
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from clew import Change, Thread
+    from clew import Change, Diff, Thread
+    from clew.workspace import Change as FileChange
 
 
 @click.command(
@@ -25,27 +26,38 @@ if TYPE_CHECKING:
 @click.option("--exit-code", is_flag=True, help="Leave with 1 if anything changed.")
 @pass_frame
 def command(frame: Frame, thread: str, a: str, b: str, full: bool, exit_code: bool) -> None:
-    """Show what changed in THREAD from A (default: the checkpoint before the head) to B (default: the head)."""
+    """Show what changed in THREAD from A (default: the checkpoint before the head) to B (default: the head).
+
+    Where files were saved with both, the files as well.
+    """
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)
         found = handle.diff(place(handle, a), place(handle, b))
+        files = handle.workspace(found.b).diff(found.a, found.b).changes if found.a.files and found.b.files else ()
     if frame.json:
+        from clew.cli.patches import plain
         from clew.present.records import diff_json
 
-        frame.answer(diff_json(found))
+        frame.answer({**diff_json(found), "files": plain(files)})
     else:
-        from rich.text import Text
-
-        from clew.cli.screen import paged
-
-        with paged() as out:
-            out.print(
-                Text(f"step {found.a.step} → step {found.b.step}", "bold").append(_count(len(found.changes)), "dim")
-            )
-            for change in found.changes:
-                out.print(_change(change, full))
-    if exit_code and found:
+        _show(found, files, full)
+    if exit_code and (found or files):
         raise click.exceptions.Exit(1)
+
+
+def _show(found: Diff, files: tuple[FileChange, ...], full: bool) -> None:
+    from rich.text import Text
+
+    from clew.cli.patches import lines
+    from clew.cli.screen import paged
+
+    with paged() as out:
+        title = Text().append(f"step {found.a.step} → step {found.b.step}", "bold")
+        out.print(title.append(_count(len(found.changes)), "dim"))
+        for change in found.changes:
+            out.print(_change(change, full))
+        for line in lines(files):
+            out.print(line)
 
 
 def _count(count: int) -> str:

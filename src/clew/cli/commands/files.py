@@ -161,13 +161,12 @@ def _find(workspace: Workspace, text: str) -> Any:
 
 
 def _show(changes: tuple[Change, ...]) -> None:
-    from clew.cli.screen import paged, safe
+    from clew.cli.patches import lines
+    from clew.cli.screen import paged
 
-    styles = {"+": "added", "-": "removed", "@": "dim", "~": "changed"}
     with paged() as out:
-        for change in changes:
-            for text in (change.text or str(change)).splitlines():
-                out.print(safe(text), style=styles.get(text[:1], ""), markup=False, highlight=False)
+        for text in lines(changes):
+            out.print(text)
         if not changes:
             out.print("nothing differs", style="dim")
 

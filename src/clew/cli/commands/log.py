@@ -9,7 +9,8 @@ import click
 from clew.cli.frame import Command, Frame, pass_frame, thread_argument
 
 if TYPE_CHECKING:
-    from clew import Checkpoint, Fork, Thread
+    from clew import Checkpoint, Fork, Outline, Thread
+    from clew.cli.ink import Span
     from clew.present.graph import GraphRow
 
 
@@ -55,55 +56,54 @@ def command(frame: Frame, thread: str, limit: int, trail: bool) -> None:
 
 
 def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:
-    from rich.text import Text
-
-    from clew.cli.screen import paged
+    from clew.cli.ink import Span, show
     from clew.present.graph import arrange, draw
     from clew.present.places import shorten
 
     rows = arrange(history, head)
     by_id = {row.checkpoint.id: row for row in rows}
     short = shorten(by_id)
-    rail = max((len(text) for _, text in draw(rows, head)), default=0)
+    graph = draw(rows, head)
+    rail = max((len(text) for _, text in graph), default=0)
     width = max(map(len, short.values()), default=0)
-    with paged() as out:
-        for id, text in draw(rows, head):
-            line = Text().append(text[:1], "rail").append(text[1:].ljust(rail - 1), "rail.old")
-            if id is not None:
-                row = by_id[id]
-                line.append("  ")
-                line.append(_describe(thread, row, short[id].ljust(width), [f for f in forks if f.at == id]))
-                if not row.on_trail:
-                    line.stylize("dim")
-            out.print(line, no_wrap=True, overflow="ellipsis", crop=True)
-        if more:
-            out.print(Text("… older checkpoints: raise --limit", "dim"))
+    outlines: dict[str, Outline] = {}
+    lines: list[list[Span]] = []
+    for id, text in graph:
+        line = [Span(text[:1], "rail"), Span(text[1:].ljust(rail - 1), "rail.old")]
+        if id is not None:
+            here = [fork for fork in forks if fork.at == id]
+            told = _describe(thread, by_id[id], short[id].ljust(width), outlines, here)
+            faint = "" if by_id[id].on_trail else " dim"
+            line += [Span("  "), *(Span(span.text, span.style + faint) for span in told)]
+        lines.append(line)
+    if more:
+        lines.append([Span("… older checkpoints: raise --limit", "dim")])
+    show(lines)
 
 
-def _describe(thread: Thread[Any], row: GraphRow, short: str, forks: list[Fork]) -> Any:
-    from rich.text import Text
-
-    from clew.cli.screen import age, line, marks, size
+def _describe(
+    thread: Thread[Any], row: GraphRow, short: str, outlines: dict[str, Outline], forks: list[Fork]
+) -> list[Span]:
+    from clew.cli.ink import Span
+    from clew.cli.words import STYLES, age, line, size
     from clew.present.added import added
 
     checkpoint = row.checkpoint
-    text = Text().append(f"{checkpoint.step:>3}", "step")
-    text.append(f" {short}", "id")
-    text.append(f" {age(checkpoint.created_at):>8}", "age")
-    said = marks(checkpoint.label, checkpoint.tags)
-    if said.plain:
-        text.append(" ").append(said)
+    spans = [
+        Span(f"{checkpoint.step:>3}", "step"),
+        Span(f" {short}", "id"),
+        Span(f" {age(checkpoint.created_at):>8}", "age"),
+    ]
+    if checkpoint.label:
+        spans.append(Span(f" [{line(checkpoint.label)}]", "label"))
+    spans += [Span(f" #{line(tag)}", "tag") for tag in checkpoint.tags]
     if checkpoint.files:
-        text.append(" ▣ files", "tag")
-    for fork in forks:
-        text.append(f" ↱ {line(fork.thread_id)}", "label" if fork.relation == "child" else "dim")
-    what = added(thread, checkpoint)
+        spans.append(Span(" ▣ files", "tag"))
+    spans += [Span(f" ↱ {line(f.thread_id)}", "label" if f.relation == "child" else "dim") for f in forks]
+    what = added(thread, checkpoint, outlines)
     if what.what:
-        text.append(f"  {line(what.what)}", "added")
-    text.append(f" {size(checkpoint.written)}", "size")
+        spans.append(Span(f"  {line(what.what)}", "added"))
+    spans.append(Span(f" {size(checkpoint.written)}", "size"))
     if what.preview:
-        text.append(
-            f"  {line(what.role)}: ", what.role if what.role in ("user", "assistant", "tool", "system") else "dim"
-        )
-        text.append(line(what.preview), "default")
-    return text
+        spans += [Span(f"  {line(what.role)}: ", what.role if what.role in STYLES else "dim"), Span(line(what.preview))]
+    return spans

@@ -8,7 +8,7 @@ const HEIGHT = 44;
 
 export async function chart(thread, onStep) {
   const box = $("chart");
-  const { points } = await get("/sizes", { thread });
+  const { steps, written: total, size: large, points } = await get("/sizes", { thread });
   if (points.length < 2) {
     box.replaceChildren();
     return;
@@ -28,9 +28,7 @@ export async function chart(thread, onStep) {
       svg("title", {}, `step ${step}: ${bytes(written)} written`));
   });
   const line = bars.map(([, , size], i) => `${i ? "L" : "M"}${(i + 0.5) * pitch} ${HEIGHT - 3 - (size / largest) * (HEIGHT - 8)}`).join("");
-  const last = points.at(-1);
-  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": `Bytes written by each of ${points.length} steps: at most ${bytes(most)}; the state has ${bytes(last[2])}.` },
+  const picture = svg("svg", { width, height: HEIGHT, role: "img", "aria-label": `Bytes written by each of ${steps} steps: at most ${bytes(most)}; the state has ${bytes(large)}.` },
     nodes, svg("path", { class: "sizes", d: line }));
-  const total = points.reduce((sum, point) => sum + point[1], 0);
-  box.replaceChildren(picture, h("p", {}, h("span", { class: "swatch" }), `written ${bytes(total)}`, h("span", { class: "swatch line" }), `state ${bytes(last[2])}`));
+  box.replaceChildren(picture, h("p", {}, h("span", { class: "swatch" }), `written ${bytes(total)}`, h("span", { class: "swatch line" }), `state ${bytes(large)}`));
 }

@@ -1,0 +1,54 @@
+"""Plain words for a terminal: sizes, ages, stored text made harmless, and the colours by name."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+STYLES = {
+    "step": "bold cyan",
+    "id": "dim",
+    "age": "dim",
+    "label": "bold yellow",
+    "tag": "magenta",
+    "size": "dim",
+    "added": "green",
+    "removed": "red",
+    "changed": "yellow",
+    "user": "bold blue",
+    "assistant": "bold green",
+    "tool": "magenta",
+    "system": "bold yellow",
+    "rail": "red",
+    "rail.old": "dim",
+}
+_CONTROL = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+_CONTROL |= dict.fromkeys(range(0x7F, 0xA0), "\N{SYMBOL FOR DELETE}")
+
+
+def safe(text: str) -> str:
+    """Stored text for a terminal: control characters become pictures, so that none of them does anything."""
+    return text.translate(_CONTROL)
+
+
+def line(text: str) -> str:
+    """`safe`, on one line."""
+    return " ".join(safe(text).split())
+
+
+def age(moment: dt.datetime, now: dt.datetime | None = None) -> str:
+    """How long ago, in one unit."""
+    seconds = ((now or dt.datetime.now(dt.UTC)) - moment).total_seconds()
+    for unit, length in (("y", 31_557_600), ("mo", 2_629_800), ("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit} ago"
+    return "just now" if seconds < 1 else f"{int(seconds)}s ago"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError

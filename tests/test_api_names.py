@@ -1,0 +1,141 @@
+"""The public names: every one that users rely on is there, in both colours, with the same arguments and a docstring."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+import clew.errors
+from clew.janitor import AsyncJanitor, Janitor
+from clew.run import Run
+from clew.run.awaited import AsyncRun
+from clew.session import AsyncSession, Session
+from clew.workspace import AsyncWorkspace, Workspace
+
+NAMES = {
+    "store": (
+        "thread session run workspace threads sessions runs count stats ping close prune janitor verify compact copy_to"
+    ),
+    "thread": (
+        "id head step exists save append update load get history find fork rewind undo diff annotate delete lock "
+        "autosave"
+    ),
+    "session": (
+        "add append extend pop clear messages replace truncate summary set_summary user_turns save snapshot rewind "
+        "fork thread"
+    ),
+    "run": "iteration messages system_prompt input_tokens output_tokens custom checkpoint exists resume finish",
+    "workspace": "snapshot restore diff snapshots undo",
+    "janitor": "start stop status",
+}
+DOORS: dict[str, tuple[type, type]] = {
+    "store": (clew.Store, clew.aio.AsyncStore),
+    "thread": (clew.Thread, clew.aio.AsyncThread),
+    "session": (Session, AsyncSession),
+    "run": (Run, AsyncRun),
+    "workspace": (Workspace, AsyncWorkspace),
+    "janitor": (Janitor, AsyncJanitor),
+}
+EACH = [(noun, name) for noun, names in NAMES.items() for name in names.split()]
+
+
+def has(cls: type, name: str) -> bool:
+    """Whether instances have the name: on the class, or set when one is made."""
+    return (
+        hasattr(cls, name)
+        or f"self.{name} = " in inspect.getsource(cls.__init__)
+        or f"self.{name}: " in (inspect.getsource(cls.__init__))
+    )
+
+
+@pytest.mark.parametrize(("noun", "name"), EACH)
+def test_every_name_is_in_both_doors(noun: str, name: str) -> None:
+    for door in DOORS[noun]:
+        assert has(door, name), f"{door.__name__} has no {name}"
+
+
+def public(cls: type) -> list[str]:
+    return [name for name, value in vars(cls).items() if not name.startswith("_") and callable(value)]
+
+
+@pytest.mark.parametrize("noun", DOORS)
+def test_the_two_doors_have_the_same_methods_with_the_same_arguments(noun: str) -> None:
+    one, other = DOORS[noun]
+    assert sorted(public(one)) == sorted(public(other))
+    for name in public(one):
+        mine, theirs = (inspect.signature(getattr(door, name)).parameters for door in (one, other))
+        assert [(p.name, p.default, p.kind) for p in mine.values()] == [
+            (p.name, p.default, p.kind) for p in theirs.values()
+        ], f"{noun}.{name}"
+
+
+@pytest.mark.parametrize("noun", DOORS)
+def test_every_public_method_says_what_it_does(noun: str) -> None:
+    for door in DOORS[noun]:
+        for name in public(door):
+            assert (getattr(door, name).__doc__ or "").strip(), f"{door.__name__}.{name}"
+
+
+SIGNATURES: list[tuple[Any, str]] = [
+    (clew.Thread.save, "state label tags custom files expect id"),
+    (clew.Thread.append, "key items label tags custom files expect id"),
+    (clew.Thread.update, "changes label tags custom files expect id"),
+    (clew.Thread.load, "at as_"),
+    (clew.Thread.history, "limit newest_first all"),
+    (clew.Thread.find, "tag label custom"),
+    (clew.Thread.fork, "to at"),
+    (clew.Thread.rewind, "at files prune"),
+    (clew.Thread.diff, "a b"),
+    (clew.Thread.annotate, "at label tags custom"),
+    (clew.Thread.delete, "at"),
+    (clew.Thread.lock, "timeout ttl"),
+    (clew.Thread.autosave, "every"),
+    (clew.Store.thread, "id type"),
+    (clew.Store.session, "id errors"),
+    (clew.Store.run, "id task"),
+    (clew.Store.workspace, "root name"),
+    (clew.Store.threads, "prefix limit after"),
+    (clew.Store.prune, "retention max_age dry_run progress"),
+    (clew.Store.janitor, "every"),
+    (clew.Store.verify, "progress"),
+    (clew.Store.compact, "progress"),
+    (clew.Store.copy_to, "other progress"),
+    (Session.add, "role content"),
+    (Session.messages, "last whole"),
+    (Session.replace, "messages user_turns"),
+    (Session.truncate, "keep_last before"),
+    (Session.snapshot, "message_id files"),
+    (Session.rewind, "message_id files"),
+    (Session.fork, "to"),
+    (Run.checkpoint, "messages input_tokens output_tokens"),
+    (Workspace.snapshot, "label progress"),
+    (Workspace.restore, "snapshot dry_run"),
+    (Workspace.diff, "a b"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments"), SIGNATURES, ids=lambda value: getattr(value, "__qualname__", ""))
+def test_the_arguments_have_their_names(method: Any, arguments: str) -> None:
+    assert set(arguments.split()) <= set(inspect.signature(method).parameters)
+
+
+def test_the_values_and_errors_have_their_names() -> None:
+    fields = "id thread_id parent_id step created_at label tags custom size written files"
+    assert set(fields.split()) == set(clew.Checkpoint.__struct_fields__)
+    listed = "id kind head step count created_at updated_at size"
+    assert set(listed.split()) == set(clew.ThreadInfo.__struct_fields__)
+    policy = "keep_last max_age ttl keep_labelled keep_tags undo_window"
+    assert set(policy.split()) == set(clew.Retention.__struct_fields__)
+    under = {
+        "NotFound": "ThreadNotFound CheckpointNotFound NoCheckpoint",
+        "ClewError": "NotFound Conflict InvalidInput EncodeError Corrupt Unavailable LockTimeout UnsupportedFormat "
+        "MissingExtra UnsafePath",
+    }
+    for parent, children in under.items():
+        for child in children.split():
+            assert issubclass(getattr(clew.errors, child), getattr(clew.errors, parent))
+            assert getattr(clew, child) is getattr(clew.errors, child)
