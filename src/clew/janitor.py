@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from clew.doors import Hop
-from clew.engines.stepping import finish
 from clew.engines.base import Taken
+from clew.engines.stepping import finish
 from clew.errors import ClewError, InvalidInput
 from clew.history.core import Core
 from clew.history.sweep import Sweeper

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 
 import clew
-from clew.engines.stepping import finish
 from clew.engines.base import Commit, Head, Swap
 from clew.engines.sqlite import SQLiteEngine
+from clew.engines.stepping import finish
 from clew.history.records import Note, seal_note
 
 MANY = 100_000

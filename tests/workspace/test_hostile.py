@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from clew.engines.stepping import finish
 from clew.engines.base import Commit
+from clew.engines.stepping import finish
 from clew.errors import ClewError, Corrupt, UnsafePath, UnsupportedFormat
 from clew.workspace import hands, trees
 from clew.workspace.trees import DIR, FILE, LINK, PIECES, Entry

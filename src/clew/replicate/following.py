@@ -17,7 +17,7 @@ from clew.replicate.shipping import Pending
 from clew.replicate.status import log
 
 _QUICK = 0.5  # seconds between looks while something is wrong or under way
-_ROUND = 2.0  # seconds that a round under way may still take when the mirror is closed
+_ROUND = 5.0  # seconds that a round under way may still take when the mirror is closed
 _VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
 _WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
 
@@ -64,9 +64,10 @@ class Following:
             try:
                 if time.monotonic() - self._checked >= self._wait():
                     await self._check()
-                await self.ship()
-                await self._compare()
-                await self._fail_back()
+                for work in (self.ship, self._compare, self._fail_back):
+                    if self._stopped:
+                        return
+                    await work()
             except ClewError as error:
                 self._roles.last_error = str(error)  # something moved or went away: the next round looks again
             except Exception as error:  # noqa: BLE001
@@ -130,6 +131,8 @@ class Following:
         failed: ClewError | None = None
         try:
             for lineage in lineages:
+                if self._stopped:
+                    return
                 try:
                     await self._reconcile(lineage)
                     self.pending.compared(lineage)

@@ -137,6 +137,7 @@ class BlockingWire:
         self._line = line
         self._free = threading.Semaphore(line.pool_size)
         self._idle: list[_Blocking] = []
+        self._closed = False  # what is given back from now on is closed, too
         self._process = os.getpid()
 
     def _take(self) -> _Blocking:
@@ -159,7 +160,11 @@ class BlockingWire:
             raise
 
     def _give_back(self, connection: _Blocking) -> None:
-        if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if (
+            self._closed
+            or connection.closed
+            or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
             connection.close()
             while self._idle:
                 self._idle.pop().close()
@@ -201,6 +206,7 @@ class BlockingWire:
         time.sleep(seconds)  # noqa: ASYNC251 (a blocking engine blocks)
 
     async def close(self) -> None:
+        self._closed = True
         while self._idle:
             self._idle.pop().close()
 
@@ -212,6 +218,7 @@ class AwaitingWire:
         self._line = line
         self._free = asyncio.Semaphore(line.pool_size)
         self._idle: list[_Awaiting] = []
+        self._closed = False  # what is given back from now on is closed, too
 
     async def _take(self) -> _Awaiting:
         try:
@@ -229,7 +236,11 @@ class AwaitingWire:
             raise
 
     async def _give_back(self, connection: _Awaiting) -> None:
-        if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if (
+            self._closed
+            or connection.closed
+            or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
             suspects, self._idle = [connection, *self._idle], []
             for suspect in suspects:
                 await suspect.close()
@@ -271,5 +282,6 @@ class AwaitingWire:
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
+        self._closed = True
         while self._idle:
             await self._idle.pop().close()
