@@ -299,7 +299,7 @@ class AsyncAutosave:
 
     async def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
         """Note a state; the checkpoint, if this was one to save."""
-        if not self._every.due(state):
+        if not self._every.due(state, facts):
             return None
         saved = await self._thread.save(state, **facts)
         self._every.saved()
@@ -309,7 +309,7 @@ class AsyncAutosave:
         """Save the newest state, if it was not saved yet."""
         if not self._every.waiting:
             return None
-        saved = await self._thread.save(self._every.pending)
+        saved = await self._thread.save(self._every.pending, **self._every.facts)
         self._every.saved()
         return saved
 

@@ -15,13 +15,14 @@ class Every:
             raise InvalidInput(f"every must be an int from 1 up, not {every!r}")
         self.every = every
         self.pending: Any = None
+        self.facts: dict[str, Any] = {}
         self.waiting = 0
 
-    def due(self, state: Any) -> bool:
-        """Note a step; whether it is one to save."""
-        self.pending = state
+    def due(self, state: Any, facts: dict[str, Any]) -> bool:
+        """Note a step, and what was said about it; whether it is one to save."""
+        self.pending, self.facts = state, facts
         self.waiting += 1
         return self.waiting >= self.every
 
     def saved(self) -> None:
-        self.pending, self.waiting = None, 0
+        self.pending, self.facts, self.waiting = None, {}, 0

@@ -303,7 +303,7 @@ class Autosave:
 
     def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
         """Note a state; the checkpoint, if this was one to save."""
-        if not self._every.due(state):
+        if not self._every.due(state, facts):
             return None
         saved = self._thread.save(state, **facts)
         self._every.saved()
@@ -313,7 +313,7 @@ class Autosave:
         """Save the newest state, if it was not saved yet."""
         if not self._every.waiting:
             return None
-        saved = self._thread.save(self._every.pending)
+        saved = self._thread.save(self._every.pending, **self._every.facts)
         self._every.saved()
         return saved
 

@@ -188,3 +188,26 @@ def test_a_wide_dict_within_a_wide_dict_stays_where_it_was_written(thread: Threa
     thread.save(state)
     assert thread.load() == state
     assert clew.open(thread.core.core.engine.inner).verify().ok
+
+
+def test_a_text_that_changes_at_every_step_is_no_dead_weight_between_the_items_of_a_list() -> None:
+    from clew.engines.memory import MemoryEngine
+
+    engine = MemoryEngine()
+    thread: Thread[Any] = clew.open(engine).thread("t")
+    for n in range(200):
+        thread.update({"plan": f"{n} " + WORDS * 100}, append=("messages", [item(n)]))
+    reads: list[int] = []
+    plain = engine.payloads
+
+    async def counted(lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        found = await plain(lineage, branch, first, last)
+        reads.extend(len(data) for _, data in found)
+        return found
+
+    engine.payloads = counted  # type: ignore[method-assign]  # counts what the store asks for
+    cold = clew.open(engine)
+    cold.thread("t").load()
+    assert sum(reads) < 2 * cold.thread("t").head.size
+    cold.prune(clew.Retention(keep_last=1))
+    assert cold.stats()["bytes"] < 2 * cold.thread("t").head.size

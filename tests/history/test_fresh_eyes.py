@@ -276,3 +276,12 @@ def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
         assert len(fresh.history(all=True)) == steps + 1
         assert thread.append("log", ["and on"]).step == fresh.step
         assert clew.open(again).verify().ok
+
+
+def test_autosave_keeps_what_was_said_about_the_state_that_it_saves_at_the_end(store: Any) -> None:
+    thread = store.thread("t")
+    with thread.autosave(every=3) as save:
+        save({"n": 1})
+        save({"n": 2}, label="last")
+    assert thread.load() == {"n": 2}
+    assert thread.head.label == "last"

@@ -38,7 +38,7 @@ from clew.errors import EncodeError, InvalidInput
 
 SMALL = 96  # encoded bytes that stay in the root
 LONG = 256  # encoded bytes from which a list becomes a listing, and a dict a tree
-LARGE = 64 * 1024  # bytes from which a string goes into the pool
+LARGE = 4 * 1024  # bytes from which a string goes into the pool: a row that a list needs keeps all else that is in it
 
 Path = tuple[str, ...]
 

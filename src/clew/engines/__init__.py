@@ -91,9 +91,7 @@ def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) ->
     return engine
 
 
-STORE_OPTIONS = frozenset(
-    {"types", "retention", "compression", "compression_level", "detect", "key", "namespace"}
-)
+STORE_OPTIONS = frozenset({"types", "retention", "compression", "compression_level", "detect", "key", "namespace"})
 
 
 def _factory(address: Address) -> tuple[Callable[..., Any], bool]:

@@ -15,11 +15,11 @@ from clew.errors import Conflict, LockLost, ThreadNotFound
 from clew.history.core import Core
 from clew.history.names import check_name
 from clew.history.records import open_note
+from clew.history.tries import tries
 from clew.history.write import Writer
 
 S = TypeVar("S")
 T = TypeVar("T")
-ATTEMPTS = 256  # races lost in a row before a caller is told
 
 
 class Handle(Generic[S]):
@@ -44,7 +44,7 @@ class Handle(Generic[S]):
 
     async def insist(self, what: str, attempt: Callable[[Head], Awaitable[T | None]]) -> T:
         """Look at the head and try, again and again, until the attempt does not answer None."""
-        for _ in range(ATTEMPTS):
+        for _ in tries():
             result = await attempt(await self.standing())
             if result is not None:
                 return result

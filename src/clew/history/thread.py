@@ -35,7 +35,9 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         """Save the whole state; only what changed since the head is written.
 
         `expect` is the checkpoint (or id) that must be the head, None for a thread that must not exist yet; without
-        it, the last one this handle loaded or saved. Saving an `id` again that is the head already changes nothing.
+        it, the last one this handle loaded or saved. If the head is another, that is a `Conflict`; with
+        on_conflict="branch" the state is kept on a branch of its own instead, and the head stays where it is.
+        `id` is a UUID of the caller's: a save that is repeated under an id that the thread has changes nothing.
         `parent` is the checkpoint to build on wherever the head is: if that is another, a branch begins at `parent`
         and the head goes along.
         """
@@ -60,7 +62,8 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         expect: Any = UNSET,
         id: Any = None,
     ) -> Checkpoint:
-        """Add items at the end of the list `state[key]`. What is in it already is neither read nor compared."""
+        """Add items at the end of the list `state[key]`. What is in it already is neither read nor compared, and where
+        another writer was faster, the items go behind theirs. A thread or a list that is not there is made."""
         facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
         if type(items) not in (list, tuple):
             raise InvalidInput(f"append() takes a list of items, not {type(items).__qualname__}")

@@ -43,6 +43,7 @@ from clew.history.retire import due, line_of, policy_of, retire
 from clew.history.steady import steady
 from clew.history.sweep import Sweeper
 from clew.history.trail import Trail, describe, find, seen_at
+from clew.history.tries import tries
 from clew.model import Checkpoint
 
 
@@ -56,7 +57,6 @@ class _Unset:
 UNSET: Final = _Unset()
 Plan = Callable[[Planner], Planned]
 _log = logging.getLogger(__name__)
-_ATTEMPTS = 256  # a writer that loses this many races in a row tells its caller
 _TWINS = 1024  # rows of one id that are looked at: deleted ones, and those of other threads of the lineage
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 
@@ -130,7 +130,7 @@ class Writer:
         if follow and not isinstance(expect, _Unset):
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
         base = self._base(parent, rebase, "parent") if follow else self._base(expect, rebase, "expect")
-        for attempt in range(_ATTEMPTS):
+        for attempt in tries():
             tip = self._core.tips.take(self._thread) if attempt == 0 else None
             cached = tip is not None
             if tip is None:
@@ -264,7 +264,7 @@ class Writer:
     async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool, whole: bool) -> Checkpoint:
         """Save on a branch of its own off `base`. The head stays where another writer put it, or follows."""
         core = self._core
-        for _ in range(_ATTEMPTS):
+        for _ in tries():
             head = await core.engine.head(self._thread)
             if head is None:
                 raise Conflict(self._thread, uuid_text(base), None)

@@ -25,6 +25,7 @@ from clew.history.records import open_note, uuid_text
 from clew.history.thread import Thread
 from clew.history.tied import tied
 from clew.history.trail import Trail
+from clew.history.tries import tries
 from clew.history.write import Facts, Plan
 from clew.model import Checkpoint
 from clew.session.listing import KIND, SessionInfo, caption, session_info
@@ -34,7 +35,6 @@ from clew.turns import Message, Problem
 
 SNAPSHOT = "snapshot"  # the custom field that ties a checkpoint to a message
 Errors = Literal["raise", "log"]
-_ATTEMPTS = 64
 _LOG = logging.getLogger("clew.session")
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -395,7 +395,7 @@ class SessionCore:
         self, decide: Callable[[View], Awaitable[Plan | None]], whole: bool = False
     ) -> Checkpoint | None:
         """Commit what `decide` plans on exactly the session it looked at, again and again until nobody was faster."""
-        for _ in range(_ATTEMPTS):
+        for _ in tries():
             looked: list[bytes] = []
 
             async def look(view: View, looked: list[bytes] = looked) -> Plan | None:

@@ -4,6 +4,9 @@ One caller has the turn. Others put a ticket into the queue and sleep on it. Who
 first ticket in the queue: that caller wakes up as the leader, takes all the tickets that are queued by then, does their
 work together with its own, and wakes their callers, who find it done. The turn is never up for grabs while somebody
 waits, so nobody starves.
+
+An interrupt (Ctrl-C) can hit the one moment in which the turn is taken and nothing is there yet to give it back. No
+caller ever asks for the turn while it has it; so if the one who has it does, it was lost that way, and is found again.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 class Ticket:
     """A piece of work that waits for its turn; `alone`, a caller that wants the turn for itself."""
 
-    __slots__ = ("alone", "argument", "error", "gate", "leads", "result", "work")
+    __slots__ = ("alone", "argument", "caller", "error", "gate", "leads", "result", "work")
 
     def __init__(self, work: Callable[..., Any], argument: Any, *, alone: bool = False) -> None:
         self.work = work
@@ -26,6 +29,7 @@ class Ticket:
         self.result: Any = None
         self.error: Exception | None = None
         self.leads = False
+        self.caller = 0  # which thread waits
         self.gate = threading.Lock()
         self.gate.acquire()
 
@@ -36,22 +40,27 @@ class Turns:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._taken = False
+        self._holder = 0  # which thread has the turn
         self._queue: deque[Ticket] = deque()
         self.crowded = False  #: whether anybody ever had to wait
 
     def take(self) -> bool:
         """Take the turn if nobody has it."""
         with self._guard:
-            if self._taken:
+            me = threading.get_ident()
+            if self._taken and not self._lost(me):
                 return False
-            self._taken = True
+            self._holder, self._taken = me, True
             return True
 
     def wait(self, ticket: Ticket, timeout: float = -1) -> bool:
         """Queue up. True: it is our turn now, to be given back; False: our work was done by another, or time is up."""
         with self._guard:
+            ticket.caller = threading.get_ident()
+            free = not self._taken or self._lost(ticket.caller)
             self._queue.append(ticket)
-            if not self._taken:
+            if free:
+                self._holder = ticket.caller
                 self._taken = ticket.leads = True
                 return True
             self.crowded = True
@@ -77,9 +86,17 @@ class Turns:
             if self._queue:
                 following = self._queue[0]
                 following.leads = True
+                self._holder = following.caller
                 following.gate.release()
             else:
                 self._taken = False
+
+    def _lost(self, me: int) -> bool:
+        """Whether the turn is with this very caller, who was interrupted and forgot; what it left in the queue goes."""
+        if self._holder != me:
+            return False
+        self._queue = deque(ticket for ticket in self._queue if ticket.caller != me)
+        return True
 
     def _leave(self, ticket: Ticket) -> None:
         """Step out of the queue, because time is up or the caller was interrupted."""
