@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from clew.engines.base import Commit, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control
 from clew.replicate.control import Name
@@ -115,13 +116,22 @@ class Following:
                 self.pending.mark(commit.lineage)
                 roles.away(follower, error)
             except Conflict:
-                self.pending.mark(commit.lineage)
+                if not await self._has(follower, commit):
+                    self.pending.mark(commit.lineage)
             except BaseException:
                 self.pending.mark(commit.lineage)
                 raise
             finally:
                 self.pending.arrived()
             sent += 1
+
+    async def _has(self, name: Name, commit: Commit) -> bool:
+        """Whether a side refused a commit because a comparison had brought it already."""
+        try:
+            heads = [await self._roles.sides[name].head(swap.thread) for swap in commit.swaps]
+        except Unavailable:
+            return False
+        return bool(heads) and all(_at_or_past(head, swap.new) for head, swap in zip(heads, commit.swaps, strict=True))
 
     async def _compare(self) -> None:
         roles = self._roles
@@ -232,6 +242,15 @@ class Following:
                 pending.behind,
                 follower,
             )
+
+
+def _at_or_past(head: Head | None, new: Head | None) -> bool:
+    """Whether a thread stands where a swap would put it, or further on in the same life. Versions only count within one
+    generation: there one side made them all."""
+    if head is None or new is None:
+        return head is new
+    same = head.owner == new.owner and control.generation_of(head.branch) == control.generation_of(new.branch)
+    return head == new or (same and head.version > new.version)
 
 
 async def _not_now(found: Diverged) -> bool:
