@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
-from clew.doors import Hop, awaitable
+from clew.doors import Hop, awaitable, sharing
 from clew.engines.base import Engine, Taken
 from clew.history import keyring
 from clew.history.core import Core
@@ -199,9 +199,9 @@ class AsyncThread(Generic[S]):
         """The thread's own policy, None where the store's counts: `await thread.retention`; set it with `retain`."""
         return await self.hop(self.core.retention())
 
-    save = awaitable(CoreThread.save)
-    append = awaitable(CoreThread.append)
-    update = awaitable(CoreThread.update)
+    save = sharing(CoreThread.save)
+    append = sharing(CoreThread.append)
+    update = sharing(CoreThread.update)
     pick = awaitable(CoreThread.pick)
     tail = awaitable(CoreThread.tail)
     exists = awaitable(CoreThread.exists)

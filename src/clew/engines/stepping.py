@@ -1,18 +1,69 @@
-"""Finishing a coroutine in place: what makes one text serve two colours."""
+"""Finishing coroutines in place: what makes one text serve two colours.
+
+One coroutine is simply run to its end. Several at once may share a write: an engine that can commit for many in one go
+parks each commit while `sharing()`, and when all of them are parked or done, they are committed together and go on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import threading
+import types
+from collections.abc import Coroutine, Generator, Sequence
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+_local = threading.local()
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, as those of a blocking engine never do."""
+    shared, _local.sharing = sharing(), False  # inside of one that shares, it still must not wait for others
     try:
         coroutine.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # StopIteration is untyped
+    finally:
+        _local.sharing = shared
     coroutine.close()
     raise RuntimeError("a blocking engine suspended: this is a defect of the engine, please report it")
+
+
+class Parked(Protocol):
+    """A write that waits for those of others."""
+
+    def write_all(self, parked: Sequence[Any]) -> None:
+        """Do all these writes, which are of this one's kind; each keeps its own result or error."""
+
+
+def sharing() -> bool:
+    """Whether the coroutine that runs now is one of several that may share a write."""
+    return getattr(_local, "sharing", False)
+
+
+@types.coroutine
+def park(write: Parked) -> Generator[Parked, None, None]:
+    """Wait until the write was done together with others."""
+    yield write
+
+
+def finish_all(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[tuple[Any, BaseException | None]]:
+    """Run several coroutines to their ends, sharing their writes; what each returned, or raised."""
+    results: list[tuple[Any, BaseException | None]] = [(None, None)] * len(coroutines)
+    going = list(range(len(coroutines)))
+    _local.sharing = True
+    try:
+        while going:
+            parked: list[tuple[int, Parked]] = []
+            for number in going:
+                try:
+                    parked.append((number, coroutines[number].send(None)))
+                except StopIteration as done:
+                    results[number] = (done.value, None)
+                except BaseException as error:  # noqa: BLE001  # the caller of that coroutine gets it
+                    results[number] = (None, error)
+            if parked:
+                parked[0][1].write_all([write for _, write in parked])
+            going = [number for number, _ in parked]
+    finally:
+        _local.sharing = False
+    return results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from clew.doors import Hop, awaitable, blocking
+from clew.doors import Hop, awaitable, blocking, sharing
 from clew.engines.stepping import finish
 from clew.errors import InvalidInput
 from clew.model import Checkpoint
@@ -118,9 +118,9 @@ class AsyncSession:
         """How often the user spoke, truncated turns included: `await session.user_turns`."""
         return await self.hop(self.core.user_turns())
 
-    add = awaitable(SessionCore.add)
-    append = awaitable(SessionCore.append)
-    extend = awaitable(SessionCore.extend)
+    add = sharing(SessionCore.add)
+    append = sharing(SessionCore.append)
+    extend = sharing(SessionCore.extend)
     messages = awaitable(SessionCore.messages)
     ids = awaitable(SessionCore.ids)
     count = awaitable(SessionCore.count)

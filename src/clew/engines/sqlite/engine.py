@@ -18,7 +18,8 @@ from clew.engines.sqlite.changes import LAST_STEP, NOWHERE, STEP_BITS, Leasing, 
 from clew.engines.sqlite.hands import Hands
 from clew.engines.sqlite.place import Place
 from clew.engines.sqlite.readers import Readers
-from clew.engines.sqlite.writer import Writer
+from clew.engines.sqlite.writer import Shared, Writer
+from clew.engines.stepping import park, sharing
 from clew.errors import ClewError, Corrupt, Unavailable
 
 REMEMBERED = 10_000  #: branch numbers kept in memory, about 2 MB
@@ -34,6 +35,8 @@ class SQLiteEngine(Engine):
     `durability="full"`: an acknowledged commit survives a power cut. `"normal"`: it survives the death of the process,
     and a power cut may take the last ones. `create=False` raises `NotFound` where there is no file.
     """
+
+    shares_commits = True  #: coroutines that are finished together share a transaction
 
     def __init__(
         self,
@@ -99,7 +102,14 @@ class SQLiteEngine(Engine):
 
     async def commit(self, commit: Commit) -> None:
         learnt: Numbers = {}
-        self._writer.write(changes.write, Writing(commit, self._numbers, learnt))
+        writing = Writing(commit, self._numbers, learnt)
+        if sharing():
+            shared = Shared(self._writer, changes.write, writing)
+            await park(shared)
+            if shared.ticket.error is not None:
+                raise shared.ticket.error
+        else:
+            self._writer.write(changes.write, writing)
         if learnt:
             self._learn(learnt)
 

@@ -27,6 +27,17 @@ Work = Callable[[sqlite3.Cursor, A], R]
 _REFUSED = (ClewError, *DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
 
 
+class Shared:
+    """A write that waits until those of others are ready, too."""
+
+    def __init__(self, writer: Writer, work: Work[A, R], argument: A) -> None:
+        self._writer = writer
+        self.ticket = Ticket(work, argument)
+
+    def write_all(self, parked: Sequence[Shared]) -> None:
+        self._writer.write_all([shared.ticket for shared in parked])
+
+
 class _Line(NamedTuple):
     """What a write needs, opened together and closed together."""
 
@@ -58,6 +69,15 @@ class Writer:
         if ticket.error is not None:
             raise ticket.error
         return ticket.result  # type: ignore[no-any-return]
+
+    def write_all(self, tickets: Sequence[Ticket]) -> None:
+        """Do the work of several tickets in one transaction, if that can be; each keeps its own result or error."""
+        self.pause()
+        try:
+            if len(tickets) == 1 or not self._together(tickets):
+                self._one_by_one(tickets)
+        finally:
+            self.resume()
 
     def read(self, sql: str, values: Sequence[Any], *, much: bool = False) -> list[Any] | None:
         """Read on this connection, whose cache is warm after a write; None if it is busy.
@@ -155,11 +175,7 @@ class Writer:
         others = batch[1:]
         try:
             if not others or not self._together(batch):
-                for ticket in batch:
-                    try:
-                        ticket.result = self._alone(ticket.work, ticket.argument)
-                    except _REFUSED as error:
-                        ticket.error = error
+                self._one_by_one(batch)
         except BaseException as error:
             for ticket in others:
                 ticket.error = Unavailable(f"the writer of {self._place.path} was interrupted: {error!r}; try again")
@@ -168,6 +184,13 @@ class Writer:
             turns.give()
             for ticket in others:
                 ticket.gate.release()
+
+    def _one_by_one(self, batch: Sequence[Ticket]) -> None:
+        for ticket in batch:
+            try:
+                ticket.result = self._alone(ticket.work, ticket.argument)
+            except _REFUSED as error:
+                ticket.error = error
 
     def _together(self, batch: Sequence[Ticket]) -> bool:
         """Commit all tickets in one transaction; False if that was not possible and nothing happened."""

@@ -1,0 +1,113 @@
+"""Tasks that save at the same time share a commit; what one of them does wrong is its own affair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+from clew.engines.sqlite import SQLiteEngine
+from clew.engines.sqlite.writer import Writer
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many writes each shared commit held."""
+    sizes: list[int] = []
+    plain = Writer.write_all
+
+    def counted(self: Writer, tickets: Sequence[Any]) -> None:
+        sizes.append(len(tickets))
+        plain(self, tickets)
+
+    monkeypatch.setattr(Writer, "write_all", counted)
+    return sizes
+
+
+def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int]) -> None:
+    async def run() -> None:
+        async with await clew.aio.open(tmp_path / "s.db") as store:
+
+            async def work(number: int) -> None:
+                for n in range(20):
+                    await store.thread(f"t{number}").append("messages", [n])
+                    await store.session(f"s{number}").add("user", f"{n}")
+
+            await asyncio.gather(*(work(number) for number in range(8)))
+
+    asyncio.run(run())
+    assert sum(batches) == 8 * 20 * 2
+    assert max(batches) > 1
+    with clew.open(tmp_path / "s.db") as store:
+        for number in range(8):
+            assert store.thread(f"t{number}").load()["messages"] == list(range(20))
+            assert [m["content"] for m in store.session(f"s{number}").messages()] == [str(n) for n in range(20)]
+
+
+def test_what_is_refused_fails_alone(tmp_path: Path) -> None:
+    async def run() -> list[Any]:
+        async with await clew.aio.open(tmp_path / "s.db") as store:
+            base = await store.thread("taken").save({"n": 0})
+            await store.thread("taken").save({"n": 1}, expect=base)
+            calls = [
+                store.thread("a").save({"n": 1}),
+                store.thread("taken").save({"n": 2}, expect=base),
+                store.thread("b").save({"bad": object()}),
+                store.thread("c").append("messages", ["x"]),
+                store.thread("d").update({"k": 1}),
+            ]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    one, refused, unencodable, three, four = asyncio.run(run())
+    assert isinstance(refused, clew.Conflict)
+    assert isinstance(unencodable, clew.EncodeError)
+    with clew.open(tmp_path / "s.db") as store:
+        assert store.thread("a").head == one
+        assert store.thread("c").head == three
+        assert store.thread("d").head == four
+        assert store.thread("taken").load() == {"n": 1}
+        assert not store.thread("b").exists()
+
+
+def test_tasks_on_one_thread_all_get_through(tmp_path: Path) -> None:
+    async def run() -> list[Any]:
+        async with await clew.aio.open(tmp_path / "s.db") as store:
+            thread = store.thread("t")
+            await asyncio.gather(*(thread.append("messages", [n]) for n in range(30)))
+            return (await thread.load())["messages"]  # type: ignore[index,no-any-return]  # an untyped thread
+
+    assert sorted(asyncio.run(run())) == list(range(30))
+
+
+def test_a_task_that_gives_up_harms_nobody(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with await clew.aio.open(tmp_path / "s.db") as store:
+            going = [asyncio.create_task(store.thread(f"t{n}").append("messages", [n])) for n in range(20)]
+            await asyncio.sleep(0)
+            for task in going[::2]:
+                task.cancel()
+            results = await asyncio.gather(*going, return_exceptions=True)
+            assert all(isinstance(result, asyncio.CancelledError) for result in results[::2])
+            for n, result in enumerate(results):
+                if n % 2:
+                    assert await store.thread(f"t{n}").head == result
+            await store.thread("after").save({"n": 1})
+            assert (await store.verify()).ok
+
+    asyncio.run(run())
+
+
+def test_a_commit_that_fails_as_a_whole_is_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writer, "_together", lambda self, batch: False)
+
+    async def run() -> int:
+        async with await clew.aio.open(SQLiteEngine(tmp_path / "s.db")) as store:
+            await asyncio.gather(*(store.thread(f"t{n}").save({"n": n}) for n in range(10)))
+            return await store.count()
+
+    assert asyncio.run(run()) == 10
