@@ -299,6 +299,13 @@ def test_stats_bench_and_doctor_answer(run: Run, place: Path) -> None:
     assert run("doctor", "--json").data["healthy"] is True
 
 
+def test_doctor_looks_at_both_sides_of_a_mirror(run: Run, place: Path) -> None:
+    found = run("doctor", "-s", "sqlite:///clew.db?replica=copy.db", "--json").data["findings"]
+    told = {finding["what"]: finding["verdict"] for finding in found}
+    assert (told["primary"], told["replica"]) == ("ok", "ok")
+    assert told["lag"] in ("ok", "hint")
+
+
 def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, place: Path) -> None:
     gone = run("doctor", "-s", "nowhere.db")
     assert gone.code == 1

@@ -11,11 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
 from clew.cli.frame import FAILED, Command, Frame, is_file, pass_frame
+
+if TYPE_CHECKING:
+    from clew import Store
 
 Verdict = Literal["ok", "hint", "bad"]
 _EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pathspec"}
@@ -106,6 +109,7 @@ def _store(frame: Frame) -> Iterator[Finding]:
             yield Finding("answers", "hint" if slow else "ok", f"in {lag:.1f} ms", advice)
             held = store.stats(survey=False)
             yield Finding("format", "ok", f"readable; {held['threads']:,} threads, {held['rows']:,} steps")
+            yield from _mirror(store)
             newest = store.threads(limit=1, newest_first=True)
             if newest:
                 store.thread(newest[0].id).load()
@@ -114,3 +118,23 @@ def _store(frame: Frame) -> Iterator[Finding]:
         yield Finding(
             "store", "bad", str(error), "set CLEW_STORE or -s to the right place; `clew doctor --debug` tells more"
         )
+
+
+def _mirror(store: Store) -> Iterator[Finding]:
+    """The two sides of a store with a replica, and what one of them lacks."""
+    from clew import InvalidInput
+
+    try:
+        status = store.status()
+    except InvalidInput:
+        return  # it has no replica
+    for side in (status.primary, status.replica):
+        if side.healthy:
+            yield Finding(side.role, "ok", f"{side.engine}{', active' if side.active else ''}")
+        else:
+            advice = "the other side serves meanwhile, and what is missing is shipped when this one is back"
+            yield Finding(side.role, "bad", f"{side.engine} is away: {side.error}", advice)
+    behind = status.behind or status.lag_records
+    found = f"{status.lag_records:,} commits and {status.behind:,} lineages behind, for {status.lag_seconds:.0f} s"
+    advice = "leave a process running that has the store open, or run `clew sync`" if behind else ""
+    yield Finding("lag", "hint" if behind else "ok", found if behind else "none", advice)
