@@ -55,7 +55,7 @@ class SQLiteEngine(Engine):
         try:
             self._readers.fetch(sql.ANYTHING, ())  # what SQLite cannot read is found now, not at the first save
         except ClewError:
-            self._readers.close()
+            self._shut()
             raise
 
     def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
@@ -230,8 +230,12 @@ class SQLiteEngine(Engine):
         self._writer.outside(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
 
     async def close(self) -> None:
+        self._shut()
+
+    def _shut(self) -> None:
         self._writer.close()
         self._readers.close()
+        self._place.leave()
 
 
 def _head(record: Sequence[Any]) -> Head:

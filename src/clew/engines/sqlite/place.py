@@ -2,12 +2,18 @@
 
 A file is looked at with plain reads before SQLite may touch it, so that a file that is not a clew store is left as it
 is, byte for byte. A new store is made under another name and renamed when it is whole: there is never a half-made one.
+
+The plain look happens only while this process has no connection to the file: POSIX locks belong to the process, and
+closing any handle of a file gives up all of them, SQLite's too. Another process could then take the write-ahead log
+away from under us. So the files that are open in this process are counted, and looked at no more.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,6 +31,9 @@ BUSY_MS = 60_000  # only programs other than clew make us wait here: clew's writ
 WAL_PAGES = 500
 CACHE_KB = 16_000  # at most, for each connection; a state of 3.5 MB is read from it in half the time
 
+_OPENING = threading.Lock()
+_OPEN: Counter[tuple[int, int]] = Counter()  # (device, inode) of the files that stores of this process have open
+
 _MAGIC = b"SQLite format 3\0"
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
@@ -38,15 +47,24 @@ class Place:
         self.path = _real(path)
         self._synchronous = durability
         self.immutable = False
-        with said(self.path):
+        with said(self.path), _OPENING:
             if not self.path.exists():
                 if not create:
                     raise NotFound(f"there is no store at {self.path}")
                 _make(self.path)
-            version = _look(self.path)
+            self._counted: tuple[int, int] | None = self.identity()
+            version = migrations.newest() if _OPEN[self._counted] else _look(self.path)
             self.readonly = not _writable(self.path)
             if version < migrations.newest():
                 self._migrate()
+            _OPEN[self._counted] += 1
+
+    def leave(self) -> None:
+        """All connections of this place are closed."""
+        with _OPENING:
+            if self._counted is not None:
+                _OPEN[self._counted] -= 1
+                self._counted = None
 
     def connect(self, *, writes: bool = False) -> sqlite3.Connection:
         """A new connection, ready for use from any thread."""
@@ -94,6 +112,8 @@ class Place:
             version = int(execute("PRAGMA user_version").fetchone()[0])
             if version > migrations.newest():
                 raise _too_new(self.path, version)
+            if int(execute("PRAGMA application_id").fetchone()[0]) != APPLICATION_ID:
+                raise UnsupportedFormat(f"{self.path} is not a clew store any more: another file took its place")
         except BaseException:
             connection.close()
             raise
