@@ -3,5 +3,9 @@
 -- Returns 0 if the thread exists there, else 1. The bar outlasts any call that could still be on its way.
 
 if redis.call('HEXISTS', KEYS[1] .. 'heads:' .. ARGV[2], ARGV[1]) == 1 then return 0 end
-redis.call('SET', KEYS[1] .. 'bar:' .. #ARGV[1] .. ':' .. ARGV[1] .. ARGV[2], ARGV[3], 'EX', 3600)
+local bar = KEYS[1] .. 'bar:' .. #ARGV[1] .. ':' .. ARGV[1] .. ARGV[2]
+local known = redis.call('GET', bar)
+-- A slow caller with an older pointer must not lower the bar that a newer one has set.
+local version = known and math.max(tonumber(known), tonumber(ARGV[3])) or tonumber(ARGV[3])
+redis.call('SET', bar, string.format('%d', version), 'EX', 3600)
 return 1
