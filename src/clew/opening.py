@@ -71,6 +71,8 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
     core.follow["workspace"] = _follow_files
     if address is not None and address.scheme in ("sqlite", "jsonl"):
         core.own = (os.path.realpath(address.target),)
+    elif isinstance(path := getattr(engine, "path", None), os.PathLike):
+        core.own = (os.path.realpath(path),)
     if mirrored is not None:
         from clew.history.diverged import keep  # a store without a replica does not load them
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
@@ -57,6 +58,11 @@ class SQLiteEngine(Engine):
         except ClewError:
             self._shut()
             raise
+
+    @property
+    def path(self) -> Path:
+        """Where the store is: a workspace around it must leave it alone."""
+        return self._place.path
 
     def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
         """Read on the writer's connection if it is idle."""
