@@ -26,6 +26,8 @@ from typing import NamedTuple
 
 import msgspec
 
+LAST_STEP = 2**32 - 1  #: the highest number that a step can have
+
 
 class Branch(msgspec.Struct, frozen=True):
     """An append-only log of steps. Its first step is `origin[1] + 1`, or 1 where there is no origin."""

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from clew.engines.base import (
+    LAST_STEP,
     Branch,
     Commit,
     Drop,
@@ -31,7 +32,7 @@ from clew.errors import InvalidInput
 RESERVED = "\U0010ffff"
 MAX_NAMESPACE = 64
 _END = "\x1f"
-_ALL_STEPS = (0, 2**32 - 1)
+_ALL_STEPS = (0, LAST_STEP)
 _PAGE = 256
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from clew.encode.seal import SealedFrames
-from clew.engines.base import Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
+from clew.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from clew.errors import Conflict, Corrupt
 from clew.history.core import Core
 from clew.history.inspect import Inspection
@@ -23,7 +23,6 @@ from clew.history.sweep import Progress, lineages
 from clew.model import Copied
 
 Steps = dict[bytes, dict[int, Step]]  # by branch and step
-LAST_STEP = 2**32 - 1
 _ATTEMPTS = 32
 _ROWS = 256  # rows in one commit, at most
 _BLOBS = 16

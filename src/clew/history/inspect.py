@@ -15,7 +15,7 @@ from clew.encode import payload
 from clew.encode.assemble import pages_of, place
 from clew.encode.frame import BEFORE, BEHIND, LacksDictionary
 from clew.encode.nodes import Blob, Listing, Piece, Root, Slot, leaves, unpack_root
-from clew.engines.base import Branch, Head, Row
+from clew.engines.base import LAST_STEP, Branch, Head, Row
 from clew.errors import ClewError, Corrupt
 from clew.history.core import Core
 from clew.history.dictionary import is_dictionary, learn
@@ -25,7 +25,6 @@ from clew.history.records import NO_DIGEST, Meta, Note, Remark, body_digest, cha
 from clew.model import Damage
 
 Place = tuple[bytes, int]
-LAST_STEP = 2**32 - 1
 _TOGETHER = 256
 
 

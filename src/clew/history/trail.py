@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from clew.encode.assemble import place
-from clew.engines.base import Branch, Head, Step
+from clew.engines.base import LAST_STEP, Branch, Head, Step
 from clew.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from clew.history.core import Core
 from clew.history.records import Meta, Remark, checkpoint, read_step, uuid_text
@@ -21,7 +21,6 @@ from clew.model import Checkpoint
 
 _CHUNK = 512  # steps read at once when looking back
 _PLACES = 64  # rows looked at for a prefix, at first
-LAST_STEP = 2**32 - 1
 
 
 class Segment(msgspec.Struct, frozen=True):

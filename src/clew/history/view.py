@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clew.engines.base import Branch, Head, Step
+from clew.engines.base import LAST_STEP, Branch, Head, Step
 from clew.errors import Corrupt
 from clew.history.core import Core
 from clew.history.pace import Pace
@@ -16,7 +16,6 @@ from clew.history.records import Note, open_note, read_step
 from clew.history.trail import Seen
 
 Place = tuple[bytes, int]
-LAST_STEP = 2**32 - 1
 
 
 class View:

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from clew.engines.base import Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
+from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control
 
-LAST = 2**32 - 1
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
 _ROWS = 256  # rows read at once
 _TRIES = 16
@@ -206,8 +205,8 @@ class _Ship:
         self._count(len(found), sum(map(len, found.values())))
 
     async def _branch(self, source: Engine, target: Engine, branch: Branch, new: bool, authority: bool) -> None:
-        ours = {step.step: step for step in await source.steps(self.lineage, branch.id, 0, LAST)}
-        theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST)}
+        ours = {step.step: step for step in await source.steps(self.lineage, branch.id, 0, LAST_STEP)}
+        theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST_STEP)}
         for number, step in theirs.items():
             if number in ours and ours[number].digest != step.digest:
                 raise Apart(branch.thread, None, None, _APART.format(thread=branch.thread, step=number))
