@@ -61,8 +61,3 @@ class Handle(Generic[S]):
         except Conflict:
             return False
         return True
-
-    async def refresh(self) -> None:
-        """For views: forget what this process remembers of the thread."""
-        self.core.tips.take(self.id)
-        self.writer.seen = None

@@ -11,7 +11,7 @@ from clew.history.names import check_name, check_names
 from clew.history.reading import Reading
 from clew.history.retaining import Retaining
 from clew.history.tied import tied
-from clew.history.write import UNSET, Facts, read_tip
+from clew.history.write import UNSET, Facts
 from clew.model import Checkpoint
 
 OnConflict = Literal["raise", "branch"]
@@ -107,12 +107,6 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
     async def edit(self, plan: Any, facts: Facts, *, whole: bool = False) -> Checkpoint:
         """For views: any plan, made for whatever the head is when it is committed."""
         return await self.writer.save(plan, facts, whole=whole, rebase=True)
-
-    async def warm(self) -> None:
-        """For views: read the tip, so that the next append is one round trip."""
-        tip = await read_tip(self.core, self.id, self.values)
-        if tip is not None:
-            self.core.tips.put(tip)
 
 
 def _check_append(value: Any) -> tuple[str, list[Any]]:
