@@ -54,6 +54,34 @@ def test_any_payload_comes_back_and_is_shown(items: list[object], slots: list[ob
     assert set(found) - {"escaped"} == {"items", "slots"}
 
 
+@given(st.lists(json_values, min_size=1, max_size=5), st.integers(0, 2**40))
+@example([{"deep": [{"deep": [{"deep": [{"deep": ["deep"]}]}]}]}], 0)
+@example([{"temperature": 0.7}, {"temperature": -0.0}, {"temperature": 1e300}], 1)
+@example([{"temperature": math.inf}], 2)
+@example([{"content": "\xcb˚"}], 3)
+def test_a_payload_of_one_section_comes_back_and_is_shown(items: list[object], offset: int) -> None:
+    section = Section(0, 7, len(items), offset, b"".join(map(encode, items)))
+    found = shown(framed(pack([section], [])))
+    assert isinstance(found, dict)
+    assert set(found) - {"escaped"} == {"items", "slots"}
+
+
+def test_deep_messages_with_floats_are_plain_json() -> None:
+    message: object = {"score": 0.5}
+    for _ in range(12):
+        message = {"inner": [message]}
+    found = shown(framed(pack([Section(0, 0, 1, 0, encode(message))], [])))
+    assert found == {"items": [{"stream": 0, "start": 0, "at": 0, "of": [message]}], "slots": []}
+
+
+@given(st.binary(max_size=60))
+def test_a_payload_with_a_damaged_head_is_never_shown_as_another(tail: bytes) -> None:
+    whole = pack([Section(0, 0, 1, 0, encode({"role": "user"}))], [])
+    for cut in range(0, len(whole), 3):
+        shown(framed(whole[:cut] + tail))
+        shown(framed(whole[:cut] + tail + whole[cut:]))
+
+
 def test_messages_are_plain_json() -> None:
     message = {"role": "user", "content": 'Grüße, "Welt"\n🙂', "n": [1, 1.0, True, None], "tool": {"a": {}}}
     data = framed(pack([Section(0, 0, 2, 0, encode(message) * 2)], []))

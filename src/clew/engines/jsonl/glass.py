@@ -1,8 +1,10 @@
 """Byte strings as JSON that a person can read, wherever that can be undone exactly.
 
 An engine's bytes are opaque. But most of what clew keeps is a raw frame (a zero byte, the content, a CRC-32) around
-msgpack or text, and here that is shown as what it says. Each form is tried and taken back before it is used: bytes that
-would not come back identical (compressed, encrypted, or of a kind this module does not know) are shown in base64.
+msgpack or text, and here that is shown as what it says. A form is used only where it is known to give back the same
+bytes: because all that is in it is of a kind that JSON keeps exactly and encodes to these very bytes again, or else
+because it was tried and taken back. Other bytes (compressed, encrypted, or of a kind this module does not know) are
+shown in base64.
 
 * `""`: no bytes
 * `{"items": [{"stream", "start", "at", "of": [item, …]}, …], "slots": [value, …]}`: the payload of a row
@@ -22,26 +24,64 @@ import binascii
 import struct
 import zlib
 from collections.abc import Callable
+from math import isfinite
+from types import NoneType
 from typing import Any
 
 import msgspec
 
 from clew.errors import Corrupt
 
+
+def _plain_lists(depth: int) -> Any:
+    """Lists of what JSON keeps exactly, nested so deep; only a float may still be one that JSON has no word for."""
+    scalar = None | bool | int | float | str
+    kind: Any = scalar
+    for _ in range(depth):
+        kind = scalar | list[kind] | dict[str, kind]
+    return list[kind]
+
+
+class Section(msgspec.Struct):
+    """Items of one stream, as they are shown."""
+
+    stream: int
+    start: int
+    at: int
+    of: list[Any]
+
+
+class Form(msgspec.Struct):
+    """What is shown of bytes that are not empty."""
+
+    items: list[Section] | None = None
+    slots: list[Any] = []
+    values: list[Any] | None = msgspec.field(name="list", default=None)
+    text: str | None = None
+    b64: str | None = None
+    escaped: bool = False
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 _decode_list: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[Any]).decode
+_decode_plain: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_plain_lists(6)).decode
 _to_json = msgspec.json.Encoder().encode
 _from_json = msgspec.json.Decoder().decode
+_form = msgspec.json.Decoder(Form | str).decode
 
 _COUNTS = struct.Struct("<HH")
 _SECTION = struct.Struct("<HIIQI")
+_LONE = struct.Struct("<HHHIIQI")  # the counts and the head of a payload that is one section
 _LENGTH = struct.Struct("<I")
 _ARRAY = struct.Struct(">BI")
-_ARRAY_HEADS = frozenset(bytes([head]) for head in (*range(0x90, 0xA0), 0xDC, 0xDD))
-_VALUE_HEADS = frozenset(bytes([head]) for head in (*range(0x80, 0xC0), *range(0xD9, 0xE0)))  # maps, arrays, texts
+_ARRAY_HEADS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
+_VALUE_HEADS = frozenset((*range(0x80, 0xC0), *range(0xD9, 0xE0)))  # maps, arrays, texts
+_FLOAT = b"\xcb"
+_SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
 _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
+_AS_THEY_ARE = frozenset({str, int, bool, NoneType})
 #: what decoding or encoding may say about bytes that are not of the form that is tried
 _NO = (msgspec.MsgspecError, struct.error, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
 
@@ -50,37 +90,45 @@ def show(data: bytes) -> msgspec.Raw:
     """`data` as JSON."""
     if not data:
         return _EMPTY
-    content = _content(data)
-    if content is not None:
-        for form, escape in _LIST_FIRST if content[:1] in _ARRAY_HEADS else _PAYLOAD_FIRST:
+    if data[0] == 0 and len(data) >= 5 and zlib.crc32(data) == _SOUND:
+        content = data[1:-4]
+        for form in _LIST_FIRST if data[1] in _ARRAY_HEADS else _PAYLOAD_FIRST:
             try:
-                text = _to_json(form(content, escape))
-                if hide(text) == data:
-                    return msgspec.Raw(text)
+                text = form(content)
             except _NO:
                 continue
+            if text is not None:
+                return msgspec.Raw(text)
     return veil(data)
 
 
 def veil(data: bytes) -> msgspec.Raw:
     """`data` in base64, without a look at it."""
-    return msgspec.Raw(b'{"b64":"' + base64.b64encode(data) + b'"}') if data else _EMPTY
+    return msgspec.Raw(b'{"b64":"' + binascii.b2a_base64(data, newline=False) + b'"}') if data else _EMPTY
 
 
 def hide(shown: bytes | msgspec.Raw) -> bytes:
     """The bytes that were shown; ValueError if these cannot have been."""
-    form = _from_json(shown)
-    if form == "":
+    return undo(_form(shown))
+
+
+def undo(form: Form | str) -> bytes:
+    """The bytes that this form shows; ValueError if there are none."""
+    if isinstance(form, str):
+        if form:
+            raise ValueError(f"{form[:40]!r} shows no bytes")
         return b""
-    if "b64" in form:
-        return base64.b64decode(form["b64"], validate=True)
-    pack = _pack if form.get("escaped") else _encode
-    if "text" in form:
-        content: bytes = form["text"].encode()
-    elif "list" in form:
-        content = _hide_list(form["list"], pack)
+    if form.b64 is not None:
+        return base64.b64decode(form.b64, validate=True)
+    pack = _pack if form.escaped else _encode
+    if form.items is not None:
+        content = _hide_payload(form.items, form.slots, pack)
+    elif form.values is not None:
+        content = _hide_list(form.values, pack)
+    elif form.text is not None:
+        content = form.text.encode()
     else:
-        content = _hide_payload(form["items"], form["slots"], pack)
+        raise ValueError("it shows no bytes")
     frame = b"\0" + content
     return frame + _LENGTH.pack(zlib.crc32(frame))
 
@@ -89,22 +137,54 @@ def revealed(shown: bytes | msgspec.Raw, where: str) -> bytes:
     """`hide`, for what was read from a file."""
     try:
         return hide(shown)
-    except (*_NO, KeyError, AttributeError, binascii.Error) as error:
+    except (*_NO, binascii.Error) as error:
         raise Corrupt(where, f"not written by clew: {error}") from error
 
 
-def _content(data: bytes) -> bytes | None:
-    if len(data) < 5 or data[0] != 0 or _LENGTH.pack(zlib.crc32(data[:-4])) != data[-4:]:
+# -- forms: each gives JSON that shows the content and gives it back exactly, or None, or raises one of `_NO` ----------
+
+
+def _lone_section(content: bytes) -> bytes | None:
+    """Nearly every payload: one section, all of it plain JSON."""
+    sections, slots, stream, start, count, at, length = _LONE.unpack_from(content)
+    data = content[_LONE.size :]
+    if (sections, slots, length) != (1, 0, len(data)):
         return None
-    return data[1:-4]
+    values = _decode_plain(_ARRAY.pack(0xDD, count) + data)
+    if b"".join(map(_encode, values)) != data:
+        return None
+    text = b'{"items":[{"stream":%d,"start":%d,"at":%d,"of":%b}],"slots":[]}' % (stream, start, at, _to_json(values))
+    # Nowhere else can NaN or infinity be hidden, which JSON has no words for.
+    return text if _FLOAT not in data or hide(text)[1:-4] == content else None
 
 
-Escape = Callable[[list[Any]], list[Any]]
-Form = Callable[[bytes, Escape | None], dict[str, Any]]
-Pack = Callable[[Any], bytes]
+def _list_with_bytes(content: bytes) -> bytes | None:
+    """A list nearly always holds bytes somewhere (an id), so it is escaped at once."""
+    values = _decode_list(content)
+    if _encode(values) != content:
+        return None
+    return _to_json({"list": _escape(values), "escaped": True})
 
 
-def _show_payload(content: bytes, escape: Escape | None) -> dict[str, Any]:
+def _tried(show: Callable[[bytes], dict[str, Any]]) -> Callable[[bytes], bytes | None]:
+    """A form of which nothing is known beforehand: it is taken back at once."""
+
+    def form(content: bytes) -> bytes | None:
+        text = _to_json(show(content))
+        return text if hide(text)[1:-4] == content else None
+
+    return form
+
+
+def _payload(content: bytes) -> dict[str, Any]:
+    return _show_payload(content, list)
+
+
+def _payload_escaped(content: bytes) -> dict[str, Any]:
+    return {**_show_payload(content, _escape_each), "escaped": True}
+
+
+def _show_payload(content: bytes, escape: Callable[[list[Any]], list[Any]]) -> dict[str, Any]:
     sections, slots = _COUNTS.unpack_from(content)
     at = _COUNTS.size
     heads = [_SECTION.unpack_from(content, at + n * _SECTION.size) for n in range(sections)]
@@ -112,27 +192,48 @@ def _show_payload(content: bytes, escape: Escape | None) -> dict[str, Any]:
     items = []
     for stream, start, count, offset, length in heads:
         values = _decode_list(_ARRAY.pack(0xDD, count) + content[at : at + length])
-        items.append({"stream": stream, "start": start, "at": offset, "of": escape(values) if escape else values})
+        items.append({"stream": stream, "start": start, "at": offset, "of": escape(values)})
         at += length
-    values = _decode_list(_ARRAY.pack(0xDD, slots) + content[at:])
-    form = {"items": items, "slots": escape(values) if escape else values}
-    return {**form, "escaped": True} if escape else form
+    return {"items": items, "slots": escape(_decode_list(_ARRAY.pack(0xDD, slots) + content[at:]))}
 
 
-def _hide_payload(items: list[dict[str, Any]], slots: list[Any], pack: Pack) -> bytes:
-    data = [b"".join(map(pack, section["of"])) for section in items]
+def _list_escaped(content: bytes) -> dict[str, Any]:
+    return {"list": _escape_each(_decode_list(content)), "escaped": True}
+
+
+def _text(content: bytes) -> dict[str, Any]:
+    return {"text": content.decode()}
+
+
+#: What to try.
+_LIST_FIRST = (
+    _list_with_bytes,
+    _tried(_list_escaped),
+    _lone_section,
+    _tried(_payload),
+    _tried(_payload_escaped),
+    _tried(_text),
+)
+_PAYLOAD_FIRST = _LIST_FIRST[2:]
+
+# -- and back ----------------------------------------------------------------------------------------------------------
+
+Pack = Callable[[Any], bytes]
+
+
+def _hide_payload(items: list[Section], slots: list[Any], pack: Pack) -> bytes:
+    if len(items) == 1 and not slots:
+        lone = items[0]
+        data = b"".join(map(pack, lone.of))
+        return _LONE.pack(1, 0, lone.stream, lone.start, len(lone.of), lone.at, len(data)) + data
+    packed = [b"".join(map(pack, section.of)) for section in items]
     values = [pack(slot) for slot in slots]
     heads = [
-        _SECTION.pack(section["stream"], section["start"], len(section["of"]), section["at"], len(packed))
-        for section, packed in zip(items, data, strict=True)
+        _SECTION.pack(section.stream, section.start, len(section.of), section.at, len(data))
+        for section, data in zip(items, packed, strict=True)
     ]
     lengths = [_LENGTH.pack(len(value)) for value in values]
-    return b"".join([_COUNTS.pack(len(items), len(slots)), *heads, *lengths, *data, *values])
-
-
-def _show_list(content: bytes, escape: Escape | None) -> dict[str, Any]:
-    values = _decode_list(content)
-    return {"list": escape(values), "escaped": True} if escape else {"list": values}
+    return b"".join([_COUNTS.pack(len(items), len(slots)), *heads, *lengths, *packed, *values])
 
 
 def _hide_list(values: list[Any], pack: Pack) -> bytes:
@@ -140,55 +241,49 @@ def _hide_list(values: list[Any], pack: Pack) -> bytes:
     return head[: len(head) - len(values)] + b"".join(map(pack, values))
 
 
-def _show_text(content: bytes, escape: Escape | None) -> dict[str, Any]:  # noqa: ARG001 - one signature for all forms
-    return {"text": content.decode()}
-
-
-# -- values that are not plain JSON ----------------------------------------------------------------------------------
-
-
-def _escape_all(values: list[Any]) -> list[Any]:
-    """Right nearly always, and checked as a whole."""
-    return [_escape(value) for value in values]
+# -- values that are not plain JSON ------------------------------------------------------------------------------------
 
 
 def _escape_each(values: list[Any]) -> list[Any]:
-    """Checks each value, so that one that JSON cannot express hides no other."""
+    """Looks at each value by itself, so that one that JSON cannot express hides no other."""
     found = []
     for value in values:
-        packed = _encode(value)
         try:
-            escaped = _escape(value)
-            exact = _pack(_from_json(_to_json(escaped))) == packed
+            found.append(_escape(value))
         except _NO:
-            exact = False
-        found.append(escaped if exact else {_PACKED: base64.b64encode(packed).decode()})
+            found.append({_PACKED: base64.b64encode(_encode(value)).decode()})
     return found
 
 
 def _escape(value: Any) -> Any:
     """The same value with its bytes escaped; ValueError if there is anything else that JSON cannot express."""
     kind = type(value)
-    if kind is bytes:
-        return _escape_bytes(value)
     if kind is list:
-        return [_escape(item) for item in value]
+        return [item if type(item) in _AS_THEY_ARE else _escape(item) for item in value]
     if kind is dict:
         if any(type(key) is not str or key.startswith("$") for key in value):
             raise ValueError("a key that looks like an escape")
-        return {key: _escape(item) for key, item in value.items()}
-    return value
+        return {key: item if type(item) in _AS_THEY_ARE else _escape(item) for key, item in value.items()}
+    if kind is bytes:
+        return _escape_bytes(value)
+    if kind in _AS_THEY_ARE or (kind is float and isfinite(value)):
+        return value
+    raise ValueError(f"JSON has no {kind.__name__} like that")
 
 
 def _escape_bytes(data: bytes) -> dict[str, Any]:
-    if data[:1] in _VALUE_HEADS:
+    if data and data[0] in _VALUE_HEADS:
         try:
-            value = _escape(_decode(data))
-            if _pack(_from_json(_to_json(value))) == data:
-                return {"$packed": value}
+            value = _decode(data)
+            if _encode(value) == data:
+                return {"$packed": _escape(value)}
         except _NO:
-            return {"$bytes": base64.b64encode(data).decode()}
-    return {"$bytes": base64.b64encode(data).decode()}
+            return _in_base64(data)
+    return _in_base64(data)
+
+
+def _in_base64(data: bytes) -> dict[str, Any]:
+    return {"$bytes": binascii.b2a_base64(data, newline=False).decode()}
 
 
 def _pack(value: Any) -> bytes:
@@ -207,14 +302,3 @@ def _unescape(value: Any) -> Any:
     if "$bytes" in value:
         return base64.b64decode(value["$bytes"], validate=True)
     return {key: _unescape(item) for key, item in value.items()}
-
-
-#: What to try. A list nearly always holds bytes somewhere (an id), so it is escaped at once.
-_LIST_FIRST: tuple[tuple[Form, Escape | None], ...] = (
-    (_show_list, _escape_all),
-    (_show_list, _escape_each),
-    (_show_payload, None),
-    (_show_payload, _escape_each),
-    (_show_text, None),
-)
-_PAYLOAD_FIRST = _LIST_FIRST[2:]
