@@ -78,7 +78,8 @@ class Frames:
 
     def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
         """The frame of `content`; with the dictionary of that name, if it was learnt."""
-        return _checked(self._pack(content, dictionary))
+        packed = self._pack(content, dictionary)
+        return packed + _crc.pack(zlib.crc32(packed))
 
     def unwrap(self, frame: bytes, place: str) -> bytes:
         """The content of one frame, or `Corrupt`."""
@@ -197,7 +198,3 @@ def train(samples: Sequence[bytes]) -> bytes:
         return zstandard.train_dictionary(DICTIONARY_SIZE, list(samples)).as_bytes()
     except zstandard.ZstdError:
         return b""
-
-
-def _checked(content: bytes) -> bytes:
-    return content + _crc.pack(zlib.crc32(content))

@@ -205,7 +205,6 @@ def _index(branch: bytes, here: bytes, table: list[bytes]) -> int:
 
 
 def _pack(node: Node, here: bytes, table: list[bytes]) -> list[Any]:
-    kind = type(node)
     if isinstance(node, Listing):
         tail = node.tail
         pieces = [
@@ -232,7 +231,7 @@ def _pack(node: Node, here: bytes, table: list[bytes]) -> list[Any]:
     if node.pages:
         pages = [[_index(page.branch, here, table), page.step, page.index] for page in node.pages]
         return [_PAGED, node.type, node.size, pages]
-    assert kind is Tree and node.children is not None
+    assert node.children is not None
     children = {key: _pack(child, here, table) for key, child in node.children.items()}
     return [_TREE, node.type, node.size, children]
 

@@ -18,6 +18,7 @@ from clew.errors import Corrupt
 _COUNTS = struct.Struct("<HH")  # sections, slots
 _SECTION = struct.Struct("<HIIQI")  # stream, first item, items, bytes before, bytes
 _LENGTH = struct.Struct("<I")
+_ALONE = struct.Struct("<HHHIIQI")  # both, of a payload with one section and nothing else
 _ONE = struct.pack("<HH", 1, 0)
 _STREAM = struct.Struct("<H")
 _LONE_HEAD = len(BEFORE) + _COUNTS.size
@@ -37,6 +38,9 @@ class Section(NamedTuple):
 
 def pack(sections: list[Section], slots: list[bytes]) -> bytes:
     """The bytes of a payload."""
+    if len(sections) == 1 and not slots:
+        stream, start, items, offset, data = sections[0]
+        return _ALONE.pack(1, 0, stream, start, items, offset, len(data)) + data
     parts = [_COUNTS.pack(len(sections), len(slots))]
     for stream, start, items, offset, data in sections:
         parts.append(_SECTION.pack(stream, start, items, offset, len(data)))

@@ -70,6 +70,11 @@ class Planner:
     """Plans one row. `memories` belongs to the caller and is brought up to date as the plan goes: it must be thrown
     away if the row is not committed."""
 
+    __slots__ = (
+        *("_blobs", "_branch", "_identity", "_memories", "_name", "_old", "_sections", "_slots", "_step", "_streams"),
+        "_values",
+    )
+
     def __init__(
         self,
         values: Values,
@@ -77,7 +82,6 @@ class Planner:
         step: int,
         old: Root | None,
         memories: Memories | None,
-        *,
         name_blob: Callable[[bytes], bytes],
         identity: bool = False,
     ) -> None:
@@ -103,7 +107,14 @@ class Planner:
 
     def append(self, key: str, items: list[Any]) -> Planned:
         """Items are added to the list at a top-level key. The items before them are not looked at."""
-        return self.change({}, append=(key, items))
+        tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
+        children = dict(_children(tree))
+        old = children.get(key)
+        children[key] = new = self._longer(key, old, items)
+        if type(old) is Listing and type(new) is Listing and len(new.pieces) == len(old.pieces) and not tree.pages:
+            # Some numbers of one list changed, and nothing else: the tree is as heavy as it was, and no page is due.
+            return self._finish(Tree(tree.type, children, tree.size - old.size + new.size))
+        return self._finish(self._shelve(tree.type, children, tree))
 
     # -- for views: what they know of a state, and a change of several kinds in one row -----------------------------
 
@@ -256,9 +267,14 @@ class Planner:
         return self._node(known + items, old, (key,), 1)
 
     def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
-        words = _words(path)
         encode = self._values.encode
-        return [encode(item, f"{words}[{first + i}]", depth) for i, item in enumerate(items)]
+        data: list[bytes] = []
+        try:
+            for item in items:
+                data.append(encode(item, "", depth))  # noqa: PERF401  # the path needs to know how far it got
+        except EncodeError as error:
+            raise EncodeError(f"{_words(path)}[{first + len(data)}]{error.path}", error.reason) from error.__cause__
+        return data
 
     def _remember(self, items: list[Any]) -> Memory:
         return Memory(items, self._values.encode, self._identity, self._values.types.lookalikes)
@@ -304,7 +320,8 @@ class Planner:
             known.memory.extend(items)
             known.bounds.add(tail, self._step)
         piece, tail = self._write(data, tail)
-        return Listing(settle([*old.pieces, piece]), old.count + len(items), old.size + piece.span, tail)
+        pieces = (*old.pieces[:-1], *settle([*old.pieces[-1:], piece]))  # those before were settled when they came
+        return Listing(pieces, old.count + len(items), old.size + piece.span, tail)
 
     def _fold(self, old: Listing, items: list[Any], path: Path) -> Node:
         """The list got longer, and its table is full: it is planned like an edit, which makes the table short again."""

@@ -12,20 +12,34 @@ from collections.abc import Coroutine, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-_local = threading.local()
+
+
+class _Local(threading.local):
+    sharing = False
+
+
+_local = _Local()
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, as those of a blocking engine never do."""
-    shared, _local.sharing = sharing(), False  # inside of one that shares, it still must not wait for others
+    if _local.sharing:
+        return _finish_apart(coroutine)
     try:
         coroutine.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]  # StopIteration is untyped
-    finally:
-        _local.sharing = shared
     coroutine.close()
     raise RuntimeError("a blocking engine suspended: this is a defect of the engine, please report it")
+
+
+def _finish_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Inside of a coroutine that shares, another one still must not wait for others."""
+    _local.sharing = False
+    try:
+        return finish(coroutine)
+    finally:
+        _local.sharing = True
 
 
 class Parked(Protocol):
@@ -37,7 +51,7 @@ class Parked(Protocol):
 
 def sharing() -> bool:
     """Whether the coroutine that runs now is one of several that may share a write."""
-    return getattr(_local, "sharing", False)
+    return _local.sharing
 
 
 @types.coroutine

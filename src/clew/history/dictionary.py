@@ -38,8 +38,8 @@ async def learn(core: Core, lineage: str, name: bytes) -> None:
 
 
 async def choose(core: Core, tip: Tip | None, branch: bytes, step: int) -> tuple[bytes, dict[bytes, bytes]]:
-    """The dictionary for the payload of a row, and the blob that brings it if it is new."""
-    if tip is None or core.frames.compression is None:
+    """The dictionary for the payload of a row of a store that compresses, and the blob that brings it if it is new."""
+    if tip is None:
         return b"", {}
     name = tip.note.dictionary
     if name:

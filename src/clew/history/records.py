@@ -23,7 +23,9 @@ from clew.model import Checkpoint, ThreadInfo
 _ENCODER = msgspec.msgpack.Encoder()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _HEAD_WORDS = struct.Struct("<QQQQQQ")
+_ID_FRONT = struct.Struct(">QB")
 NO_DIGEST = bytes(16)
+_SHORT = 64 * 1024  # bytes that are copied faster than a digest is fed twice
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
@@ -76,8 +78,8 @@ _NOTE = msgspec.msgpack.Decoder(Note)
 def new_id(created: int) -> bytes:
     """A UUIDv7: the time to a quarter of a microsecond, then 62 random bits."""
     milli, micro = divmod(created, 1000)
-    tail = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1 | 1 << 63
-    return (milli << 16 | 0x7000 | micro << 2).to_bytes(8, "big") + tail.to_bytes(8, "big")
+    tail = os.urandom(8)
+    return _ID_FRONT.pack(milli << 16 | 0x7000 | micro << 2, tail[0] & 0x3F | 0x80) + tail[1:]
 
 
 def uuid_text(data: bytes) -> str:
@@ -88,11 +90,13 @@ def uuid_text(data: bytes) -> str:
 
 def pack_meta(meta: Meta) -> bytes:
     """Trailing defaults are left away."""
-    fields = [meta.created, meta.parent, meta.size, meta.written, meta.body]
+    fields: list[Any] = [meta.created, meta.parent, meta.size, meta.written, meta.body]
     extras = [meta.label, meta.tags, meta.custom, meta.files]
-    while extras and not extras[-1]:
-        extras.pop()
-    return _ENCODER.encode(fields + extras)
+    if any(extras):
+        while not extras[-1]:
+            extras.pop()
+        fields += extras
+    return _ENCODER.encode(fields)
 
 
 def unpack_meta(data: bytes, where: str) -> Meta:
@@ -114,6 +118,8 @@ def unpack_remark(data: bytes, where: str) -> Remark:
 
 
 def body_digest(root: bytes, payload: bytes) -> bytes:
+    if len(payload) < _SHORT:
+        return blake3(root + payload).digest(16)
     return blake3(root).update(payload).digest(16)
 
 
@@ -127,8 +133,8 @@ def chain(previous: bytes, id: bytes, meta: bytes) -> bytes:
 
 def seal_note(frames: Frames, head: Head, note: Note) -> bytes:
     """The bytes of a head's note, vouched for together with the whole head: a damaged position is found."""
-    plain = note == Note(note.checkpoint)
-    content = _ENCODER.encode([note.checkpoint] if plain else note)
+    more = note.pinned or note.moves or note.custom or note.retention or note.dictionary
+    content = _ENCODER.encode(note if more else (note.checkpoint,))
     return frames.vouch(content, _facts(head))
 
 

@@ -41,7 +41,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         `parent` is the checkpoint to build on wherever the head is: if that is another, a branch begins at `parent`
         and the head goes along.
         """
-        facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
+        facts = Facts.check(self.values, label, tags, custom, None if files is None else await tied(files), id)
         return await self.writer.save(
             lambda planner: planner.whole(state),
             facts,
@@ -64,7 +64,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
     ) -> Checkpoint:
         """Add items at the end of the list `state[key]`. What is in it already is neither read nor compared, and where
         another writer was faster, the items go behind theirs. A thread or a list that is not there is made."""
-        facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
+        facts = Facts.check(self.values, label, tags, custom, None if files is None else await tied(files), id)
         if type(items) not in (list, tuple):
             raise InvalidInput(f"append() takes a list of items, not {type(items).__qualname__}")
         name = check_name(key, "key")
@@ -88,7 +88,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
     ) -> Checkpoint:
         """Set some top-level keys, take those in `remove` away, and add items at the end of one list with
         `append=(key, items)`, all in one checkpoint; everything else stays what it is, unread."""
-        facts = Facts.check(self.values, label, tags, custom, await tied(files), id)
+        facts = Facts.check(self.values, label, tags, custom, None if files is None else await tied(files), id)
         if type(changes) is not dict:
             raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
         compares = any(type(value) in (list, dict) for value in changes.values())

@@ -216,7 +216,9 @@ class Writer:
             memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
             planned = plan(self._planner(here, step, root, memories))
         id = facts.id or new_id(now)
-        dictionary, bringing = await choose(core, tip, here, step)
+        dictionary, bringing = b"", dict[bytes, bytes]()
+        if core.frames.compression is not None:
+            dictionary, bringing = await choose(core, tip, here, step)
         row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts, dictionary)
         blobs |= bringing
         line = await line_of(core, tip) if self._retires(tip) else None
@@ -228,14 +230,12 @@ class Writer:
             line.waiting.append((here, step, stays))
             line.rows += 1
         count -= len(marks)
-        size = planned.root.tree.size
-        custom = tip.note.custom if tip else b""
-        if self.caption is not None:
-            custom = self.caption(planned.root, id)
         before = tip.note if tip is not None else Note(id)
-        note = msgspec.structs.replace(before, checkpoint=id, pinned=False, custom=custom, dictionary=dictionary)
-        bare = Head(self._thread, lineage, owner, here, step, version, kind, created, now, count, size)
-        moved = msgspec.structs.replace(bare, note=seal_note(core.frames, bare, note))
+        custom = before.custom if self.caption is None else self.caption(planned.root, id)
+        note = Note(id, False, before.moves, custom, before.retention, dictionary)
+        size = planned.root.tree.size
+        stands = (self._thread, lineage, owner, here, step, version, kind, created, now, count, size)
+        moved = Head(*stands, seal_note(core.frames, Head(*stands), note))
         swap = Swap(self._thread, expect, moved)
         await core.engine.commit(Commit(lineage, (swap,), (row,), branches, marks, blobs, self.fence))
         for new in branches:
@@ -258,8 +258,8 @@ class Writer:
             _log.warning("the sweep of %r after a save failed and is left to the next one: %s", lineage, error)
 
     def _planner(self, branch: bytes, step: int, root: Root | None, memories: Memories | None) -> Planner:
-        name_blob, identity = self._core.frames.blob_id, self._core.identity
-        return Planner(self._values, branch, step, root, memories, name_blob=name_blob, identity=identity)
+        core = self._core
+        return Planner(self._values, branch, step, root, memories, core.frames.blob_id, core.identity)
 
     async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool, whole: bool) -> Checkpoint:
         """Save on a branch of its own off `base`. The head stays where another writer put it, or follows."""
@@ -334,9 +334,11 @@ def seal_row(
     where = place(branch, step)
     root = wrap(pack_root(planned.root, branch), f"{where}: root")
     payload = wrap(planned.payload, f"{where}: payload", dictionary)
-    blobs = {name: wrap(data, f"blob {name.hex()}") for name, data in planned.blobs.items()}
-    blobs |= planned.framed
-    written = len(root) + len(payload) + sum(map(len, blobs.values()))
+    written = len(root) + len(payload)
+    blobs: dict[bytes, bytes] = {}
+    if planned.blobs or planned.framed:
+        blobs = {name: wrap(data, f"blob {name.hex()}") for name, data in planned.blobs.items()} | planned.framed
+        written += sum(map(len, blobs.values()))
     body = body_digest(root, payload)
     size = planned.root.tree.size
     meta = Meta(now, parent, size, written, body, facts.label, facts.tags, facts.custom, facts.files)
