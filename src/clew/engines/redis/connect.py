@@ -44,6 +44,11 @@ class Login(msgspec.Struct, frozen=True):
     write_timeout: float | None = None
     tls: dict[str, str] = {}  #: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs
 
+    @property
+    def waiting(self) -> float:
+        """Seconds that a caller waits for a connection while all are lent."""
+        return self.connect_timeout + self.read_timeout
+
     def options(self, *, asynchronous: bool) -> dict[str, Any]:
         """As redis-py names them. It has one timeout for reads and writes, so the longer of ours counts."""
         retry = redis.asyncio.retry.Retry if asynchronous else redis.retry.Retry
@@ -87,7 +92,7 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
     source: Any = redis.asyncio if asynchronous else redis
     # Callers beyond the pool's size wait for a connection rather than fail.
     pool = source.BlockingConnectionPool.from_url(
-        url, max_connections=login.pool_size, timeout=login.connect_timeout + login.read_timeout, **options
+        url, max_connections=login.pool_size, timeout=login.waiting, **options
     )
     # redis-py lets the URL win; with us, an option does.
     pool.connection_kwargs.update(login.given())

@@ -85,10 +85,10 @@ class RedisEngine(Engine):
             given = {name: value for name, value in tls.items() if value}
             login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout, given)
             self._cluster = is_cluster(url)
-            self._wire = over(connect(url, login, asynchronous=asynchronous), ours=True)
+            self._wire = over(connect(url, login, asynchronous=asynchronous), login)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
-            self._wire = over(_raw(client), ours=False)
+            self._wire = over(_raw(client), None)
         # Such clients repeat a call by themselves now and then, so any refusal may be of our own making.
         self._repeats_unseen = self._cluster or client is not None
         self._shards: keys.Shards | None = None

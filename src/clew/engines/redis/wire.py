@@ -1,4 +1,4 @@
-"""The two wires: the same few calls over redis-py's blocking client and over its asyncio client.
+"""The wires: the same few calls over redis-py's blocking client, over its connections, and over its asyncio client.
 
 A script is called by its digest, and sent whole only to a server that has not seen it. Every error of the driver
 becomes `Unavailable`, or `Interrupted` where trying again may help.
@@ -18,6 +18,8 @@ import redis
 from redis import exceptions
 
 from clew.engines.patience import Interrupted
+from clew.engines.redis.connect import Login
+from clew.engines.redis.direct import Connections, packed
 from clew.errors import Unavailable
 
 Argument = bytes | str | int
@@ -42,6 +44,8 @@ class Script:
     def __init__(self, name: str) -> None:
         self.text = resources.files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
+        self.by_digest = (b"EVALSHA", self.sha.encode(), b"1")
+        self.whole = (b"EVAL", self.text, b"1")
 
 
 class Wire(Protocol):
@@ -67,18 +71,20 @@ class Wire(Protocol):
 def _translated() -> Iterator[None]:
     try:
         yield
-    except _FOR_EVER as error:
-        raise Unavailable(f"Redis refused the login: {error}; check user name and password") from error
-    except _FOR_NOW as error:
-        raise Interrupted(f"Redis did not answer: {str(error) or type(error).__name__}") from error
-    except exceptions.OutOfMemoryError as error:
-        raise Unavailable(
-            f"Redis has no memory left, nothing was written: {error}; raise maxmemory or prune"
-        ) from error
-    except exceptions.RedisError as error:
-        if str(error).startswith(_LOADING):
-            raise Interrupted(f"Redis is not ready: {error}") from error
-        raise Unavailable(f"Redis refused the call, nothing was written: {error}") from error
+    except (exceptions.RedisError, OSError) as error:
+        raise _translation(error) from error
+
+
+def _translation(error: Exception) -> Unavailable:
+    if isinstance(error, _FOR_EVER):
+        return Unavailable(f"Redis refused the login: {error}; check user name and password")
+    if isinstance(error, _FOR_NOW):
+        return Interrupted(f"Redis did not answer: {str(error) or type(error).__name__}")
+    if isinstance(error, exceptions.OutOfMemoryError):
+        return Unavailable(f"Redis has no memory left, nothing was written: {error}; raise maxmemory or prune")
+    if str(error).startswith(_LOADING):
+        return Interrupted(f"Redis is not ready: {error}")
+    return Unavailable(f"Redis refused the call, nothing was written: {error}")
 
 
 class BlockingWire:
@@ -114,6 +120,37 @@ class BlockingWire:
             self._client.close()
             for sentinel in _sentinels(self._client):
                 sentinel.close()
+
+
+class DirectWire(BlockingWire):
+    """Over the connections of a `redis.Redis` that nobody else uses: never suspends."""
+
+    def __init__(self, client: Any, login: Login) -> None:
+        super().__init__(client, ours=True)
+        self._connections = Connections(client.connection_pool, login.pool_size, login.waiting)
+
+    async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
+        try:
+            try:
+                return self._connections.call(packed((*script.by_digest, key), args))
+            except exceptions.NoScriptError:
+                return self._connections.call(packed((*script.whole, key), args))
+        except (exceptions.RedisError, OSError) as error:
+            raise _translation(error) from error
+
+    async def ping(self) -> None:
+        with _translated():
+            self._connections.call(packed((b"PING",), ()))
+
+    async def warm(self, connections: int) -> None:
+        with _translated():
+            taken = [self._connections.take() for _ in range(connections)]
+        for connection in taken:
+            self._connections.give_back(connection)
+
+    async def close(self) -> None:
+        self._connections.close()
+        await super().close()
 
 
 class AwaitingWire:
@@ -168,7 +205,9 @@ def _sentinels(client: Any) -> list[Any]:
     return [] if finder is None else list(finder.sentinels)
 
 
-def over(client: Any, *, ours: bool) -> BlockingWire | AwaitingWire:
-    """The wire that fits a client."""
+def over(client: Any, login: Login | None) -> BlockingWire | AwaitingWire:
+    """The wire that fits a client; `login` is how we made it, None if it was given to us."""
+    if login is not None and isinstance(client, redis.Redis):
+        return DirectWire(client, login)
     blocking = isinstance(client, redis.Redis | redis.RedisCluster)
-    return BlockingWire(client, ours=ours) if blocking else AwaitingWire(client, ours=ours)
+    return (BlockingWire if blocking else AwaitingWire)(client, ours=login is not None)
