@@ -75,36 +75,57 @@ class JSONLEngine(Engine):
         try:
             yield
         except OSError as error:
-            raise Unavailable(f"{self.directory} cannot be used now: {error}") from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"{self.directory} cannot be used now: {error}")
+
+    # These two are entered at every call, so each of them is one generator, not a stack of them.
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
-        with self._mutex, self._said():
+        with self._mutex:
             if not self._open:
                 raise refusals.closed("JSONL")
-            yield
+            try:
+                yield
+            except OSError as error:
+                raise self._unusable(error) from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._inside(), self._locked():
-            yield
+        with self._mutex:
+            if not self._open:
+                raise refusals.closed("JSONL")
+            try:
+                with self._lock_file():
+                    self._held = True
+                    try:
+                        yield
+                    finally:
+                        self._held = False
+            except OSError as error:
+                raise self._unusable(error) from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep the writers of other processes away; within itself it changes nothing."""
+        """Inside: keep the writers of other processes away; within itself it changes nothing."""
         if self._held:
             yield
             return
-        if self._lock is None:
-            if not os.access(self.directory, os.W_OK):
-                raise Unavailable(f"{self.directory} is read-only: it may not be written")
-            self._lock = LockFile(self.directory / ".lock")
-        with self._lock:
+        with self._lock_file():
             self._held = True
             try:
                 yield
             finally:
                 self._held = False
+
+    def _lock_file(self) -> LockFile:
+        if self._lock is None:
+            if not os.access(self.directory, os.W_OK):
+                raise Unavailable(f"{self.directory} is read-only: it may not be written")
+            self._lock = LockFile(self.directory / ".lock")
+        return self._lock
 
     # -- logs -------------------------------------------------------------------------------------------------------
 
@@ -141,13 +162,15 @@ class JSONLEngine(Engine):
 
     def _home(self, thread: str) -> tuple[Log, Head] | None:
         """The log in which a thread has its head."""
-        for lineage in (thread, *self._catalogue.lineages_of(thread)):
-            log = self._log(lineage)
-            log.trust_head(thread)
-            head = log.heads.get(thread)
-            if head is not None:
-                return log, head
-        return None
+        return self._stands(thread, thread) or next(
+            (found for other in self._catalogue.lineages_of(thread) if (found := self._stands(thread, other))), None
+        )
+
+    def _stands(self, thread: str, lineage: str) -> tuple[Log, Head] | None:
+        log = self._log(lineage)
+        log.trust_head(thread)
+        head = log.heads.get(thread)
+        return None if head is None else (log, head)
 
     def _trunk(self, lineage: str, branch: bytes) -> tuple[Log, Trunk | None]:
         log = self._log(lineage)
@@ -156,10 +179,10 @@ class JSONLEngine(Engine):
     # -- writing ----------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
+        line = lines.of_commit(commit)  # before anybody has to wait for it
         with self._writing():
             log = self._log(commit.lineage)
             self._check(log, commit)
-            line = lines.of_commit(commit)
             if line.empty() and not line.deleted:
                 return
             forks: list[str | bytes] = [head.thread for head in line.heads if head.thread != commit.lineage]
@@ -167,7 +190,7 @@ class JSONLEngine(Engine):
                 self._catalogue.hint(forks, commit.lineage, sync=self._sync)
             if commit.branches:
                 self._catalogue.hint([branch.id for branch in commit.branches], commit.lineage, sync=False)
-            log.append(line, sync=self._sync)
+            log.append(line, sync=self._sync, commit=commit)
 
     def _check(self, log: Log, commit: Commit) -> None:
         """Find every reason to refuse before anything is written."""
@@ -221,10 +244,10 @@ class JSONLEngine(Engine):
             return head, self._row(log, log.trunks.get(head.branch), head.step)
 
     def _row(self, log: Log, trunk: Trunk | None, step: int) -> Row | None:
-        found = [] if trunk is None else log.rows(trunk, step, step, payload=False)
-        if not found:
+        found = None if trunk is None else log.row(trunk, step)
+        if found is None:
             log.trust_rows(trunk, step, step)
-        return found[0] if found else None
+        return found
 
     async def heads(self, lineage: str) -> list[Head]:
         with self._inside():

@@ -84,6 +84,8 @@ _EMPTY = msgspec.Raw(b'""')
 _AS_THEY_ARE = frozenset({str, int, bool, NoneType})
 #: what decoding or encoding may say about bytes that are not of the form that is tried
 _NO = (msgspec.MsgspecError, struct.error, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
+#: what undoing may say about JSON that was not made here
+NOT_OURS = (*_NO, binascii.Error, LookupError)
 
 
 def show(data: bytes) -> msgspec.Raw:
@@ -137,7 +139,7 @@ def revealed(shown: bytes | msgspec.Raw, where: str) -> bytes:
     """`hide`, for what was read from a file."""
     try:
         return hide(shown)
-    except (*_NO, binascii.Error) as error:
+    except NOT_OURS as error:
         raise Corrupt(where, f"not written by clew: {error}") from error
 
 

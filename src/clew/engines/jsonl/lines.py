@@ -9,7 +9,7 @@ a sweep takes away is said by a later line, and goes when the file is compacted.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from blake3 import blake3
@@ -21,6 +21,7 @@ FORMAT = 1
 
 _encode = msgspec.json.Encoder().encode
 _SUM = b',"sum":"'
+_NULL = b"null"
 _TAIL = len(_SUM) + 16 + len(b'"}\n')
 
 
@@ -90,7 +91,26 @@ class Line(msgspec.Struct, omit_defaults=True):
         return not (self.rows or self.heads or self.branches or self.marks or self.blobs)
 
 
+class Records(NamedTuple):
+    """What a line tells, as the engine knows it."""
+
+    rows: list[tuple[bytes, int, bytes]]  #: branch, step, id
+    heads: list[Head]
+    branches: list[Branch]
+    marks: list[tuple[bytes, int, bool]]  #: branch, step, whether anything is said
+    blobs: list[bytes]
+
+
+class _Payload(msgspec.Struct):
+    payload: glass.Form | str
+
+
+class _Payloads(msgspec.Struct):
+    rows: list[_Payload]
+
+
 _line = msgspec.json.Decoder(Line)
+_payloads = msgspec.json.Decoder(_Payloads)
 _header = msgspec.json.Decoder(Header)
 
 
@@ -110,6 +130,11 @@ def read(line: bytes) -> Line:
     return _line.decode(line)
 
 
+def read_payload(line: bytes, nth: int) -> bytes:
+    """The payload of one of the line's rows; the rest is passed over."""
+    return glass.undo(_payloads.decode(line).rows[nth].payload)
+
+
 def read_header(line: bytes) -> Header:
     return _header.decode(line)
 
@@ -127,6 +152,28 @@ def of_commit(commit: Commit) -> Line:
         branches=[_branch(branch) for branch in commit.branches],
         marks=[_mark(mark) for mark in commit.marks],
         blobs={name.hex(): glass.show(data) for name, data in commit.blobs.items()},
+    )
+
+
+def records_of(commit: Commit) -> Records:
+    """What the line of a commit will tell, without reading it."""
+    return Records(
+        [(row.branch, row.step, row.id) for row in commit.rows],
+        [swap.new for swap in commit.swaps if swap.new is not None],
+        list(commit.branches),
+        [(mark.branch, mark.step, mark.data is not None) for mark in commit.marks],
+        list(commit.blobs),
+    )
+
+
+def records_in(line: Line, lineage: str, where: str) -> Records:
+    """What a line tells; ValueError if that makes no sense."""
+    return Records(
+        [(bytes.fromhex(row.branch), row.step, bytes.fromhex(row.id)) for row in line.rows],
+        [head_of(head, lineage, where) for head in line.heads],
+        [branch_of(branch, lineage) for branch in line.branches],
+        [(bytes.fromhex(mark.branch), mark.step, bytes(mark.data) != _NULL) for mark in line.marks],
+        [bytes.fromhex(name) for name in line.blobs],
     )
 
 
@@ -198,7 +245,7 @@ def _branch(branch: Branch) -> BranchLine:
 
 
 def _mark(mark: Mark) -> MarkLine:
-    return MarkLine(mark.branch.hex(), mark.step, msgspec.Raw(b"null") if mark.data is None else glass.show(mark.data))
+    return MarkLine(mark.branch.hex(), mark.step, msgspec.Raw(_NULL) if mark.data is None else glass.show(mark.data))
 
 
 def _now() -> str:

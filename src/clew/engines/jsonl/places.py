@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from clew.engines.base import Branch
@@ -17,6 +17,18 @@ class Place(NamedTuple):
     offset: int
     length: int
     nth: int
+
+
+def stretch(places: Sequence[Place], number: int, limit: int) -> int:
+    """How many bytes, from the line of one of the places on, hold lines of the next ones without a gap; not many more
+    than `limit`."""
+    start = end = places[number].offset
+    for at in range(number, len(places)):
+        offset, length, _ = places[at]
+        if not start <= offset <= end or (end - start >= limit):
+            break
+        end = max(end, offset + length)
+    return end - start
 
 
 class Damage(NamedTuple):
