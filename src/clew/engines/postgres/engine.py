@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,20 @@ from clew.engines import refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
 from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
 from clew.engines.postgres.schema import FORMAT, Schema
-from clew.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows
+from clew.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows, Statement
 from clew.errors import ClewError, InvalidInput
 
 #: Seconds that a compaction may take.
 VACUUM_TIME = 3600.0
+
+#: The types of the parameters of the function append(): text, bytea and bigint, as pg_type numbers them.
+_TEXT, _BYTES, _NUMBER = 25, 17, 20
+_APPEND = (
+    *(_TEXT, _TEXT, _BYTES, _NUMBER, _NUMBER),
+    *(_BYTES, _BYTES, _NUMBER, _NUMBER, _TEXT, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _BYTES),
+    *(_BYTES, _NUMBER, _BYTES, _BYTES, _BYTES, _BYTES, _BYTES),
+)
+_number = struct.Struct(">q").pack
 
 
 class PostgresEngine(Engine):
@@ -67,6 +77,7 @@ class PostgresEngine(Engine):
         line = Line(url, pool_size, connect_timeout, read_timeout, prepare, given)
         self._wire = AwaitingWire(line) if asynchronous else BlockingWire(line)
         self._schema = Schema(schema)
+        self._append = Statement(self._schema["append"], _APPEND)
         self._patience = Patience(retries, backoff, deadline)
         self._min_idle = min(min_idle, pool_size)
         self._ready = False
@@ -96,12 +107,12 @@ class PostgresEngine(Engine):
         await self._open()
         return await patiently(partial(self._wire.run, self._schema[query], params), self._patience, self._wire.sleep)
 
-    async def _change(self, query: str, params: Params) -> tuple[psycopg.Error | None, bool]:
+    async def _change(self, call: Callable[[], Awaitable[Any]]) -> tuple[psycopg.Error | None, bool]:
         """Call a function that may refuse: the refusal, if any, and whether an earlier answer may have been lost."""
 
         async def attempt() -> psycopg.Error | None:
             try:
-                await self._wire.run(self._schema[query], params)
+                await call()
             except psycopg.Error as refused:
                 return refused
             return None
@@ -115,8 +126,12 @@ class PostgresEngine(Engine):
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        query, params = _statement(commit)
-        refused, lost = await self._change(query, params)
+        short = _of_append(commit)
+        refused, lost = await self._change(
+            partial(self._wire.tell, self._append, short)
+            if short
+            else partial(self._wire.run, self._schema["commit"], _of_commit(commit))
+        )
         if refused is not None and not (lost and await landed(self, commit)):
             raise _refusal(refused, commit.lineage, commit.fence)
 
@@ -130,7 +145,7 @@ class PostgresEngine(Engine):
             list(drop.branches) or None,
             list(drop.blobs) or None,
         ]
-        refused, _ = await self._change("drop", params)
+        refused, _ = await self._change(partial(self._wire.run, self._schema["drop"], params))
         if refused is not None:
             raise _refusal(refused, drop.lineage, None)
 
@@ -235,14 +250,25 @@ def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | N
     return [list(column) for column in zip(*records, strict=True)] if records else [None] * width
 
 
-def _statement(commit: Commit) -> tuple[str, list[Any]]:
-    """The query for a commit, and its parameters."""
-    if len(commit.rows) == len(commit.swaps) == 1 and not (
-        commit.branches or commit.marks or commit.blobs or commit.fence
-    ):
-        thread, expect, new = commit.swaps[0]
-        if expect is not None and new is not None:
-            return "append", [commit.lineage, thread, *expect, *_new_head(new), *commit.rows[0]]
+def _of_append(commit: Commit) -> list[bytes] | None:
+    """For append(): a commit that is one row behind the head and the head's move onto it; None if it is not."""
+    if len(commit.rows) != 1 or len(commit.swaps) != 1:
+        return None
+    if commit.branches or commit.marks or commit.blobs or commit.fence:
+        return None
+    row, (thread, expect, new) = commit.rows[0], commit.swaps[0]
+    if expect is None or new is None:
+        return None
+    return [
+        *(commit.lineage.encode(), thread.encode(), expect[0], _number(expect[1]), _number(expect[2])),
+        *(new.owner, new.branch, _number(new.step), _number(new.version), new.kind.encode()),
+        *(_number(new.created), _number(new.updated), _number(new.count), _number(new.size), new.note),
+        *(row.branch, _number(row.step), row.id, row.meta, row.digest, row.root, row.payload),
+    ]
+
+
+def _of_commit(commit: Commit) -> list[Any]:
+    """For commit(): any commit."""
     fence = commit.fence
     branches = [(b.id, b.thread, b.owner, *(b.origin or (b"", 0))) for b in commit.branches]
     marks = [(mark.branch, mark.step, mark.data is not None, mark.data or b"") for mark in commit.marks]
@@ -255,7 +281,7 @@ def _statement(commit: Commit) -> tuple[str, list[Any]]:
         )
         for thread, expect, new in commit.swaps
     ]
-    return "commit", [
+    return [
         commit.lineage,
         fence and fence.name,
         fence and fence.token,

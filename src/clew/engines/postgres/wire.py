@@ -4,15 +4,19 @@ Connections are in autocommit mode and results come in binary form. A pool lends
 opens a new one only when all are lent, and makes callers beyond its size wait. After a failure all idle connections
 are suspected and closed, so that one attempt, not one per connection, finds out that a server was restarted.
 psycopg itself would wait for a silent server for ever: here every wait has an end.
+
+The one statement that nearly every commit is goes past psycopg's cursors, which take longer for it than the server
+does: its parameters are bytes already, and its answer is that it was carried out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString, Protocol, TypeVar
 
@@ -20,6 +24,8 @@ import msgspec
 import psycopg
 from psycopg import errors
 from psycopg.abc import Params
+from psycopg.pq import ExecStatus
+from psycopg.waiting import Ready, Wait
 
 from clew.engines.patience import Interrupted
 from clew.errors import Unavailable
@@ -40,6 +46,8 @@ _PASSING = (
     "too many connections",
     "remaining connection",
 )
+#: The SQLSTATE with which our own functions refuse.
+REFUSED = "CLEW0"
 _AGAIN = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "57P05")
 
 
@@ -65,8 +73,25 @@ class Line(msgspec.Struct, frozen=True):
         }
 
 
+class Statement:
+    """A statement with numbered parameters of known types, all of them sent in binary form.
+
+    Its name, under which a session may keep it, is made from its text: whatever session a pooler hands out, a
+    statement of this name is this one.
+    """
+
+    def __init__(self, text: bytes, types: Sequence[int]) -> None:
+        self.text = text
+        self.types = types
+        self.formats = [psycopg.pq.Format.BINARY] * len(types)
+        self.name = b"clew_" + hashlib.blake2b(text, digest_size=12).hexdigest().encode()
+
+
 class Wire(Protocol):
     """What the engine asks of its connections."""
+
+    async def tell(self, statement: Statement, values: Sequence[bytes]) -> None:
+        """A statement in its own transaction, whose answer is only that it was carried out."""
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         """One statement in its own transaction, for at most so many seconds (None: `Line.read_timeout`)."""
@@ -91,26 +116,88 @@ def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
         wait = next(gen)
         while True:
             ready = yield wait
-            if not ready and time.monotonic() > end:
-                gen.close()
-                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+            if not ready:
+                _in_time(end, seconds)
             wait = gen.send(ready)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
 
+def _told(
+    pgconn: Any, prepared: set[bytes] | None, what: Statement, values: Sequence[bytes], seconds: float
+) -> Generator[Any, Any, None]:
+    """Carry out a statement; `prepared` has the names that the session should know, if it may know any."""
+    if prepared is not None:
+        if what.name not in prepared:
+            pgconn.send_prepare(what.name, what.text, what.types)
+            _checked((yield from _answer(pgconn, seconds)), but=errors.DuplicatePreparedStatement)
+            prepared.add(what.name)
+        pgconn.send_query_prepared(what.name, values, what.formats)
+        refused = _checked((yield from _answer(pgconn, seconds)), but=errors.InvalidSqlStatementName)
+        if refused is None:
+            return
+        prepared.discard(what.name)  # a pooler gave us another session
+    pgconn.send_query_params(what.text, values, what.types, what.formats)
+    _checked((yield from _answer(pgconn, seconds)))
+
+
+def _answer(pgconn: Any, seconds: float) -> Generator[Any, Any, Any]:
+    """As psycopg's own generator for a statement, but it writes before it waits, and does not wait for ever."""
+    end = time.monotonic() + seconds
+    answer = None
+    while pgconn.flush():
+        ready = yield Wait.RW
+        if ready & Ready.R:
+            pgconn.consume_input()
+        elif not ready:
+            _in_time(end, seconds)
+    while True:
+        while pgconn.is_busy():
+            if (yield Wait.R):
+                pgconn.consume_input()
+            else:
+                _in_time(end, seconds)
+        result = pgconn.get_result()
+        if result is None:
+            return answer
+        answer = result
+
+
+def _in_time(end: float, seconds: float) -> None:
+    if time.monotonic() > end:
+        raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+
+
+def _checked(result: Any, but: type[psycopg.Error] = errors.Error) -> psycopg.Error | None:
+    """Raise the error that a result is, but return it if it is such a one."""
+    if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        return None
+    error = errors.error_from_result(result)
+    if type(error) is but:
+        return error
+    raise error
+
+
 class _Blocking(psycopg.Connection[tuple[Any, ...]]):
     patience: float = 30.0
+    prepared: set[bytes] | None = None
 
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
         return super().wait(_bounded(gen, self.patience), *args, **options)
 
+    def tell(self, statement: Statement, values: Sequence[bytes], seconds: float) -> None:
+        super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
+
 
 class _Awaiting(psycopg.AsyncConnection[tuple[Any, ...]]):
     patience: float = 30.0
+    prepared: set[bytes] | None = None
 
     async def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
         return await super().wait(_bounded(gen, self.patience), *args, **options)
+
+    async def tell(self, statement: Statement, values: Sequence[bytes], seconds: float) -> None:
+        await super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
 
 
 @contextmanager
@@ -118,16 +205,20 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        state, text = error.sqlstate or "", " ".join(str(error).split())
-        if state == "CLEW0":
+        if error.sqlstate == REFUSED:
             raise
-        if state in _AGAIN or state.startswith("08") or any(phrase in text for phrase in _PASSING):
-            raise Interrupted(f"PostgreSQL is not ready: {text}") from error
-        if isinstance(error, psycopg.OperationalError) and not state and "FATAL" not in text:
-            raise Interrupted(f"PostgreSQL did not answer: {text}") from error
-        if isinstance(error, errors.DiskFull | errors.OutOfMemory | errors.ReadOnlySqlTransaction):
-            raise Unavailable(f"PostgreSQL cannot write now, nothing was written: {text}") from error
-        raise Unavailable(f"PostgreSQL refused the call, nothing was written: {text}") from error
+        raise _translation(error) from error
+
+
+def _translation(error: psycopg.Error) -> Unavailable:
+    state, text = error.sqlstate or "", " ".join(str(error).split())
+    if state in _AGAIN or state.startswith("08") or any(phrase in text for phrase in _PASSING):
+        return Interrupted(f"PostgreSQL is not ready: {text}")
+    if isinstance(error, psycopg.OperationalError) and not state and "FATAL" not in text:
+        return Interrupted(f"PostgreSQL did not answer: {text}")
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory | errors.ReadOnlySqlTransaction):
+        return Unavailable(f"PostgreSQL cannot write now, nothing was written: {text}")
+    return Unavailable(f"PostgreSQL refused the call, nothing was written: {text}")
 
 
 class BlockingWire:
@@ -154,10 +245,12 @@ class BlockingWire:
 
     def _connect(self) -> _Blocking:
         try:
-            return _Blocking.connect(self._line.url, **self._line.options())
+            connection = _Blocking.connect(self._line.url, **self._line.options())
         except BaseException:
             self._free.release()
             raise
+        connection.prepared = set() if self._line.prepare else None
+        return connection
 
     def _give_back(self, connection: _Blocking) -> None:
         if (
@@ -171,6 +264,18 @@ class BlockingWire:
         else:
             self._idle.append(connection)
         self._free.release()
+
+    async def tell(self, statement: Statement, values: Sequence[bytes]) -> None:
+        try:
+            connection = self._take()
+            try:
+                connection.tell(statement, values, self._line.read_timeout)
+            finally:
+                self._give_back(connection)
+        except psycopg.Error as error:
+            if error.sqlstate == REFUSED:
+                raise
+            raise _translation(error) from error
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         with _translated():
@@ -230,10 +335,12 @@ class AwaitingWire:
 
     async def _connect(self) -> _Awaiting:
         try:
-            return await _Awaiting.connect(self._line.url, **self._line.options())
+            connection = await _Awaiting.connect(self._line.url, **self._line.options())
         except BaseException:
             self._free.release()
             raise
+        connection.prepared = set() if self._line.prepare else None
+        return connection
 
     async def _give_back(self, connection: _Awaiting) -> None:
         if (
@@ -247,6 +354,18 @@ class AwaitingWire:
         else:
             self._idle.append(connection)
         self._free.release()
+
+    async def tell(self, statement: Statement, values: Sequence[bytes]) -> None:
+        try:
+            connection = await self._take()
+            try:
+                await connection.tell(statement, values, self._line.read_timeout)
+            finally:
+                await self._give_back(connection)
+        except psycopg.Error as error:
+            if error.sqlstate == REFUSED:
+                raise
+            raise _translation(error) from error
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         with _translated():

@@ -1,11 +1,9 @@
 -- Each query has a name, and takes its values as parameters. {schema} is the schema's name, quoted.
 
+-- The types of this one's parameters are sent along: those of the function, in its order.
 -- name: append
 SELECT {schema}.append(
-    %b::text, %b::text, %b::bytea, %b::bigint, %b::bigint,
-    %b::bytea, %b::bytea, %b::bigint, %b::bigint, %b::text,
-    %b::bigint, %b::bigint, %b::bigint, %b::bigint, %b::bytea,
-    %b::bytea, %b::bigint, %b::bytea, %b::bytea, %b::bytea, %b::bytea, %b::bytea
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22
 )
 
 -- name: commit
