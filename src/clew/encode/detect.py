@@ -57,10 +57,17 @@ def _inside(level: Sequence[Any]) -> Iterator[Iterable[Any]]:
 
 def has_odd_keys(value: Any) -> bool:
     """Whether any dict in a value has a key that is not exactly a str (`==` would mix up 1 and True as keys)."""
+    inside: Iterable[Any] = ()
     if type(value) is dict:
-        return any(type(key) is not str or has_odd_keys(item) for key, item in value.items())
-    if type(value) is list or type(value) is tuple:
-        return any(has_odd_keys(item) for item in value)
+        for key in value:
+            if type(key) is not str:
+                return True
+        inside = value.values()
+    elif type(value) is list or type(value) is tuple:
+        inside = value
+    for item in inside:  # noqa: SIM110  # each message of each save passes here: a generator would cost twice as much
+        if type(item) in _CONTAINERS and has_odd_keys(item):
+            return True
     return False
 
 

@@ -10,6 +10,9 @@
 A *stream* is the sequence of all items that rows of one branch ever added to one list; items are counted from 0. In
 memory a node names branches by their id; in bytes by an index into the unit's own short table, 0 being the branch of
 the row that holds the unit.
+
+Nodes and the other records that a store keeps by the thousand are made with `gc=False`: no cycle can go through them,
+so the collector need not visit each of them again and again.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ HEAVY = 1024  # a tree whose nodes weigh more than this goes into pages
 _INLINE, _SLOT, _BLOB, _LISTING, _TREE, _PAGED = range(6)
 
 
-class Inline(msgspec.Struct, frozen=True):
+class Inline(msgspec.Struct, frozen=True, gc=False):
     """`raw` is the encoded value."""
 
     raw: bytes
@@ -37,7 +40,7 @@ class Inline(msgspec.Struct, frozen=True):
         return len(self.raw)
 
 
-class Slot(msgspec.Struct, frozen=True):
+class Slot(msgspec.Struct, frozen=True, gc=False):
     """Value number `index` in the payload of (branch, step). `check` is a digest of its encoding: equal means same."""
 
     branch: bytes
@@ -47,7 +50,7 @@ class Slot(msgspec.Struct, frozen=True):
     check: bytes
 
 
-class Blob(msgspec.Struct, frozen=True):
+class Blob(msgspec.Struct, frozen=True, gc=False):
     """`text`: the blob is the UTF-8 of a str, else it is bytes."""
 
     id: bytes
@@ -55,7 +58,7 @@ class Blob(msgspec.Struct, frozen=True):
     text: bool
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """Items start..stop-1 of a stream. Rows first..last of the branch hold them; what these rows have of the stream
     begins at its byte `begin` and is `span` bytes long."""
 
@@ -69,7 +72,7 @@ class Piece(msgspec.Struct, frozen=True):
     span: int
 
 
-class Tail(msgspec.Struct, frozen=True):
+class Tail(msgspec.Struct, frozen=True, gc=False):
     """Where the next items of a list go: the stream, how many items it has and how many bytes."""
 
     branch: bytes
@@ -78,7 +81,7 @@ class Tail(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Listing(msgspec.Struct, frozen=True):
+class Listing(msgspec.Struct, frozen=True, gc=False):
     """A list of `count` items that encode to `size` bytes."""
 
     pieces: tuple[Piece, ...]
@@ -87,7 +90,7 @@ class Listing(msgspec.Struct, frozen=True):
     tail: Tail
 
 
-class Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True, gc=False):
     """A unit in slot `index` of a payload that holds some consecutive children of a tree."""
 
     branch: bytes
@@ -95,7 +98,7 @@ class Page(msgspec.Struct, frozen=True):
     index: int
 
 
-class Tree(msgspec.Struct, frozen=True):
+class Tree(msgspec.Struct, frozen=True, gc=False):
     """A dict (`type` None) or a record. `pages` name where the children lie, if not here; see `paged`.
 
     `children` is None while the pages of a tree that was just read have not been fetched."""
@@ -109,7 +112,7 @@ class Tree(msgspec.Struct, frozen=True):
 Node = Inline | Slot | Blob | Listing | Tree
 
 
-class Root(msgspec.Struct, frozen=True):
+class Root(msgspec.Struct, frozen=True, gc=False):
     """`streams`: how many streams the row's branch has so far."""
 
     tree: Tree

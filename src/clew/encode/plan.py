@@ -53,7 +53,7 @@ class ListMemory(msgspec.Struct):
 Memories = dict[Path, ListMemory]
 
 
-class Planned(msgspec.Struct, frozen=True):
+class Planned(msgspec.Struct, frozen=True, gc=False):
     """What a save will write."""
 
     root: Root
@@ -104,6 +104,11 @@ class Planner:
         name, fields = self._open(state)
         old = self._old.tree if self._old is not None else None
         return self._finish(self._tree(name, fields, old, (), 1))
+
+    def anew(self, state: Any) -> Planned:
+        """The caller handed over the whole state, and what was there before cannot be read: everything is written."""
+        self._old, self._memories = None, {}
+        return self.whole(state)
 
     def append(self, key: str, items: list[Any]) -> Planned:
         """Items are added to the list at a top-level key. The items before them are not looked at."""
@@ -197,7 +202,7 @@ class Planner:
             known = self._values.types.by_class.get(kind)
             if known is not None and known.name == old.type:
                 return self._tree(known.name, self._fields(known, value, path), old, path, depth + 1)
-        raw = self._values.encode(value, _words(path), depth)
+        raw = self._encode(value, path, depth)
         if len(raw) >= LONG:
             if kind is dict and all(type(key) is str for key in value):
                 return self._tree(None, value, old, path, depth + 1)
@@ -213,7 +218,7 @@ class Planner:
 
     def _string(self, value: str | bytes, old: Node | None, path: Path, depth: int) -> Node:
         if len(value) < LARGE // 4:
-            return self._value(self._values.encode(value, _words(path), depth), old)
+            return self._value(self._encode(value, path, depth), old)
         try:
             data = value.encode() if isinstance(value, str) else value
         except UnicodeEncodeError as error:
@@ -223,7 +228,7 @@ class Planner:
                 _words(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file"
             )
         if len(data) < LARGE:
-            return self._value(self._values.encode(value, _words(path), depth), old)
+            return self._value(self._encode(value, path, depth), old)
         node = Blob(self._name(data), len(data), isinstance(value, str))
         if node != old:
             self._blobs[node.id] = data
@@ -243,7 +248,7 @@ class Planner:
     def _list(self, value: list[Any], old: Node | None, path: Path, depth: int) -> Node:
         if not isinstance(old, Listing):
             if len(value) < LONG:  # shorter in bytes is possible only for a shorter list
-                raw = self._values.encode(value, _words(path), depth)
+                raw = self._encode(value, path, depth)
                 if len(raw) < LONG:
                     return Inline(raw)  # never a slot: append() must be able to go on from the root alone
             return self._fresh(value, path, depth)
@@ -265,6 +270,12 @@ class Planner:
         if type(known) is not list:
             raise InvalidInput(f"state[{key!r}] is not a list: append() extends lists, update() sets values")
         return self._node(known + items, old, (key,), 1)
+
+    def _encode(self, value: Any, path: Path, depth: int) -> bytes:
+        try:
+            return self._values.encode(value, "", depth)
+        except EncodeError as error:  # the path is put into words only here: hardly any value needs them
+            raise EncodeError(_words(path) + error.path, error.reason) from error.__cause__
 
     def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
         encode = self._values.encode
@@ -334,7 +345,7 @@ class Planner:
         """Anything else: unchanged runs become pieces of the old streams, the rest is written."""
         data = self._encode_items(value, 0, path, depth + 1)
         if len(value) < LONG and sum(map(len, data)) < LONG - 3:
-            return Inline(self._values.encode(value, _words(path), depth))
+            return Inline(self._encode(value, path, depth))
         tail = self._tail(old)
         pieces: list[Piece] = []
         for run in reuse(value, data, old, known.memory, known.bounds):
@@ -351,7 +362,9 @@ class Planner:
 
     def _shelve(self, name: str | None, children: dict[str, Node], old: Tree | None) -> Tree:
         """The tree of these children; a heavy one goes into pages, of which unchanged ones stay where they are."""
-        size = sum(node.size for node in children.values()) + sum(map(len, children))
+        size = 0
+        for key, node in children.items():
+            size += len(key) + node.size
         if old is not None and old.type == name and old.children == children and list(old.children) == list(children):
             return old
         if children_weight(children) <= HEAVY:

@@ -29,7 +29,7 @@ import msgspec
 LAST_STEP = 2**32 - 1  #: the highest number that a step can have
 
 
-class Branch(msgspec.Struct, frozen=True):
+class Branch(msgspec.Struct, frozen=True, gc=False):
     """An append-only log of steps. Its first step is `origin[1] + 1`, or 1 where there is no origin."""
 
     id: bytes  #: 16 random bytes, unique everywhere
@@ -39,7 +39,7 @@ class Branch(msgspec.Struct, frozen=True):
     origin: tuple[bytes, int] | None = None  #: (branch id, step) that the first row follows
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """Where a thread stands, and what a listing of threads needs to know."""
 
     thread: str
@@ -118,7 +118,7 @@ class Fence(NamedTuple):
     token: int
 
 
-class Commit(msgspec.Struct, frozen=True):
+class Commit(msgspec.Struct, frozen=True, gc=False):
     """Everything that one call changes. All of it happens, or none."""
 
     lineage: str
@@ -172,6 +172,8 @@ class Engine(ABC):
     properties: Properties
     #: How the ids of branches begin that may be gone on with now. A mirror changes it; branches are started anew then.
     stamp: bytes = bytes(2)
+    #: Saves are kept somewhere else for now, and what was saved before cannot be read. Only a mirror with a spool is.
+    adrift: bool = False
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -201,6 +203,10 @@ class Engine(ABC):
         """`head(thread)` and the row it points at (payload left empty), in one round trip where that can be.
 
         The row is None when it is missing, which the caller treats as damage."""
+
+    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
+        """What the next save of a thread builds on: its tip, for every engine that can be asked for that."""
+        return await self.tip(thread)
 
     @abstractmethod
     async def heads(self, lineage: str) -> list[Head]:

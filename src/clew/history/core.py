@@ -24,6 +24,7 @@ from clew.encode.values import Values
 from clew.engines.base import Branch, Engine, Head
 from clew.errors import InvalidInput, Unavailable
 from clew.history.records import Note
+from clew.history.tails import Tails
 from clew.model import Retention
 
 #: (core, thread, its living checkpoints as `trail.Seen`) -> blobs that they need besides those their roots name
@@ -33,7 +34,7 @@ MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips rememb
 MAX_BRANCHES = 8192
 
 
-class Tip(msgspec.Struct):
+class Tip(msgspec.Struct, gc=False):
     """Where a thread stands, with all that the next save needs. `memories` None: lists were not looked at yet."""
 
     head: Head
@@ -63,6 +64,10 @@ class Tips:
             if tip is not None:
                 self.bytes -= tip.cost
             return tip
+
+    def peek(self, thread: str) -> Tip | None:
+        """A tip to look at: it may have been handed over to a writer meanwhile, so its memories are not to be used."""
+        return self._tips.get(thread)
 
     def put(self, tip: Tip) -> None:
         with self._lock:
@@ -106,6 +111,7 @@ class Core:
         self.workspaces: dict[str, Any] = {}  # by thread: the ones opened last, for rewinds that move files as well
         self.trained = b""  # the dictionary that this process trained last
         self.tips = Tips()
+        self.tails = Tails()
         self.closed = False
         self.mirrored = False  # it has a replica
         self.failed_writes = 0  # of sessions that log their errors instead of raising them

@@ -28,7 +28,7 @@ NO_DIGEST = bytes(16)
 _SHORT = 64 * 1024  # bytes that are copied faster than a digest is fed twice
 
 
-class Meta(msgspec.Struct, frozen=True, array_like=True):
+class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is known of a checkpoint when it is written."""
 
     created: int  # microseconds since 1970
@@ -42,7 +42,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     files: str | None = None
 
 
-class Remark(msgspec.Struct, frozen=True, array_like=True):
+class Remark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What was said about a checkpoint later: it replaces label, tags and custom, or takes the checkpoint away."""
 
     at: int
@@ -52,14 +52,14 @@ class Remark(msgspec.Struct, frozen=True, array_like=True):
     custom: bytes
 
 
-class Move(msgspec.Struct, frozen=True, array_like=True):
+class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A rewind that can be undone: the head went from one place to another."""
 
     to: tuple[bytes, int]
     back: tuple[bytes, int]
 
 
-class Note(msgspec.Struct, frozen=True, array_like=True):
+class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a head carries besides its position. `pinned`: it was put where it stands, the next save starts a branch."""
 
     checkpoint: bytes
