@@ -121,6 +121,31 @@ def test_all_keys_of_a_lineage_expire_at_the_same_instant(
         step(one.close())
 
 
+def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
+    redis_server: RedisServer, admin: redis.Redis, prefix: str
+) -> None:
+    script = "local t = {} for i, k in ipairs(KEYS) do t[i] = redis.call('PTTL', k) end return t"
+    at, n = records.branch("t"), itertools.count(3)
+
+    def expiry_after_a_row(ttl: float | None) -> set[int]:
+        engine, last = RedisEngine(redis_server.url, prefix=prefix, ttl=ttl), next(n)
+        step(engine.commit(records.following(records.head(at, last, last - 2), at)))
+        step(engine.close())
+        keys = [key for key in admin.scan_iter(f"{prefix}*") if key.endswith(b":t")]
+        assert len(keys) == 10
+        return set(admin.eval(script, len(keys), *keys))
+
+    engine = RedisEngine(redis_server.url, prefix=prefix)
+    fill(engine)
+    step(engine.close())
+    assert expiry_after_a_row(None) == {-1}
+    for ttl, least in (3600, 0), (7200, 3_600_000):
+        (left,) = expiry_after_a_row(ttl)
+        assert least < left <= ttl * 1000
+    assert expiry_after_a_row(None) == {-1}
+    assert expiry_after_a_row(None) == {-1}
+
+
 def test_an_expired_thread_is_gone_from_everywhere_and_can_begin_again(
     redis_server: RedisServer, admin: redis.Redis, prefix: str
 ) -> None:

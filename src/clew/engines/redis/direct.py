@@ -8,8 +8,10 @@ was restarted. Nobody looks whether an idle connection still lives: the engine r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,13 +22,15 @@ _ANSWERS = exceptions.ResponseError
 
 
 def packed(first: Sequence[bytes], args: Sequence[bytes | str | int]) -> list[bytes]:
-    """A command as it travels."""
-    parts = [b"*%d\r\n" % (len(first) + len(args))]
-    parts += [b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in first]
+    """A command as it travels: a list of byte strings, each behind its length."""
+    count = len(first) + len(args)
+    flat: list[int | bytes] = [count]
+    for part in first:
+        flat += (len(part), part)
     for arg in args:
         raw = arg if isinstance(arg, bytes) else arg.encode() if isinstance(arg, str) else b"%d" % arg
-        parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
-    return [b"".join(parts)]
+        flat += (len(raw), raw)
+    return [(b"*%d\r\n" + b"$%d\r\n%b\r\n" * count) % tuple(flat)]
 
 
 class Connections:
@@ -39,8 +43,10 @@ class Connections:
         self._start()
 
     def _start(self) -> None:
-        self._free = threading.Semaphore(self._size)
         self._idle: list[Any] = []
+        self._made = 0  # idle and lent
+        self._waiting = 0
+        self._change = threading.Condition()
         self._closed = False  # what is given back from now on is closed, too
         self._process = os.getpid()
 
@@ -65,18 +71,29 @@ class Connections:
         if self._process != os.getpid():
             # After a fork the parent's connections are the parent's; redis-py makes the child a new pool by itself.
             self._start()
-        if not self._free.acquire(timeout=self._timeout):
-            raise exceptions.ConnectionError(f"all {self._size} connections are busy: raise pool_size")
         try:
-            return self._idle.pop()
+            return self._idle.pop()  # a list gives each of its items to one thread only, without a lock
         except IndexError:
-            return self._made()
+            return self._waited()
 
-    def _made(self) -> Any:
+    def _waited(self) -> Any:
+        end = time.monotonic() + self._timeout
+        with self._change:
+            # Whoever gives back looks at this number afterwards: either we see what was given back, or we are woken.
+            self._waiting += 1
+            try:
+                while self._made >= self._size:
+                    with contextlib.suppress(IndexError):
+                        return self._idle.pop()
+                    if not self._change.wait(end - time.monotonic()):
+                        raise exceptions.ConnectionError(f"all {self._size} connections are busy: raise pool_size")
+                self._made += 1
+            finally:
+                self._waiting -= 1
         try:
             return self._pool.get_connection()
         except BaseException:
-            self._free.release()
+            self._gone()
             raise
 
     def give_back(self, connection: Any, *, broken: bool = False) -> None:
@@ -86,15 +103,27 @@ class Connections:
             self._empty()
         else:
             self._idle.append(connection)
-        self._free.release()
+            if self._waiting:
+                with self._change:
+                    self._change.notify()
 
     def _empty(self) -> None:
-        while self._idle:
-            self._let_go(self._idle.pop())
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return
+            self._let_go(connection)
 
     def _let_go(self, connection: Any) -> None:
         connection.disconnect()
         self._pool.release(connection)
+        self._gone()
+
+    def _gone(self) -> None:
+        with self._change:
+            self._made -= 1
+            self._change.notify()
 
     def close(self) -> None:
         """Close those that are idle now, and the others when they come back."""

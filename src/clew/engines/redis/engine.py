@@ -120,7 +120,7 @@ class RedisEngine(Engine):
         return self._shards
 
     async def _call(self, script: Script, shard: int, args: Sequence[Argument]) -> tuple[Any, bool]:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         attempt = partial(self._wire.run, script, shards.key(shard), args)
         return await patiently(attempt, self._patience, self._wire.sleep)
 
@@ -129,7 +129,7 @@ class RedisEngine(Engine):
 
     async def _of(self, name: str, script: Script, *args: Argument) -> Any:
         """Run a script where `name` lives, with it as the first argument."""
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         return await self._run(script, shards.of(name), [name, *args])
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -156,28 +156,39 @@ class RedisEngine(Engine):
         return answer
 
     async def _commit(self, commit: Commit) -> None:
-        shards = await self._ready()
-        here, fence = shards.of(commit.lineage), commit.fence
+        shards = self._shards or await self._ready()
+        here, lost = shards.of(commit.lineage), self._repeats_unseen
+        short = changes.of_append(commit, self._ttl)
+        if short:
+            answer, again = await self._call(APPEND, here, short)
+            if answer == b"OK":
+                return
+            lost = lost or again
+            if answer[0] != b"more":
+                await self._refuse(commit, answer, lost)
+                return
+        fence = commit.fence
         if fence and shards.of(fence.name) != here and int(await self._of(fence.name, TOKEN)) != fence.token:
             raise refusals.fence_stale(fence)
         claims = await moves.claims(self._run, shards, commit)
-        lost = self._repeats_unseen
-        short = changes.of_append(commit, self._ttl)
         while True:
-            script, args = (APPEND, short) if short else (COMMIT, changes.of_commit(shards, commit, claims, self._ttl))
-            answer, again = await self._call(script, here, args)
+            answer, again = await self._call(COMMIT, here, changes.of_commit(shards, commit, claims, self._ttl))
+            if answer == b"OK":
+                return
             lost = lost or again
-            if answer[0] == b"more":
-                short = None
-            elif answer[0] == b"elsewhere":
+            if answer[0] == b"elsewhere":
                 await moves.come_home(self._run, shards, answer[1].decode(), answer[2])
             elif answer[0] == b"barred":
                 thread = answer[1].decode()
                 claims[thread] = await moves.claim(self._run, shards, thread, commit.lineage, anew=True)
-            elif answer[0] == b"ok" or (lost and await landed(self, commit)):
-                return
             else:
-                raise changes.refusal(commit, answer)
+                await self._refuse(commit, answer, lost)
+                return
+
+    async def _refuse(self, commit: Commit, answer: list[bytes], lost: bool) -> None:
+        """Say why a commit was refused, unless it was because an attempt before had succeeded."""
+        if not (lost and await landed(self, commit)):
+            raise changes.refusal(commit, answer)
 
     async def drop(self, drop: Drop) -> None:
         if not await self._of(drop.lineage, DROP, *changes.of_drop(drop)):
@@ -186,7 +197,7 @@ class RedisEngine(Engine):
     # -- reading ------------------------------------------------------------------------------------------------
 
     async def _head(self, thread: str, with_row: int) -> list[Any] | None:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         answer = await self._run(HEAD, shards.of(thread), [thread, b"", with_row])
         if answer[0] and not answer[1]:
             shard, _, lineage = answer[0].split(b":", 2)
@@ -218,7 +229,7 @@ class RedisEngine(Engine):
         kind: str | None = None,
         newest_first: bool = False,
     ) -> list[Head]:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         if kind == "" or limit == 0:
             return []
         position: tuple[Argument, Argument] = ("", "")
@@ -243,7 +254,7 @@ class RedisEngine(Engine):
             after, position = page[-1].thread, (page[-1].updated, page[-1].thread)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         found: list[str] = []
         while limit is None or len(found) < limit:
             size = PAGE if limit is None else min(PAGE, limit - len(found))
@@ -310,7 +321,7 @@ class RedisEngine(Engine):
         return Lease(name, owner, int(who), int(expires)) if given else Taken(who.decode(), int(expires))
 
     async def release(self, name: str, owner: str) -> bool:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         given_back, lost = await self._call(RELEASE, shards.of(name), [name, owner])
         # After a lost answer, "you do not have it" is what the first attempt wanted.
         return bool(given_back) or lost
@@ -322,7 +333,7 @@ class RedisEngine(Engine):
         await patiently(self._wire.ping, ONCE_MORE, self._wire.sleep)
 
     async def stats(self) -> dict[str, int]:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         total = [0, 0, 0, 0, 0]
         for shard in range(shards.count):
             low = b"-"
@@ -333,7 +344,7 @@ class RedisEngine(Engine):
         return dict(zip(("threads", "branches", "rows", "blobs", "bytes"), total, strict=True))
 
     async def compact(self) -> None:
-        shards = await self._ready()
+        shards = self._shards or await self._ready()
         memory = round(LEASE_MEMORY.total_seconds() * 1_000_000)
         for shard in range(shards.count):
             for what in "branches", "leases":
@@ -346,7 +357,7 @@ class RedisEngine(Engine):
 
     async def close(self) -> None:
         if not self._closed:
-            self._closed = True
+            self._closed, self._shards = True, None
             await self._wire.close()
 
 

@@ -23,7 +23,7 @@ Of each lineage (they expire together, where there is a ttl):
 
     heads:<lineage>      hash   thread -> head
     branches:<lineage>   hash   branch id -> number:record
-    tops:<lineage>       hash   branch number -> highest step
+    tops:<lineage>       hash   branch number -> highest step; expires -> 1 where there is a ttl
     steps:<lineage>      hash   number:step -> id, digest, meta
     roots:<lineage>      hash   number:step -> root
     payloads:<lineage>   hash   number:step -> payload

@@ -7,7 +7,7 @@
 --            rows      branch, step, light half, root, payload
 --            marks     branch, step, "1" or "0" (take away), data
 --            blobs     id, data
--- Returns {"ok"} or {reason, which}.
+-- Returns OK or {reason, which}.
 
 local base, shard, lineage = KEYS[1], ARGV[1], ARGV[2]
 local ttl, fence, token, lease_here = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6] == '1'
@@ -172,6 +172,7 @@ if token ~= '' and not lease_here then redis.call('HSET', base .. 'fences', fenc
 
 if redis.call('EXISTS', heads, branches, blobs) == 0 then
   redis.call('ZREM', base .. 'lineages', lineage)
+  redis.call('DEL', tops)
 else
   redis.call('ZADD', base .. 'lineages', 0, lineage)
   local all = {heads, branches, tops, steps, roots, payloads, marks, ids, blobs, blob_ids}
@@ -179,9 +180,11 @@ else
     -- one instant for all keys of the lineage: they go together
     local now = redis.call('TIME')
     local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
+    redis.call('HSET', tops, 'expires', 1) -- append.lua sees it where it looks anyway
     for _, key in ipairs(all) do redis.call('PEXPIREAT', key, due) end
   elseif redis.call('PTTL', heads) > 0 or redis.call('PTTL', branches) > 0 or redis.call('PTTL', blobs) > 0 then
+    redis.call('HDEL', tops, 'expires')
     for _, key in ipairs(all) do redis.call('PERSIST', key) end
   end
 end
-return {'ok'}
+return redis.status_reply('OK')

@@ -76,5 +76,8 @@ for i = first, last, width do
   redis.call('ZREM', blob_ids, ARGV[i])
 end
 
-if redis.call('EXISTS', heads, branches, blobs) == 0 then redis.call('ZREM', base .. 'lineages', lineage) end
+if redis.call('EXISTS', heads, branches, blobs) == 0 then
+  redis.call('ZREM', base .. 'lineages', lineage)
+  redis.call('DEL', tops)
+end
 return 1
