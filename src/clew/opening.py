@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from clew.encode.frame import Frames
@@ -65,7 +66,12 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
             replica = connect(there, there.options, asynchronous=asynchronous)
         from clew.replicate.mirror import Mirror
 
-        engine = Mirror(engine, replica, settings)
+        engine = mirror = Mirror(engine, replica, settings)
+        if settings.spool is not None:
+            from clew.replicate.spool import Spool
+            from clew.replicate.spooled import Spooled
+
+            engine = Spooled(mirror, Spool.open(settings.spool))
     around = NamespaceEngine(engine, namespace)
     core = Core(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
     core.follow["workspace"] = _follow_files
@@ -74,9 +80,11 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
     elif isinstance(path := getattr(engine, "path", None), os.PathLike):
         core.own = (os.path.realpath(path),)
     if mirrored is not None:
-        from clew.history.diverged import keep  # a store without a replica does not load them
+        from clew.history.mirroring import keep_beside  # a store without a replica does not load it
 
-        core.mirrored, engine.on_diverged = True, lambda found: keep(core, found)
+        core.mirrored, mirror.on_diverged = True, lambda found: keep_beside(core, found)
+        if mirror.settings.spool is not None:
+            core.own += (os.path.realpath(mirror.settings.spool),)
     return core
 
 
@@ -92,7 +100,21 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
         raise InvalidInput(f"replica= takes a path, a URL or an engine, not {type(replica).__qualname__}")
     if isinstance(replica, Engine) is isinstance(target, Engine) and _same(target, replica):
         raise InvalidInput(f"replica={replica!r} is the store itself: a mirror needs two places")
-    return replica, Settings.read(given)
+    settings = Settings.read(given)
+    if settings.spool is not None:
+        from clew.replicate.spool import check_directory
+
+        check_directory(settings.spool, [*_places(target), *_places(replica)])
+    return replica, settings
+
+
+def _places(target: Any) -> list[Path]:
+    """The file or directory of a store that is in one."""
+    if isinstance(target, Engine):
+        path = getattr(target, "path", None)
+        return [Path(os.path.realpath(path))] if isinstance(path, os.PathLike) else []
+    address = parse(os.fspath(target))
+    return [Path(os.path.realpath(address.target))] if address.scheme in ("sqlite", "jsonl") else []
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -77,6 +77,10 @@ class NamespaceEngine(Engine):
     def stamp(self) -> bytes:  # type: ignore[override]  # the inner engine's word, which changes
         return self.inner.stamp
 
+    @property
+    def adrift(self) -> bool:  # type: ignore[override]  # the inner engine's word, which changes
+        return self.inner.adrift
+
     # -- names --------------------------------------------------------------------------------------------------------
 
     def _head_in(self, head: Head) -> Head:
@@ -127,6 +131,10 @@ class NamespaceEngine(Engine):
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
         found = await self.inner.tip(self._prefix + thread)
+        return None if found is None else (self._head_out(found[0]), found[1])
+
+    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
+        found = await self.inner.base(self._prefix + thread)
         return None if found is None else (self._head_out(found[0]), found[1])
 
     async def heads(self, lineage: str) -> list[Head]:
@@ -247,6 +255,6 @@ class NamespaceEngine(Engine):
 
 
 _AS_THEY_ARE = (
-    *("commit", "drop", "head", "tip", "heads", "branches", "row", "steps", "payloads", "rows", "locate"),
+    *("commit", "drop", "head", "tip", "base", "heads", "branches", "row", "steps", "payloads", "rows", "locate"),
     *("blobs", "blob_ids", "lease", "release", "ping", "compact", "close"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from clew.encode.seal import refuse_sealed
 from clew.engines.base import Commit, Engine, Head, Swap
 from clew.engines.namespace import NamespaceEngine
@@ -11,17 +13,26 @@ from clew.history.diverged import keep
 from clew.history.keyring import RING
 from clew.replicate import colour, control
 from clew.replicate.mirror import Mirror
-from clew.replicate.reconcile import Progress, Report, differing, reconcile
+from clew.replicate.reconcile import Diverged, Progress, Report, differing, reconcile
+from clew.replicate.spooled import Spooled
 from clew.replicate.status import Status
 
 
 def mirror_of(core: Core) -> Mirror:
     """The mirror of a store that has a replica."""
-    assert isinstance(core.engine, NamespaceEngine)
-    inner = core.engine.inner
-    if not isinstance(inner, Mirror):
+    inner = _inner(core)
+    mirror = inner.mirror if isinstance(inner, Spooled) else inner
+    if not isinstance(mirror, Mirror):
         raise InvalidInput("this store has no replica: open it with replica=…")
-    return inner
+    return mirror
+
+
+async def keep_beside(core: Core, found: Diverged) -> bool:
+    """Label a head that lost. The mirror itself is asked and written to, also while saves go to a spool."""
+    assert isinstance(core.engine, NamespaceEngine)
+    straight = copy(core)
+    straight.engine = core.engine.around(mirror_of(core))
+    return await keep(straight, found)
 
 
 async def check_rings(core: Core) -> None:
@@ -29,11 +40,10 @@ async def check_rings(core: Core) -> None:
 
     A side that is away is not asked; should its ring turn out to be another one, it is not written to."""
     engine = core.engine
-    if not isinstance(engine, NamespaceEngine) or not isinstance(engine.inner, Mirror):
-        return
+    assert isinstance(engine, NamespaceEngine)
     found: list[Head] = []
     bare = False
-    for side in engine.inner.sides.values():  # each by itself, before the mirror starts to make them equal
+    for side in mirror_of(core).sides.values():  # each by itself, before the mirror starts to make them equal
         room = engine.around(side)
         try:
             ring = await room.head(RING)
@@ -63,14 +73,18 @@ async def status(core: Core) -> Status:
     """How both sides are, which one is active, and what the other one lacks."""
     core.check_open()
     mirror = mirror_of(core)
-    await mirror.ping()
+    try:
+        await core.engine.ping()
+    except Unavailable as error:
+        mirror.failed(error)  # which is what the status tells
     return mirror.status()
 
 
 async def catch_up(core: Core) -> Status:
     """Compare both sides and ship what is missing now, instead of in the background."""
     core.check_open()
-    return await mirror_of(core).settle()
+    mirror, inner = mirror_of(core), _inner(core)
+    return await (inner.settle() if isinstance(inner, Spooled) else mirror.settle())
 
 
 async def sync(core: Core, other: Core, progress: Progress | None = None) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from clew.errors import InvalidInput
+from clew.errors import InvalidInput, Unavailable
 from clew.history.handle import S
 from clew.history.moving import Moving
 from clew.history.names import check_name, check_names
@@ -42,14 +42,22 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         and the head goes along.
         """
         facts = Facts.check(self.values, label, tags, custom, None if files is None else await tied(files), id)
-        return await self.writer.save(
-            lambda planner: planner.whole(state),
-            facts,
-            expect=expect,
-            whole=True,
-            on_conflict=on_conflict,
-            parent=parent,
-        )
+        try:
+            return await self.writer.save(
+                lambda planner: planner.whole(state),
+                facts,
+                expect=expect,
+                whole=True,
+                on_conflict=on_conflict,
+                parent=parent,
+            )
+        except Unavailable:
+            if not self.core.engine.adrift:
+                raise
+            # What is there cannot be read to compare with; nor has it to be, since the state is whole.
+            return await self.writer.save(
+                lambda planner: planner.anew(state), facts, expect=expect, on_conflict=on_conflict, parent=parent
+            )
 
     async def append(
         self,

@@ -348,7 +348,7 @@ def seal_row(
 
 async def read_tip(core: Core, thread: str, values: Values) -> Tip | None:
     """Where a thread stands now, by the engine's word."""
-    found = await core.engine.tip(thread)
+    found = await core.engine.base(thread)
     if found is None:
         return None
     head, row = found

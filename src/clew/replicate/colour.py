@@ -122,6 +122,17 @@ class Lanes:
         return nullcontext() if self._blocking else self._lanes.setdefault(lineage, Lane())
 
 
+class Tracks:
+    """What concerns one lineage happens one after the other, in either colour."""
+
+    def __init__(self, blocking: bool) -> None:
+        self._tracks: WeakValueDictionary[str, Turn] = WeakValueDictionary()
+        self._blocking = blocking
+
+    def of(self, lineage: str) -> Turn:
+        return self._tracks.setdefault(lineage, Turn(self._blocking))
+
+
 class Background:
     """Calls `tick` every now and then, and at once after `wake`. Starts at the first `wake`; stops with `stop`."""
 

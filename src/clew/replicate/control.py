@@ -123,6 +123,11 @@ async def buried(side: Engine, head: Head) -> bool:
     return written < stone.step or (written == stone.step and head.version <= stone.version)
 
 
+async def gone(side: Engine, thread: str, owner: bytes) -> bool:
+    """Whether this life of a thread was ended on that side, at any time."""
+    return await side.head(_stone(thread, owner)) is not None
+
+
 async def ended(side: Engine, thread: str) -> bool:
     """Whether any life of a thread of this name was ended on that side."""
     return bool(await side.threads(prefix=_stone(thread, b""), limit=1))

@@ -161,7 +161,7 @@ class Following:
         try:
             async with self.lanes.of(lineage):
                 return await reconcile(
-                    roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self._keep
+                    roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self.keep
                 )
         except Unavailable:
             await self._whose(follower)
@@ -174,10 +174,11 @@ class Following:
         except Unavailable as error:
             self._roles.away(follower, error)
 
-    async def _keep(self, found: Diverged) -> bool:
+    async def keep(self, found: Diverged) -> bool:
+        """A head of the follower's lost: count it, say so, and have it labelled."""
         if not found.known:
             self.diverged += 1
-            log.warning("thread %r was written to on both sides; the other side's head is kept", found.head.thread)
+            log.warning("thread %r was written to on both sides; the head that lost is kept", found.head.thread)
         return self.on_diverged is not None and await self.on_diverged(found)
 
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:

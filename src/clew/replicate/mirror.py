@@ -23,10 +23,10 @@ from clew.errors import Conflict, LockLost, Unavailable
 from clew.replicate import colour, control
 from clew.replicate.control import Name
 from clew.replicate.following import Following
-from clew.replicate.reconcile import Keep
+from clew.replicate.reconcile import Diverged, Keep
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
-from clew.replicate.status import Meters, Side, Status, announce, log
+from clew.replicate.status import Meters, Side, SpoolStatus, Status, announce, log
 
 
 class _Lacking(NamedTuple):
@@ -56,14 +56,19 @@ class Mirror(Engine):
         self._following = Following(self._roles, blocking, settings)
         self._starting = colour.Turn(blocking)
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
-        # So each has branches of its own there.
-        self._own = bytes(3) if blocking else _mine()
+        # So each has branches of its own there; and also where a save may have to wait in a spool.
+        self._own = bytes(3) if blocking and settings.spool is None else _mine()
+        self.spool: SpoolStatus | None = None  # what it holds, if there is one
         self._known = False
         self._closed = False
 
     @property
     def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
-        return control.stamp(self._roles.standing.generation) + self._own
+        return self.stamp_of(0)
+
+    def stamp_of(self, generation: int) -> bytes:
+        """How branches begin now; in this generation, if the mirror's own is not known yet."""
+        return control.stamp(self._roles.standing.generation or generation) + self._own
 
     @property
     def on_diverged(self) -> Keep | None:
@@ -78,15 +83,16 @@ class Mirror(Engine):
             self._following.look_soon()
         elif name == self._roles.standing.follower:
             self._following.pending.mark_all()
-        self._announce()
+        self.announce()
 
     def _on_turn(self) -> None:
         self._following.pending.mark_all()
         self._following.look_soon()
         self._meters.changed(self._roles.standing.active)
-        self._announce()
+        self.announce()
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
+        """Say in the log and to the callback how things are."""
         status = self.status()
         announce(status)
         if self.settings.on_change is not None:
@@ -95,7 +101,7 @@ class Mirror(Engine):
     async def _start(self) -> Standing:
         """Learn the roles at the first call: the newer generation is right."""
         if self._closed:
-            raise Unavailable("the mirrored store is closed: open it again with clew.open()")
+            raise _closed()
         if not self._known:
             async with self._starting:
                 if not self._known:
@@ -118,6 +124,54 @@ class Mirror(Engine):
                 await self._roles.fail_over(name)
                 self._following.wake()
         raise AssertionError("the loop above returns or raises")
+
+    # -- for a spool ---------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        return self._roles.standing.generation
+
+    @property
+    def active(self) -> Engine:
+        """The active side as this generation may write to it."""
+        return self._roles.fenced(self._roles.standing.active)
+
+    @property
+    def reachable(self) -> list[Engine]:
+        """The sides that answered last."""
+        return [side for name, side in self.sides.items() if self._roles.well(name)]
+
+    async def learn(self) -> None:
+        """Look who answers, and who is active; `Unavailable` if nobody is."""
+        if self._closed:
+            raise _closed()
+        await self._roles.learn()
+        self._known = True
+        self._following.look_soon()
+        self._following.wake()
+
+    def renew(self) -> None:
+        """Nobody goes on with the branches of before: of one of them a side may have a step that nobody knows of."""
+        self._own = _mine()
+
+    def planned_before(self, commit: Commit, stamp: bytes) -> bool:
+        """Whether a save must not be committed, because it goes on with a branch of before."""
+        return _planned_before(commit, stamp)
+
+    def mark(self, lineage: str) -> None:
+        """The active side was given something that the follower has not."""
+        self._following.pending.mark(lineage)
+        self._following.wake()
+
+    async def keep(self, found: Diverged) -> bool:
+        """A head lost: count it, say so, and have it labelled."""
+        return await self._following.keep(found)
+
+    def failed(self, error: BaseException) -> None:
+        self._roles.last_error = str(error)
+
+    def both_away(self) -> Unavailable:
+        return self._roles.both_away()
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -363,6 +417,7 @@ class Mirror(Engine):
             last_failover=roles.last_failover,
             diverged=following.diverged,
             last_error=roles.last_error,
+            spool=self.spool,
         )
 
     def _side(self, name: Name) -> Side:
@@ -407,6 +462,10 @@ def _planned_before(commit: Commit, stamp: bytes) -> bool:
 def _mine() -> bytes:
     """How the branches of one process begin, after the generation; never like those of a blocking mirror."""
     return b"\1" + os.urandom(2)
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the mirrored store is closed: open it again with clew.open()")
 
 
 def _look_again(commit: Commit) -> Conflict:

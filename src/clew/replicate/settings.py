@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -23,12 +24,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_pending: int = 10_000  #: commits waiting for the follower before only their lineages are remembered
     back_pressure: bool = False  #: async only: a save waits while that many are pending
     drain: float = 10.0  #: seconds that close() gives to what is pending
+    spool: str | os.PathLike[str] | None = None  #: a directory for saves that neither side can take
     on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> Settings:
         """Settings from keywords or from the text of a URL."""
-        values = {name: value for name, value in given.items() if not isinstance(value, str) or name == "replication"}
+        as_given = ("replication", "spool")
+        values = {name: value for name, value in given.items() if not isinstance(value, str) or name in as_given}
         texts = {name: value for name, value in given.items() if name not in values}
         try:
             return cls(**values, **msgspec.convert(texts, _Texts, strict=False).given())
@@ -44,6 +47,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.back_pressure and self.replication == "sync":
             raise InvalidInput("back_pressure=True needs replication='async': in sync nothing waits")
+        if self.replica_required and self.spool is not None:
+            raise InvalidInput(
+                "replica_required=True refuses a save that is not on both sides, spool= keeps one that is on neither: "
+                "choose one of them"
+            )
         for name in ("failover_window", "failback_after", "health_every", "drain"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:

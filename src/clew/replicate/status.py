@@ -20,8 +20,17 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits in the spool. `adrift`: saves go there now, because neither side can take them."""
+
+    adrift: bool
+    records: int
+    bytes: int
+    since: float | None  #: when the oldest was saved, in seconds since 1970
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a mirror stands. `behind`: lineages of which the follower lacks something."""
+    """Where a mirror stands. `behind`: lineages of which the follower lacks something; `spool`: None without one."""
 
     active: Literal["primary", "replica"]
     generation: int
@@ -37,6 +46,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_failover: float | None  #: seconds since 1970
     diverged: int
     last_error: str | None
+    spool: SpoolStatus | None = None
 
 
 def announce(status: Status) -> None:
@@ -45,6 +55,8 @@ def announce(status: Status) -> None:
         level = logging.INFO if side.healthy else logging.WARNING
         state = "healthy" if side.healthy else f"away ({side.error})"
         log.log(level, "%s (%s) is %s%s", side.role, side.engine, state, ", active" if side.active else "")
+    if status.spool is not None and (status.spool.adrift or status.spool.records):
+        log.warning("%d saves (%d bytes) are in the spool", status.spool.records, status.spool.bytes)
 
 
 class Meters:

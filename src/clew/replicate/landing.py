@@ -1,0 +1,146 @@
+"""Bringing what was spooled to the side that is active: each save is made again as it was made, in its order.
+
+A save that finds its thread where it expected it simply happens. One that had reached the side already (its answer was
+lost, or a delivery was cut and is repeated) is recognised by its row. And where others wrote to the thread meanwhile,
+its rows are kept beside theirs, and the head that lost is reported, as with two sides that were both written to.
+
+What was saved to a thread that was deleted meanwhile goes with it. What builds on a step that no side has any more
+stays in the spool: without that step it could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from clew.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
+from clew.errors import Conflict, LockLost
+from clew.replicate import control
+from clew.replicate.reconcile import Diverged
+from clew.replicate.spool import Spool
+from clew.replicate.status import log
+
+T = TypeVar("T")
+Hop = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
+
+
+class Stranded(Conflict):
+    """A save in the spool cannot be brought over: it builds on a step that the active side does not have."""
+
+    def __init__(self, thread: str, reason: str) -> None:
+        super().__init__(thread, None, None, f"what was spooled for thread {thread!r} stays in the spool: {reason}")
+
+
+class Shore(NamedTuple):
+    """Where saves are brought: the active side, all that may know of deletions, and who is told of a head that lost."""
+
+    active: Engine
+    sides: Sequence[Engine]
+    keep: Callable[[Diverged], Awaitable[bool]]
+
+
+async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bool:
+    """Bring what is spooled of a lineage to the active side, and forget it here; False if more came meanwhile.
+
+    Safe to cut at any point and to repeat, also by two processes at once."""
+    journal, entries = await hop(spool.entries(lineage))
+    if journal is None:
+        return True
+    beside: dict[str, Head] = {}
+    gone: set[str] = set()
+    for entry in entries:
+        commit = await hop(spool.commit_of(lineage, entry))
+        if commit is None:
+            return True  # another process has delivered it
+        threads = {swap.thread for swap in commit.swaps}
+        if threads & gone:
+            continue
+        if not threads & beside.keys() and await _repeat(shore.active, commit):
+            continue
+        if await _deleted(shore, commit.swaps):
+            gone |= threads
+            continue
+        await _put_beside(shore.active, commit)
+        beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
+    for thread in gone:
+        log.warning("thread %r was deleted while saves to it were spooled: they went with it", thread)
+    for head in beside.values():
+        here = await shore.active.head(head.thread)
+        await shore.keep(Diverged(lineage, head, same_life=here is not None and here.owner == head.owner))
+    cleared: bool = await hop(spool.clear(lineage, journal))
+    return cleared
+
+
+async def _repeat(active: Engine, commit: Commit) -> bool:
+    """Make a save as it was meant; False if others wrote to its thread meanwhile."""
+    try:
+        await active.commit(commit)
+    except LockLost:
+        if commit.fence is None:
+            raise  # it is our generation that is over, not the caller's lock
+        return False
+    except Conflict:
+        return await _was_made(active, commit)
+    return True
+
+
+async def _was_made(active: Engine, commit: Commit) -> bool:
+    """Whether a save had been made there, and its threads stand at it or have gone on from it."""
+    for row in commit.rows:
+        there = await active.row(commit.lineage, row.branch, row.step)
+        if there is None or (there.id, there.digest) != (row.id, row.digest):
+            return False
+    branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
+    for swap in commit.swaps:
+        here = await active.head(swap.thread)
+        if here is None or swap.new is None or here.owner != swap.new.owner or here.version < swap.new.version:
+            return False
+        if not _passes(branches, here, swap.new):
+            return False
+    return True
+
+
+def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
+    """Whether the way to `here` leads through where `new` stands."""
+    place: tuple[bytes, int] | None = (here.branch, here.step)
+    while place is not None:
+        branch, step = place
+        if branch == new.branch:
+            return step >= new.step
+        place = branches[branch].origin if branch in branches else None
+    return False
+
+
+async def _deleted(shore: Shore, swaps: Sequence[Swap]) -> bool:
+    """Whether a thread of a save was deleted meanwhile, by any side's word."""
+    for swap in swaps:
+        here = await shore.active.head(swap.thread)
+        if swap.new is None or (here is not None and here.owner == swap.new.owner):
+            continue
+        for side in shore.sides:
+            if await control.gone(side, swap.thread, swap.new.owner):
+                return True
+    return False
+
+
+async def _put_beside(active: Engine, commit: Commit) -> None:
+    """Keep the rows of a save, and move no head."""
+    lineage, thread = commit.lineage, commit.swaps[0].thread
+    known = {branch.id for branch in await active.branches(lineage)}
+    branches = [branch for branch in commit.branches if branch.id not in known]
+    origins = {branch.id: branch.origin for branch in commit.branches}
+    rows: list[NewRow] = []
+    for row in commit.rows:
+        there = await active.row(lineage, row.branch, row.step)
+        if there is not None:
+            if (there.id, there.digest) != (row.id, row.digest):
+                raise Stranded(thread, f"step {row.step} of its branch is another one there")
+            continue
+        before = origins[row.branch] if row.branch in origins else (row.branch, row.step - 1)
+        if before is not None and before not in {(one.branch, one.step) for one in rows}:
+            base = await active.row(lineage, *before)
+            if base is None or not base.root:
+                raise Stranded(thread, f"it builds on step {before[1]} of a branch, which is not there")
+        rows.append(row)
+    if rows or branches:
+        await active.commit(Commit(lineage, rows=rows, branches=branches, blobs=commit.blobs))

@@ -1,0 +1,467 @@
+"""A mirror with a spool: while neither side can take a save, it is kept in a local store, and brought over afterwards.
+
+*Adrift* is the time from a save that nobody could take until everything in the spool has been delivered. Saves go
+straight to the spool then, and build on what the spool has, on what this process saw of a thread last, or, for a name
+that it never saw, on nothing. Questions are answered from the spool where it has the whole answer, and else by nobody:
+what a process remembers may be old, which is good enough to build on (the delivery keeps both if it was) and not to be
+given out as the state.
+
+Every process writes on branches of its own here, so that a save can be made again later as it was planned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Row, Step, Taken
+from clew.engines.stepping import finish
+from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, Unavailable
+from clew.replicate import colour
+from clew.replicate.landing import Shore, Stranded, deliver
+from clew.replicate.mirror import Mirror
+from clew.replicate.spool import NOTHING, Holdings, Kin, Spool
+from clew.replicate.status import SpoolStatus, Status, log
+
+T = TypeVar("T")
+_QUICK = 0.5  # seconds between two looks whether a side is back
+_ROUND = 5.0  # seconds that a look under way may still take when the store is closed
+_TRIES = 8
+_TIPS = 4096  # threads whose last seen head is remembered
+_TIP_BYTES = 32 * 1024 * 1024
+_ROLE = ""  # the name under which the generation is remembered
+_KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
+
+
+class Tips:
+    """What was last seen of each thread: its head, and the row it stands on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tips: OrderedDict[str, tuple[Head, Row]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, thread: str) -> tuple[Head, Row] | None:
+        return self._tips.get(thread)
+
+    def put(self, thread: str, tip: tuple[Head, Row | None] | None) -> None:
+        with self._lock:
+            old = self._tips.pop(thread, None)
+            if old is not None:
+                self._bytes -= _weight(old)
+            if tip is None or tip[1] is None:
+                return
+            new = (tip[0], tip[1])
+            self._tips[thread] = new
+            self._bytes += _weight(new)
+            while len(self._tips) > _TIPS or self._bytes > _TIP_BYTES:
+                self._bytes -= _weight(self._tips.popitem(last=False)[1])
+
+    def learn(self, commit: Commit) -> None:
+        """A commit was made: its threads stand elsewhere now."""
+        for swap in commit.swaps:
+            head, row = swap.new, None
+            for one in commit.rows if head is not None else ():
+                if head is not None and (one.branch, one.step) == (head.branch, head.step):
+                    row = Row(one.step, one.id, one.meta, one.digest, None, one.root, b"")
+            self.put(swap.thread, None if head is None else (head, row))
+
+
+def _made(ring: Head | None) -> int | None:
+    """What tells one key ring from another."""
+    return None if ring is None else ring.created
+
+
+def _weight(tip: tuple[Head, Row]) -> int:
+    return 512 + len(tip[1].root) + len(tip[1].meta) + len(tip[0].note)
+
+
+class Spooled(Engine):
+    """A mirror that goes on while both its sides are away."""
+
+    def __init__(self, mirror: Mirror, spool: Spool) -> None:
+        self.mirror = mirror
+        self.properties = mirror.properties
+        self._spool = spool
+        self._blocking = mirror.properties.blocking
+        self._tips = Tips()
+        self._starting, self._landing, self._gate = (colour.Turn(self._blocking) for _ in range(3))
+        self._background = colour.Background(self._blocking, self._tick)
+        self._tracks = colour.Tracks(self._blocking)
+        self._known = self._going = self._closed = False
+        self._generation = 0  # the last one that is known
+        self._holdings = Holdings()
+        self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
+        self._stranded: set[str] = set()  # lineages that cannot be delivered now
+        self.adrift = False
+
+    @property
+    def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
+        return self.mirror.stamp_of(self._generation)
+
+    async def _local(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the spool work, in the mirror's colour."""
+        try:
+            return await work if self._blocking else await asyncio.to_thread(finish, work)
+        except Unavailable as error:
+            if not self.adrift:
+                raise
+            raise Unavailable(f"{self.mirror.both_away()}; and the spool cannot be used: {error}") from error
+
+    # -- leaving and coming back ---------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        """At the first call: know the sides, or know that there is a spool to stand in for them."""
+        if self._closed:
+            raise Unavailable("the mirrored store is closed: open it again with clew.open()")
+        if not self._known:
+            async with self._starting:
+                if not self._known:
+                    await self._begin()
+                    self._known = True
+
+    async def _begin(self) -> None:
+        await self._local(self._spool.check())
+        kin = await self._local(self._spool.recall(_ROLE))
+        self._generation = kin.generation if kin is not None else 0
+        await self._count()
+        try:
+            await self._arrive()
+            self.adrift = self._holdings.records > 0  # until what an earlier process left has been delivered
+        except Unavailable as error:
+            if kin is None:
+                raise  # a spool that never met its store cannot stand in for it
+            self._leave(error)
+
+    async def _ready(self) -> None:
+        """Before anything is asked or saved: what an earlier process left in the spool goes first."""
+        if self._going:
+            if self._closed:
+                await self._start()
+            return
+        await self._start()
+        if self.adrift and self._holdings.records:
+            await self._try_ashore()
+        self._going = True
+        self._background.wake()
+
+    async def _arrive(self) -> None:
+        """Somebody answers: know who is active, and remember what has to be known when nobody does."""
+        await self.mirror.learn()
+        self._generation = max(self._generation, self.mirror.generation)
+        await self._local(self._spool.remember(_ROLE, Kin(None, self._generation)))
+
+    def _leave(self, error: BaseException) -> None:
+        if not self.adrift:
+            self.adrift = True
+            log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
+            self._tell()
+        if self._going:
+            self._background.wake()
+
+    async def _land(self) -> None:
+        """Deliver everything, and be a mirror again. `Unavailable` if nobody answers yet."""
+        async with self._landing:
+            if not self.adrift and not self._holdings.records:
+                return
+            for last in (False, False, True):
+                try:
+                    was_adrift = await self._try_to_land()
+                    break
+                except LockLost as error:  # others are changing the roles
+                    if last:
+                        raise Unavailable(f"the spool could not be delivered yet: {error}") from error
+        if was_adrift:
+            log.warning("a side is back, and what was spooled is delivered (%d saves left)", self._holdings.records)
+            self._tell()
+
+    async def _try_ashore(self) -> None:
+        try:
+            await self._land()
+        except Unavailable as error:
+            self._leave(error)
+
+    async def _try_to_land(self) -> bool:
+        await self._arrive()
+        await self._same_store()
+        self._stranded.clear()
+        await self._deliver()
+        async with self._gate:  # what was saved during the delivery; from here on saves wait
+            await self._deliver()
+            was_adrift, self.adrift = self.adrift, False
+            self._kept.clear()
+        await self._count()
+        return was_adrift
+
+    async def _deliver(self) -> None:
+        for lineage in await self._local(self._spool.lineages()):
+            if lineage in self._stranded:
+                continue
+            try:
+                await self._deliver_lineage(lineage)
+            except LockLost:
+                raise
+            except (Conflict, Corrupt) as error:  # this one has to wait; the others need not
+                self._stranded.add(lineage)
+                self.mirror.failed(error)
+                log.warning("%s", error)
+            finally:
+                self.mirror.mark(lineage)
+
+    async def _deliver_lineage(self, lineage: str) -> None:
+        for attempt in range(_TRIES):
+            try:
+                if await deliver(self._spool, self._local, self._shore(), lineage):
+                    return
+            except (Stranded, LockLost):
+                raise
+            except Conflict:  # others write to the same threads
+                if attempt == _TRIES - 1:
+                    raise
+
+    def _shore(self) -> Shore:
+        return Shore(self.mirror.active, self.mirror.reachable, self.mirror.keep)
+
+    async def _same_store(self) -> None:
+        """Refuse to deliver to a store that is sealed with other keys than what was spooled."""
+        for name, kin in await self._local(self._spool.kin()):
+            if name.endswith(_KEYS) and _made(await self.mirror.active.head(name)) != _made(kin.head):
+                raise InvalidInput(
+                    "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
+                    "another directory"
+                )
+
+    async def _count(self) -> None:
+        self._holdings = await self._local(self._spool.survey())
+        self.mirror.spool = self._status()
+
+    def _status(self) -> SpoolStatus:
+        held = self._holdings
+        return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since)
+
+    def _tell(self) -> None:
+        self.mirror.spool = self._status()
+        self.mirror.announce()
+
+    async def _tick(self) -> float:
+        """Look whether a side is back, and whether another process left something."""
+        try:
+            await self._count()
+            if self.adrift or self._holdings.records:
+                await self._land()
+        except ClewError as error:
+            self.mirror.failed(error)
+        except Exception as error:  # noqa: BLE001  # the background goes on; what is spooled stays, and is visible
+            if not self._closed:
+                self.mirror.failed(error)
+                log.exception("the delivery of the spool failed; it is tried again")
+        every = self.mirror.settings.health_every
+        return min(_QUICK, every) if self.adrift else every
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        await self._ready()
+        if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
+            await self._ashore()  # only saves can wait
+            await self.mirror.commit(commit)
+            await self._know_rings(commit)
+            return
+        async with self._tracks.of(commit.lineage):
+            await self._save(commit)
+        self._tips.learn(commit)
+
+    async def _save(self, commit: Commit) -> None:
+        in_doubt = False
+        if not self.adrift:
+            try:
+                await self.mirror.commit(commit)
+                return
+            except Unavailable as error:
+                if self._closed:
+                    raise
+                # A side may have got it. So the very same save goes to the spool, and nothing else onto its branch.
+                in_doubt = True
+                self.mirror.renew()
+                self._leave(error)
+        if commit.lineage in self._kept and not await self._local(self._spool.holds(commit.lineage)):
+            # Another process has delivered it: somebody can be reached.
+            await self._try_ashore()
+        async with self._gate:
+            if not self.adrift or (not in_doubt and self.mirror.planned_before(commit, self.stamp)):
+                raise Conflict(commit.lineage, None, None, "the mirror went to its spool, or came back: look again")
+            written = await self._local(self._spool.put(commit))
+            self._kept.add(commit.lineage)
+            held = self._holdings
+            since = time.time() if held.since is None else held.since
+            self._holdings = Holdings(held.records + 1, held.bytes + written, since)
+            self.mirror.spool = self._status()
+
+    async def _know_rings(self, commit: Commit) -> None:
+        for swap in commit.swaps:
+            if swap.thread.endswith(_KEYS):
+                await self._local(self._spool.remember(swap.thread, Kin(swap.new, self._generation)))
+
+    async def drop(self, drop: Drop) -> None:
+        await self._ashore()
+        await self.mirror.drop(drop)
+
+    async def _ashore(self) -> None:
+        await self._ready()
+        if self.adrift:
+            await self._land()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        await self._ready()
+        if self.adrift:
+            found = await self._local(self._spool.answer(method, *args, **options))
+            if found is not NOTHING:
+                return found
+            await self._land()
+        return await getattr(self.mirror, method)(*args, **options)
+
+    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
+        await self._ready()
+        if not self.adrift:
+            try:
+                return await self.tip(thread)
+            except Unavailable as error:
+                if self._closed:
+                    raise
+                self._leave(error)
+        found = await self._local(self._spool.answer("tip", thread))
+        if found is NOTHING:
+            return self._tips.get(thread)
+        tip: tuple[Head, Row | None] = found
+        return tip
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        found: tuple[Head, Row | None] | None = await self._ask("tip", thread)
+        self._tips.put(thread, found)
+        return found
+
+    async def head(self, thread: str) -> Head | None:
+        if not thread.endswith(_KEYS):
+            found: Head | None = await self._ask("head", thread)
+            return found
+        # A store is opened with its key ring, so that has to be known when nobody can be asked; and nothing is
+        # delivered before, because what lost against others could not be labelled.
+        await self._start()
+        known = await self._local(self._spool.recall(thread))
+        try:
+            ring = await self.mirror.head(thread)
+        except Unavailable:
+            if known is None:
+                raise
+            return known.head
+        if known is None or not self._holdings.records or _made(known.head) == _made(ring):
+            await self._local(self._spool.remember(thread, Kin(ring, self._generation)))
+        return ring
+
+    async def heads(self, lineage: str) -> list[Head]:
+        found: list[Head] = await self._ask("heads", lineage)
+        return found
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        await self._ashore()
+        return await self.mirror.threads(prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        await self._ashore()
+        return await self.mirror.lineages(after=after, limit=limit)
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        found: list[Branch] = await self._ask("branches", lineage)
+        return found
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        found: Row | None = await self._ask("row", lineage, branch, step)
+        return found
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        found: list[Step] = await self._ask("steps", lineage, branch, first, last)
+        return found
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = await self._ask("payloads", lineage, branch, first, last)
+        return found
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        found: list[Row] = await self._ask("rows", lineage, branch, first, last)
+        return found
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        found: list[tuple[bytes, int, bytes]] = await self._ask("locate", lineage, low, high, limit)
+        return found
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = await self._ask("blobs", pool, ids)
+        return found
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        found: list[tuple[bytes, int]] = await self._ask("blob_ids", pool, after=after, limit=limit)
+        return found
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        await self._ashore()
+        return await self.mirror.lease(name, owner, ttl)
+
+    async def release(self, name: str, owner: str) -> bool:
+        await self._ashore()
+        return await self.mirror.release(name, owner)
+
+    # -- the place -----------------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        await self._ashore()
+        await self.mirror.ping()
+
+    async def stats(self) -> dict[str, int]:
+        await self._ashore()
+        return await self.mirror.stats()
+
+    async def compact(self) -> None:
+        await self._ashore()
+        await self.mirror.compact()
+
+    async def settle(self) -> Status:
+        """Deliver what is spooled, compare both sides and ship everything now; what is left shows in the status."""
+        await self._ready()
+        if self.adrift or self._holdings.records:
+            await self._land()
+        return await self.mirror.settle()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._background.stop(_ROUND)
+        try:
+            if self._known:
+                await self._count()
+            if self._holdings.records:
+                log.warning(
+                    "closed with %d saves (%d bytes) in the spool %s: they are delivered when it is opened again",
+                    self._holdings.records,
+                    self._holdings.bytes,
+                    self._spool.path,
+                )
+        finally:
+            await self.mirror.close()
+            await self._local(self._spool.engine.close())

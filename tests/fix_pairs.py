@@ -1,0 +1,86 @@
+"""Mirrors for tests: two sides that can be taken away, and stores over them, in each colour."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+from clew.engines.memory import MemoryEngine
+from clew.engines.sqlite import SQLiteEngine
+from fix_flaky import Flaky
+from fix_stores import Stepped
+
+
+class Pair:
+    """Two sides that can be taken away, and stores over them."""
+
+    def __init__(self, kinds: tuple[str, str], colour: str, folder: Path) -> None:
+        make: dict[str, Callable[[str], Any]] = {
+            "memory": lambda _: MemoryEngine(),
+            "sqlite": lambda name: SQLiteEngine(folder / f"{name}.db", durability="normal"),
+        }
+        awaiting = colour == "awaiting"
+        self.primary = Flaky(make[kinds[0]]("primary"), awaiting=awaiting)
+        self.replica = Flaky(make[kinds[1]]("replica"), awaiting=awaiting)
+        self.loop = asyncio.new_event_loop()
+        self.colour = colour
+        self.stores: list[Any] = []
+
+    def open(self, primary: Flaky | None = None, **options: Any) -> Any:
+        options = {"replica": self.replica, "health_every": 0.05, "failback_after": 0.1, **options}
+        if self.colour == "blocking":
+            store: Any = clew.open(primary or self.primary, **options)
+        else:
+            store = Stepped(self.loop.run_until_complete(clew.aio.open(primary or self.primary, **options)), self.loop)
+        self.stores.append(store)
+        return store
+
+    def elsewhere(self, **options: Any) -> Any:
+        """A store over the same two places, for which they are never away: somebody else's."""
+        one, two = (Flaky(side.engine, awaiting=side.awaiting) for side in (self.primary, self.replica))
+        return self.open(one, replica=two, **options)
+
+    def alone(self, side: Flaky) -> clew.Store:
+        """One side as a store of its own."""
+        return clew.open(side.engine)
+
+    def until(self, store: Any, true: Callable[[Any], bool]) -> Any:
+        """Wait for a status."""
+        end = time.monotonic() + 20
+        while not true(status := store.catch_up()):
+            assert time.monotonic() < end, status
+            time.sleep(0.02)
+        return status
+
+    def equal(self) -> None:
+        """Both sides have the same heads, checkpoints and states."""
+        one, two = self.alone(self.primary), self.alone(self.replica)
+        infos = one.threads()
+        assert infos == two.threads()
+        for info in infos:
+            here, there = one.thread(info.id), two.thread(info.id)
+            assert here.load() == there.load()
+            assert here.history(all=True) == there.history(all=True)
+
+
+@pytest.fixture(
+    params=["memory+memory-blocking", "sqlite+memory-blocking", "sqlite+sqlite-async", "memory+memory-awaiting"]
+)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    kinds, _, colour = request.param.partition("-")
+    one, _, two = kinds.partition("+")
+    made = Pair((one, two), colour, tmp_path)
+    yield made
+    made.primary.up = made.replica.up = True
+    for store in made.stores:
+        store.close()
+    made.primary.engine.close().close()
+    made.loop.run_until_complete(made.loop.shutdown_default_executor())
+    made.loop.close()

@@ -1,0 +1,490 @@
+"""A mirror with a spool: while both sides are away saves are kept, and afterwards they are where they belong, once."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+from clew.engines.memory import MemoryEngine
+from clew.engines.stepping import finish
+from clew.replicate.spool import FILE, Spool
+from fix_flaky import Flaky
+from fix_pairs import Pair
+
+LONG = "text that is long enough to be kept in pieces " * 8
+NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
+
+
+def away(pair: Pair) -> None:
+    pair.primary.up = pair.replica.up = False
+
+
+def back(pair: Pair) -> None:
+    pair.primary.up = pair.replica.up = True
+
+
+def landed(pair: Pair, store: Any) -> Any:
+    """Wait until everything is where it belongs."""
+    back(pair)
+    return pair.until(store, lambda status: not status.spool.records and not status.behind and not status.lag_records)
+
+
+def test_saves_go_on_while_both_sides_are_away_and_nothing_shows_of_it_afterwards(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool")
+    grown, whole, small = store.thread("grown"), store.thread("whole"), store.thread("small")
+    grown.append("messages", [LONG])
+    whole.save({"messages": [LONG, LONG], "n": 0})
+    small.save({"n": 0, "kept": True})
+    away(pair)
+    for n in range(1, 4):
+        grown.append("messages", [n])
+        whole.save({"messages": [LONG, LONG, *range(n)], "n": n})
+        small.update({"n": n})
+        store.thread("new").append("messages", [f"{n} {LONG}"])
+    status = store.status()
+    assert not status.primary.healthy
+    assert not status.replica.healthy
+    assert status.spool.adrift
+    assert status.spool.records == 12
+    assert status.spool.bytes > 3 * len(LONG)
+    assert status.spool.since <= time.time()
+    status = landed(pair, store)
+    assert status.diverged == 0
+    assert grown.load() == {"messages": [LONG, 1, 2, 3]}
+    assert whole.load() == {"messages": [LONG, LONG, 0, 1, 2], "n": 3}
+    assert small.load() == {"n": 3, "kept": True}
+    assert len(store.thread("new").load()["messages"]) == 3
+    assert [checkpoint.step for checkpoint in grown.history(all=True)] == [1, 2, 3, 4]
+    grown.append("messages", ["and on"])
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_what_was_begun_while_both_were_away_can_be_read_and_what_was_not_says_so(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool")
+    old = store.thread("old")
+    old.append("messages", [LONG])
+    away(pair)
+    new = store.thread("new")
+    first = new.append("messages", [LONG], label="first")
+    new.append("messages", ["more"])
+    big = new.save({"messages": ["all new"], "big": LONG * 100})
+    new.rewind(2)
+    assert new.load() == {"messages": [LONG, "more"]}
+    assert new.tail("messages", 1) == ["more"]
+    assert new.load(big)["big"] == LONG * 100
+    assert new.find(label="first") == [first]
+    assert len(new.history(all=True)) == 3
+    old.append("messages", ["unread"])
+    assert old.step == 2
+    for question in (old.load, old.history, store.thread("never seen").load, store.threads, store.verify):
+        with pytest.raises(clew.Unavailable, match=r"primary: .*replica: "):
+            question()
+    landed(pair, store)
+    assert old.load() == {"messages": [LONG, "unread"]}
+    assert new.load() == {"messages": [LONG, "more"]}
+    pair.equal()
+
+
+def test_only_saves_can_wait(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool")
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    store.thread("other").save({"n": 1})
+    away(pair)
+    thread.save({"n": 2})
+    for change in (thread.delete, store.thread("other").delete, lambda: store.thread("other").rewind(1)):
+        with pytest.raises(clew.Unavailable):
+            change()
+    with pytest.raises(clew.Unavailable), thread.lock():
+        raise AssertionError("a lock that no side knows of")
+    landed(pair, store)
+    thread.delete()
+    assert [info.id for info in store.threads()] == ["other"]
+
+
+def test_a_thread_that_was_only_loaded_before_can_be_saved(pair: Pair, tmp_path: Path) -> None:
+    other = pair.elsewhere()
+    for name in ("appended", "saved"):
+        other.thread(name).append("messages", [LONG, "two"])
+    store = pair.open(spool=tmp_path / "spool")
+    loaded = {name: store.thread(name) for name in ("appended", "saved")}
+    states = {name: thread.load() for name, thread in loaded.items()}
+    away(pair)
+    loaded["appended"].append("messages", ["three"])
+    loaded["saved"].save({"messages": [*states["saved"]["messages"], "three"]})
+    loaded["saved"].save({"messages": [*states["saved"]["messages"], "three", "four"]})
+    assert loaded["saved"].load()["messages"] == [LONG, "two", "three", "four"]
+    assert landed(pair, store).diverged == 0
+    assert loaded["appended"].load() == {"messages": [LONG, "two", "three"]}
+    assert loaded["saved"].load()["messages"] == [LONG, "two", "three", "four"]
+    pair.equal()
+
+
+def test_a_save_whose_answer_was_lost_is_there_once(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool")
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    pair.primary.lose_answers, pair.replica.up = 1, False
+    thread.append("messages", ["two"])
+    thread.append("messages", ["three"])
+    assert store.status().spool.records == 2
+    assert landed(pair, store).diverged == 0
+    assert thread.load() == {"messages": ["one", "two", "three"]}
+    assert len(thread.history(all=True)) == 3
+    pair.equal()
+
+
+def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", [LONG])
+    away(pair)
+    for n in range(1, 6):
+        thread.append("messages", [n])
+    for _ in range(3):
+        pair.primary.up, pair.primary.lose_answers = True, 2  # of the roles, or of a save
+        with pytest.raises(clew.Unavailable):
+            thread.load()
+        pair.primary.up, pair.primary.lose_answers = False, 0
+    assert store.status().spool.records == 5
+    assert landed(pair, store).diverged == 0
+    assert thread.load() == {"messages": [LONG, 1, 2, 3, 4, 5]}
+    assert len(thread.history(all=True)) == 6
+    pair.equal()
+
+
+def test_where_others_wrote_meanwhile_both_are_kept(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    other = pair.elsewhere(**NEVER)
+    away(pair)
+    first = thread.append("messages", ["here"])
+    second = thread.append("messages", ["here, too"])
+    other.thread("t").append("messages", ["there"])
+    assert landed(pair, store).diverged == 1
+    assert store.thread("t").load()["messages"] == ["one", "there"]
+    assert thread.load(second.id)["messages"] == ["one", "here", "here, too"]
+    assert thread.load(first.id)["messages"] == ["one", "here"]
+    assert (thread.get(second.id).label or "").startswith("diverged")
+    assert "diverged" in thread.get(second.id).tags
+    thread.append("messages", ["and on"])
+    assert thread.load()["messages"] == ["one", "there", "and on"]
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_a_name_that_others_had_already_is_kept_beside_theirs(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    store.thread("x").save({"n": 1})
+    pair.elsewhere(**NEVER).thread("t").save({"made": "there"})
+    away(pair)
+    store.thread("t").save({"made": "here"})
+    store.thread("t").update({"more": LONG})
+    landed(pair, store)
+    assert store.thread("t").load() == {"made": "there"}
+    assert store.thread("t#diverged-1").load() == {"made": "here", "more": LONG}
+    pair.equal()
+
+
+def test_what_was_saved_to_a_thread_that_others_deleted_goes_with_it(
+    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    store.thread("t").append("messages", [LONG])
+    store.thread("kept").append("messages", [LONG])
+    other = pair.elsewhere(**NEVER)
+    away(pair)
+    store.thread("t").append("messages", ["too late"])
+    store.thread("kept").append("messages", ["in time"])
+    other.thread("t").delete()
+    landed(pair, store)
+    assert [info.id for info in store.threads()] == ["kept"]
+    assert "deleted while saves to it were spooled" in caplog.text
+    pair.equal()
+
+
+def test_a_new_process_delivers_what_an_old_one_left(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    store.thread("t").append("messages", ["one"])
+    away(pair)
+    store.thread("t").append("messages", ["two"])
+    store.thread("new").save({"n": 1})
+    # It is killed: nothing of what it remembers is left.
+    again = pair.open(spool=tmp_path / "spool", **NEVER)
+    assert again.status().spool.records == 2
+    again.thread("t").append("messages", ["three"])
+    assert again.thread("new").load() == {"n": 1}
+    assert again.status().spool.records == 3
+    back(pair)
+    third = pair.open(spool=tmp_path / "spool", **NEVER)
+    third.thread("t").append("messages", ["four"])  # goes behind what had to be delivered first
+    assert third.thread("t").load() == {"messages": ["one", "two", "three", "four"]}
+    assert third.thread("new").load() == {"n": 1}
+    assert landed(pair, third).diverged == 0
+    pair.equal()
+
+
+def test_a_spool_that_never_met_its_store_cannot_stand_in_for_it(pair: Pair, tmp_path: Path) -> None:
+    away(pair)
+    with pytest.raises(clew.Unavailable, match=r"primary: .*replica: "):
+        pair.open(spool=tmp_path / "spool").thread("t").save({"n": 1})
+    back(pair)
+    pair.open(spool=tmp_path / "spool").thread("t").save({"n": 1})
+
+
+def test_several_processes_share_a_spool(pair: Pair, tmp_path: Path) -> None:
+    stores = [pair.open(spool=tmp_path / "spool", **NEVER) for _ in range(3)]
+    stores[0].thread("t").append("messages", ["start"])
+    for store in stores:
+        store.thread("t").load()
+    away(pair)
+    for n in range(9):
+        stores[n % 3].thread("t").append("messages", [n])
+        stores[n % 3].thread(f"own-{n % 3}").append("messages", [n])
+    back(pair)
+    stores[1].catch_up()
+    for store in stores:
+        store.thread("t").append("messages", ["back"])
+        assert landed(pair, store).diverged == 0
+    assert stores[2].thread("t").load()["messages"] == ["start", *range(9), "back", "back", "back"]
+    assert stores[2].thread("own-2").load()["messages"] == [2, 5, 8]
+    pair.equal()
+
+
+def test_a_process_that_never_saw_a_thread_begins_one_that_is_kept_beside_it(pair: Pair, tmp_path: Path) -> None:
+    pair.open(spool=tmp_path / "spool", **NEVER).thread("t").append("messages", ["one"])
+    store = pair.open(spool=tmp_path / "spool", **NEVER)
+    away(pair)
+    store.thread("t").append("messages", ["what is there is not known"])
+    landed(pair, store)
+    assert store.thread("t").load() == {"messages": ["one"]}
+    assert store.thread("t#diverged-1").load() == {"messages": ["what is there is not known"]}
+
+
+def test_what_builds_on_a_save_that_is_still_on_the_other_side_waits_for_it(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", replication="async", health_every=60.0, failback_after=0.05)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    store.catch_up()
+    pair.replica.up = False
+    thread.append("messages", ["only on the primary"])
+    away(pair)
+    spooled = thread.append("messages", ["in the spool"])
+    pair.replica.up = True
+    assert store.catch_up().spool.records == 1
+    assert thread.load() == {"messages": ["one"]}
+    thread.append("messages", ["on the replica"])
+    status = landed(pair, store)
+    assert status.diverged >= 1
+    assert thread.load() == {"messages": ["one", "on the replica"]}
+    assert thread.load(spooled.id)["messages"] == ["one", "only on the primary", "in the spool"]
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_changes_are_logged_and_told_and_close_says_what_is_left(
+    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "clew.replicate")
+    told: list[Any] = []
+    store = pair.open(spool=tmp_path / "spool", on_change=told.append, **NEVER)
+    store.thread("t").save({"n": 1})
+    away(pair)
+    store.thread("t").save({"n": 2})
+    assert told[-1].spool.adrift
+    assert "saves go to the spool" in caplog.text
+    landed(pair, store)
+    assert [status.spool.adrift for status in told[-1:]] == [False]
+    assert "what was spooled is delivered" in caplog.text
+    away(pair)
+    store.thread("t").save({"n": 3})
+    store.close()
+    store.close()
+    assert "closed with 1 saves" in caplog.text
+
+
+def test_a_sealed_store_has_a_sealed_spool(tmp_path: Path) -> None:
+    key, secret = b"k" * 32, "a secret that nobody may read " * 20
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+
+    def open_() -> clew.Store:
+        return clew.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool", **NEVER)
+
+    store = open_()
+    store.thread("t").append("messages", [secret])
+    places[0].up = places[1].up = False
+    store.thread("t").append("messages", [secret])
+    store.thread("new").save({"big": secret * 500})
+    again = open_()  # in a new process, while both are away
+    again.thread("t").append("messages", ["three"])
+    for file in (tmp_path / "spool").iterdir():
+        assert b"a secret that" not in file.read_bytes()
+    with pytest.raises(clew.ClewError, match="key"):
+        clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    places[0].up = places[1].up = True
+    last = open_()
+    assert last.thread("t").load() == {"messages": [secret, secret, "three"]}
+    assert last.thread("new").load() == {"big": secret * 500}
+    assert (
+        last.status().spool == clew.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool").status().spool
+    )
+
+
+def test_a_spool_is_not_delivered_to_a_store_with_other_keys(tmp_path: Path) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(places[0], replica=places[1], key=b"k" * 32, spool=tmp_path / "spool", **NEVER)
+    store.thread("t").save({"n": 1})
+    places[0].up = places[1].up = False
+    store.thread("t").save({"n": 2})
+    for key in (b"k" * 32, None):
+        with pytest.raises(clew.InvalidInput, match="another key ring"):
+            clew.open(MemoryEngine(), replica=MemoryEngine(), key=key, spool=tmp_path / "spool").thread("x").exists()
+    places[0].up = places[1].up = True
+    assert store.thread("t").load() == {"n": 2}
+
+
+def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+
+    def open_(namespace: str | None) -> clew.Store:
+        return clew.open(places[0], replica=places[1], namespace=namespace, spool=tmp_path / "spool", **NEVER)
+
+    rooms = {name: open_(name) for name in ("one", "two", None)}
+    for name, store in rooms.items():
+        store.thread("t").save({"room": name})
+    places[0].up = places[1].up = False
+    for name, store in rooms.items():
+        store.thread("t").update({"again": name})
+        store.thread("new").save({"room": name})
+    places[0].up = places[1].up = True
+    for name in rooms:
+        store = open_(name)
+        assert store.thread("t").load() == {"room": name, "again": name}
+        assert store.thread("new").load() == {"room": name}
+
+
+def test_sessions_retention_and_compression_go_on_as_well(tmp_path: Path) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    options: dict[str, Any] = {"retention": clew.Retention(keep_last=3), "compression": "zstd"}
+    store = clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **options, **NEVER)
+    session = store.session("s")
+    thread = store.thread("t")
+    for n in range(4):
+        session.append({"role": "user", "content": f"{n} {LONG}"})
+        thread.append("items", [n, LONG])
+    places[0].up = places[1].up = False
+    for n in range(4, 9):
+        session.append({"role": "user", "content": f"{n} {LONG}"})
+        thread.append("items", [n, LONG])
+    assert store.status().spool.records == 10  # type: ignore[union-attr]
+    places[0].up = places[1].up = True
+    assert [message["content"][0] for message in session.messages()] == list("012345678")
+    assert len(thread.history()) == 3
+    store.catch_up()
+    for place in places:
+        alone = clew.open(place.engine, **options)
+        assert not alone.verify().problems
+        assert alone.thread("t").load() == thread.load()
+
+
+def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    for name in ("a", "b"):
+        store.thread(name).save({"n": 1})
+    places[0].up = places[1].up = False
+    for name in ("a", "b"):
+        store.thread(name).save({"n": 2})
+    with sqlite3.connect(tmp_path / "spool" / FILE) as damage:
+        damage.execute("UPDATE steps SET meta = CAST(x'00' || meta AS BLOB) WHERE pos = (SELECT min(pos) FROM steps)")
+    damage.close()
+    places[0].up = places[1].up = True
+    status = store.catch_up()
+    assert status.spool is not None
+    assert status.spool.records == 1
+    assert "digest" in (status.last_error or "")
+    assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
+    places[0].up = places[1].up = False
+    finish(store._core.engine.inner._spool.engine.close())  # type: ignore[attr-defined]
+    with pytest.raises(clew.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
+        store.thread("b").save({"n": 3})
+
+
+def test_a_spool_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    clew.open(MemoryEngine(), replica=MemoryEngine(), spool=tmp_path / "deep" / "spool").thread("t").save({"n": 1})
+    assert stat.S_IMODE((tmp_path / "deep" / "spool").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "deep" / "spool").iterdir()} == {0o600}
+
+
+def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with clew.open(f"jsonl:{tmp_path}/store"):
+        pass
+    before = sorted(tmp_path.iterdir())
+    here, there = tmp_path / "a.db", tmp_path / "b.db"
+    for spool, reason in (
+        (tmp_path / "file", "not a directory"),
+        (5, "give a path"),
+        ("", "give a path"),
+        (tmp_path / "store" / "spool", "inside the store"),
+        (tmp_path / "store", "inside the store"),
+    ):
+        with pytest.raises(clew.InvalidInput, match=reason):
+            clew.open(here, replica=there, spool=spool)
+    with pytest.raises(clew.InvalidInput, match="a side of the mirror"):
+        clew.open(tmp_path / "x" / FILE, replica=there, spool=tmp_path / "x")
+    with pytest.raises(clew.InvalidInput, match="a side of the mirror"):
+        clew.open(here, replica=f"jsonl:{tmp_path}/y", spool=tmp_path / "y" / "z")
+    with pytest.raises(clew.InvalidInput, match="needs replica="):
+        clew.open(here, spool=tmp_path / "spool")
+    with pytest.raises(clew.InvalidInput, match="choose one"):
+        clew.open(here, replica=there, replica_required=True, spool=tmp_path / "spool")
+    assert sorted(tmp_path.iterdir()) == before
+    with clew.open(tmp_path / FILE) as store:
+        store.thread("t").save({"n": 1})
+    with pytest.raises(clew.InvalidInput, match="a store of its own"):
+        clew.open(here, replica=there, spool=tmp_path).thread("t").exists()
+
+
+def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&spool={tmp_path}/spool"
+    with clew.open(url) as store:
+        store.thread("t").save({"n": 1})
+        status = store.status().spool
+    assert status is not None
+    assert (status.records, status.adrift) == (0, False)
+    assert (tmp_path / "spool" / FILE).exists()
+
+
+def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
+    """What is given back is what was put in, and a second save of one step is refused."""
+    from clew.engines.base import Branch, Commit, Head, NewRow, Swap
+
+    spool = Spool.open(tmp_path)
+    branch = Branch(b"b" * 16, "l", "t", b"o" * 16)
+    head = Head("t", "l", b"o" * 16, branch.id, 1, 1, "thread", 1, 1, 1, 1, b"note")
+    row = NewRow(branch.id, 1, b"i" * 16, b"meta", b"d" * 16, b"root", b"payload")
+    commit = Commit("l", (Swap("t", None, head),), (row,), (branch,), (), {b"x": b"blob"})
+    finish(spool.put(commit))
+    with pytest.raises(clew.Conflict):
+        finish(spool.put(commit))
+    journal, entries = finish(spool.entries("l"))
+    assert journal is not None
+    made = finish(spool.commit_of("l", entries[0]))
+    assert made is not None
+    assert (list(made.swaps), list(made.rows), list(made.branches)) == ([commit.swaps[0]], [row], [branch])
+    assert made.blobs == commit.blobs
+    assert finish(spool.clear("l", journal))
+    assert finish(spool.survey()).records == 0
+    assert finish(spool.engine.lineages()) == []
+    finish(spool.put(commit))
+    finish(spool.engine.close())
