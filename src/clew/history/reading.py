@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from clew.encode.assemble import place
-from clew.encode.nodes import Inline, Listing, Root
+from clew.encode.nodes import Listing, Root
+from clew.encode.plan import Planned
 from clew.encode.types import conform
 from clew.encode.values import Values
 from clew.engines.base import Head
@@ -47,23 +48,37 @@ class Reading(Handle[S]):
     async def tail(self, key: str, count: int, at: Any = None) -> list[Any]:
         """The last `count` items of the list `state[key]`, without reading those before them."""
         limit = check_limit(count, "count") or 0
-        head, _, branch, step, data = await self._row(at)
-        reader = Reader(self.core, head.lineage, self.values)
-        root = await reader.root(branch, step, data)
+        _, root, reader = await self.root(at)
         node = (root.tree.children or {}).get(check_name(key, "key"))
         if node is None:
             return []
-        total = node.count if isinstance(node, Listing) else limit
-        if isinstance(node, Inline):
-            return (await reader.items(node, 0, 2**31))[-limit:] if limit else []
-        return await reader.items(node, max(0, total - limit), total)
+        if isinstance(node, Listing):
+            return await self.ending(reader, node, max(0, node.count - limit))
+        return (await reader.items(node, 0, 2**31))[-limit:] if limit else []
 
     @of_thread
     async def root(self, at: Any = None, deep: bool = True) -> tuple[Head, Root, Reader]:
         """For views: the head, the root at a place, and a reader for what it points at."""
         head, _, branch, step, data = await self._row(at)
         reader = Reader(self.core, head.lineage, self.values)
+        tip = self.core.tips.peek(self.id) if at is None and deep else None
+        if tip is not None and tip.head == head:  # then its root is in memory already
+            return head, tip.root, reader
         return head, await reader.root(branch, step, data, deep), reader
+
+    async def ending(self, reader: Reader, listing: Listing, start: int) -> list[Any]:
+        """The items of a list from `start` to its end, from memory where that has them."""
+        found = self.core.tails.items(listing, start, listing.count, self.values)
+        if found is None:
+            found = await reader.items(listing, start, listing.count)
+            self.core.tails.read(listing, start, found)
+        return found
+
+    def grown(self, key: str, planned: Planned) -> None:
+        """A plan by which the list at a top-level key grew has been committed: whoever reads its end shall find it."""
+        node = (planned.root.tree.children or {}).get(key)
+        if isinstance(node, Listing):
+            self.core.tails.written(node, planned.payload, self.values)
 
     async def _row(self, at: Any) -> tuple[Head, bytes, bytes, int, bytes]:
         """(head, checkpoint id, branch, step, root's bytes) of a place."""

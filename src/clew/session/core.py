@@ -100,7 +100,15 @@ class SessionCore:
 
     async def _extend(self, messages: list[Message]) -> Checkpoint:
         added = turns.user_turns(check(messages))
-        return await self.thread.edit(lambda planner: extending(planner, messages, {}, added), self._facts())
+        planned: list[Planned] = []
+
+        def plan(planner: Planner) -> Planned:
+            planned[:] = [extending(planner, messages, {}, added)]
+            return planned[0]
+
+        saved = await self.thread.edit(plan, self._facts())
+        self.thread.grown(MESSAGES, planned[0])
+        return saved
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -113,9 +121,7 @@ class SessionCore:
             self._looked(view, at)
             if limit is None:
                 return await view.all()
-            count = await view.count()
-            start = max(0, count - limit)
-            found = await view.items(start, count)
+            start, found = await view.last(limit)
             return (await view.whole(start, found))[1] if whole else found
 
         return await self._read(read, [], at)
@@ -125,9 +131,7 @@ class SessionCore:
         limit = check_limit(last, "last")
 
         async def read(view: View) -> list[str]:
-            count = await view.count()
-            start = 0 if limit is None else max(0, count - limit)
-            found = await view.items(start, count)
+            start, found = (0, await view.all()) if limit is None else await view.last(limit)
             if whole:
                 start, found = await view.whole(start, found)
             return names(found, await view.first() + start)
@@ -373,7 +377,7 @@ class SessionCore:
     async def _view(self, at: Any = None) -> tuple[Head, View]:
         head, root, reader = await self.thread.root(at)
         checkpoint = open_note(self.thread.core.frames, head).checkpoint
-        return head, View(self.id, checkpoint, root.tree.children or {}, reader)
+        return head, View(self.thread, checkpoint, root.tree.children or {}, reader)
 
     async def _read(self, use: Callable[[View], Awaitable[T]], empty: T, at: Any = None) -> T:
         """What `use` finds; `empty` for a session that does not exist."""

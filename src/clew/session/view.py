@@ -14,6 +14,7 @@ from clew import turns
 from clew.encode.nodes import Inline, Listing, Node
 from clew.errors import NotFound
 from clew.history.read import Reader
+from clew.history.thread import Thread
 from clew.turns import Message
 
 MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
@@ -24,8 +25,8 @@ _FAR = 256  # how far a call may lie before its result, with a user turn between
 class View:
     """A session as one checkpoint has it. `checkpoint` is the head it was read at."""
 
-    def __init__(self, session: str, checkpoint: bytes, children: dict[str, Node], reader: Reader) -> None:
-        self.session = session
+    def __init__(self, thread: Thread[Any], checkpoint: bytes, children: dict[str, Node], reader: Reader) -> None:
+        self.thread = thread
         self.checkpoint = checkpoint
         self.reader = reader
         self._children = children
@@ -50,6 +51,15 @@ class View:
 
     async def items(self, start: int, stop: int) -> list[Message]:
         return await self.reader.items(self.node, start, stop) if self.node is not None else []
+
+    async def last(self, limit: int) -> tuple[int, list[Message]]:
+        """The last messages, and the place of the first of them."""
+        if isinstance(self.node, Listing):
+            start = max(0, self.node.count - limit)
+            return start, await self.thread.ending(self.reader, self.node, start)
+        found = await self.all()
+        start = max(0, len(found) - limit)
+        return start, found[start:]
 
     async def cut(self, start: int) -> int:
         """`start`, moved back so that a cut there parts no call from its result. Looks only around the cut: as far
@@ -95,7 +105,9 @@ class View:
                 if turns.own_id(found[offset]) == message_id:
                     return start + offset
             stop, width = start, width * 2
-        raise NotFound(f"session {self.session!r} has no message {message_id!r}: session.ids() lists those that it has")
+        raise NotFound(
+            f"session {self.thread.id!r} has no message {message_id!r}: session.ids() lists those that it has"
+        )
 
 
 def name_of(message: Message, number: int) -> str:

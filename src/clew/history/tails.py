@@ -1,0 +1,174 @@
+"""The ends of long lists, as they were read or written last: whoever appends and reads the end finds it in memory.
+
+An item of a stream is written once and never changes, so what is remembered of a stream stays true. Which items a list
+is made of is not remembered here: the root says so, and that is read from the engine every time.
+
+A message without anything nested in it is kept as it is and copied for each reader; any other item is kept encoded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import NoneType
+from typing import Any
+
+import msgspec
+
+from clew.encode import payload
+from clew.encode.frame import BEFORE, BEHIND
+from clew.encode.nodes import Listing, Piece
+from clew.encode.values import Values, is_plain
+
+MAX_ITEMS = 256  # of one stream
+MAX_BYTES = 1024 * 1024  # of one stream, encoded
+MAX_ALL_BYTES = 32 * 1024 * 1024
+MAX_TAILS = 4096  # streams
+_TEXT = frozenset({str})
+_NEVER_CHANGE = frozenset({str, int, float, bool, NoneType, bytes})
+_encode = msgspec.msgpack.Encoder().encode
+
+Item = dict[str, Any] | bytes  #: a flat dict, or the encoding of anything else
+
+
+class _Tail:
+    """Items of one stream, from number `start` on."""
+
+    __slots__ = ("bytes", "items", "sizes", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.items: list[Item] = []
+        self.sizes: list[int] = []
+        self.bytes = 0
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.items)
+
+    def add(self, items: list[Item], size: int) -> None:
+        """More items, which encode to `size` bytes together; the oldest ones make room."""
+        self.items += items
+        self.sizes += [size // len(items) + 1] * len(items)
+        self.bytes += self.sizes[-1] * len(items)
+        gone, left = 0, self.bytes
+        while left > MAX_BYTES or len(self.items) - gone > MAX_ITEMS:
+            left -= self.sizes[gone]
+            gone += 1
+        if gone:
+            self.start += gone
+            self.bytes = left
+            del self.items[:gone], self.sizes[:gone]
+
+
+class Tails:
+    """The tails of the streams used last. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tails: OrderedDict[tuple[bytes, int], _Tail] = OrderedDict()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._tails)
+
+    def items(self, listing: Listing, start: int, stop: int, values: Values) -> list[Any] | None:
+        """Items start..stop-1 of a list, new ones for each caller; None if not all of them are remembered."""
+        found: list[Any] = []
+        with self._lock:
+            for piece, low, high in _parts(listing, start, stop):
+                tail = self._tails.get((piece.branch, piece.stream))
+                if tail is None or low < tail.start or high > tail.stop:
+                    return None
+                self._tails.move_to_end((piece.branch, piece.stream))
+                kept = tail.items
+                for at in range(low - tail.start, high - tail.start):
+                    item = kept[at]
+                    if isinstance(item, dict):
+                        found.append(item.copy())
+                        continue
+                    value = values.decode(item)
+                    found.append(value)
+                    if _is_flat(value):
+                        kept[at] = value.copy()
+        return found
+
+    def read(self, listing: Listing, start: int, items: list[Any]) -> None:
+        """Remember the items of a list from `start` to its end, which were just read and now are the caller's."""
+        if len(items) > MAX_ITEMS:
+            return
+        for piece, low, high in _parts(listing, start, start + len(items)):
+            kept = _kept(items[: high - low])
+            items = items[high - low :]
+            tail = _Tail(high - len(kept))
+            if kept:
+                tail.add(kept, len(_encode(kept)))
+            with self._lock:
+                self._put((piece.branch, piece.stream), tail)
+
+    def written(self, listing: Listing, data: bytes, values: Values) -> None:
+        """A list has grown by what is in the payload of the row that was just committed."""
+        if not listing.pieces:
+            return
+        piece = listing.pieces[-1]
+        key = piece.branch, piece.stream
+        if key not in self._tails:  # nobody reads its end
+            return
+        for section in payload.unpack(BEFORE + data + BEHIND, "the row that was just written")[0]:
+            if section.stream == piece.stream:
+                items: list[Item] = [section.data]
+                if section.items > 1:
+                    items = _kept(values.decode_items([section.data], section.items, "the row that was just written"))
+                with self._lock:
+                    self._extend(key, section, items)
+
+    def _extend(self, key: tuple[bytes, int], section: payload.Section, items: list[Item]) -> None:
+        tail = self._tails.pop(key, None)
+        if tail is None:
+            return
+        self.bytes -= tail.bytes
+        if tail.stop != section.start or len(items) != section.items:
+            tail = _Tail(section.start + section.items - len(items))
+        if items:
+            tail.add(items, len(section.data))
+        self._put(key, tail)
+
+    def _put(self, key: tuple[bytes, int], tail: _Tail) -> None:
+        old = self._tails.pop(key, None)
+        self.bytes += tail.bytes - (old.bytes if old is not None else 0)
+        self._tails[key] = tail
+        while self.bytes > MAX_ALL_BYTES or len(self._tails) > MAX_TAILS:
+            self.bytes -= self._tails.popitem(last=False)[1].bytes
+
+
+def _kept(items: list[Any]) -> list[Item]:
+    """The items as they are remembered, those after the last one that only a registered type can put together again:
+    types change while a program runs, bytes that were stored do not."""
+    kept: list[Item] = []
+    for item in items:
+        if _is_flat(item):
+            kept.append(item.copy())
+        elif is_plain(item):
+            kept.append(_encode(item))
+        else:
+            kept.clear()
+    return kept
+
+
+def _is_flat(item: Any) -> bool:
+    """Whether a copy of the dict alone is as good as a copy of everything in it."""
+    return (
+        type(item) is dict and _NEVER_CHANGE.issuperset(map(type, item.values())) and _TEXT.issuperset(map(type, item))
+    )
+
+
+def _parts(listing: Listing, start: int, stop: int) -> Iterator[tuple[Piece, int, int]]:
+    """The pieces that items start..stop-1 of a list lie in, each with the range of its stream's items."""
+    base = 0
+    for piece in listing.pieces:
+        count = piece.stop - piece.start
+        low, high = max(start - base, 0), min(stop - base, count)
+        if low < high:
+            yield piece, piece.start + low, piece.start + high
+        base += count
