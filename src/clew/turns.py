@@ -20,6 +20,7 @@ _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "
 _CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
 _CALLS = ("functionCall", "function_call")  # Gemini, in its two spellings
 _RESPONSES = ("functionResponse", "function_response")
+_CALLED = "function"  # the role of results in OpenAI's first shape, which has no ids
 _TOOLS = frozenset({"tool_calls", "tool_call_id", "function_call", "call_id", "parts"})
 _CALL_BLOCKS = frozenset({"tool_use", "tool-call", "function_call"})
 _RESULT_BLOCKS = frozenset({"tool_result", "tool-result", "tool-return", "retry-prompt", "function_call_output"})
@@ -178,7 +179,12 @@ def open_results(messages: Sequence[Message]) -> set[str]:
     made: set[str] = set()
     lacking: set[str] = set()
     for message in messages:
-        if _only_talks(message) and message["role"] != "function":
+        # `_only_talks`, written out: this is asked of every message of every window that is read.
+        if (
+            type(message.get("content")) is str
+            and message.get("role", _CALLED) != _CALLED
+            and _TOOLS.isdisjoint(message)
+        ):
             continue
         made.update(calls(message))
         lacking.update(id for id in results(message) if id not in made)

@@ -56,15 +56,20 @@ class Reading(Handle[S]):
             return await self.ending(reader, node, max(0, node.count - limit))
         return (await reader.items(node, 0, 2**31))[-limit:] if limit else []
 
-    @of_thread
     async def root(self, at: Any = None, deep: bool = True) -> tuple[Head, Root, Reader]:
         """For views: the head, the root at a place, and a reader for what it points at."""
-        head, _, branch, step, data = await self._row(at)
+        head, _, root, reader = await self.look(at, deep)
+        return head, root, reader
+
+    @of_thread
+    async def look(self, at: Any = None, deep: bool = True) -> tuple[Head, bytes, Root, Reader]:
+        """The same, with the id of the checkpoint at that place."""
+        head, id, branch, step, data = await self._row(at)
         reader = Reader(self.core, head.lineage, self.values)
         tip = self.core.tips.peek(self.id) if at is None and deep else None
         if tip is not None and tip.head == head:  # then its root is in memory already
-            return head, tip.root, reader
-        return head, await reader.root(branch, step, data, deep), reader
+            return head, id, tip.root, reader
+        return head, id, await reader.root(branch, step, data, deep), reader
 
     async def ending(self, reader: Reader, listing: Listing, start: int) -> list[Any]:
         """The items of a list from `start` to its end, from memory where that has them."""

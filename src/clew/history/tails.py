@@ -82,16 +82,11 @@ class Tails:
                 if tail is None or low < tail.start or high > tail.stop:
                     return None
                 self._tails.move_to_end((piece.branch, piece.stream))
-                kept = tail.items
-                for at in range(low - tail.start, high - tail.start):
-                    item = kept[at]
-                    if isinstance(item, dict):
-                        found.append(item.copy())
-                        continue
-                    value = values.decode(item)
-                    found.append(value)
-                    if _is_flat(value):
-                        kept[at] = value.copy()
+                first = low - tail.start
+                found += [
+                    item.copy() if isinstance(item, dict) else _decoded(tail, at, item, values)
+                    for at, item in enumerate(tail.items[first : high - tail.start], first)
+                ]
         return found
 
     def read(self, listing: Listing, start: int, items: list[Any]) -> None:
@@ -154,6 +149,14 @@ def _kept(items: list[Any]) -> list[Item]:
         else:
             kept.clear()
     return kept
+
+
+def _decoded(tail: _Tail, at: int, item: bytes, values: Values) -> Any:
+    """An item that is kept encoded; one that may as well be kept as it is, is from now on."""
+    value = values.decode(item)
+    if _is_flat(value):
+        tail.items[at] = value.copy()
+    return value
 
 
 def _is_flat(item: Any) -> bool:

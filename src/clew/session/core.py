@@ -21,7 +21,7 @@ from clew.engines.base import Head
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
 from clew.history.core import Core
 from clew.history.names import check_limit, check_name
-from clew.history.records import open_note, uuid_text
+from clew.history.records import uuid_text
 from clew.history.thread import Thread
 from clew.history.tied import tied
 from clew.history.trail import Trail
@@ -375,8 +375,7 @@ class SessionCore:
             self.thread.writer.seen = view.checkpoint
 
     async def _view(self, at: Any = None) -> tuple[Head, View]:
-        head, root, reader = await self.thread.root(at)
-        checkpoint = open_note(self.thread.core.frames, head).checkpoint
+        head, checkpoint, root, reader = await self.thread.look(at)
         return head, View(self.thread, checkpoint, root.tree.children or {}, reader)
 
     async def _read(self, use: Callable[[View], Awaitable[T]], empty: T, at: Any = None) -> T:

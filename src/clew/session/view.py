@@ -23,7 +23,7 @@ _FAR = 256  # how far a call may lie before its result, with a user turn between
 
 
 class View:
-    """A session as one checkpoint has it. `checkpoint` is the head it was read at."""
+    """A session as one checkpoint has it. `checkpoint` is the id of that one."""
 
     def __init__(self, thread: Thread[Any], checkpoint: bytes, children: dict[str, Node], reader: Reader) -> None:
         self.thread = thread
