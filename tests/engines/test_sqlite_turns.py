@@ -132,7 +132,7 @@ def test_a_lone_writer_needs_no_savepoint(engine: SQLiteEngine) -> None:
     engine._writer._line.connection.set_trace_callback(statements.append)
     branch = records.branch("a")
     step(engine.commit(records.following(records.head(branch), branch)))
-    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "INSERT", "COMMIT"]
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"]
 
 
 def test_one_refused_commit_does_not_fail_those_beside_it(engine: SQLiteEngine) -> None:

@@ -56,10 +56,10 @@ def test_a_sound_store_is_found_to_be_sound(opener: Any) -> None:
 def flip(column: str, where: str = "1") -> Damage:
     def damage(db: sqlite3.Connection) -> None:
         table, name = column.split(".")
-        for rowid, data in db.execute(f"SELECT rowid, {name} FROM {table} WHERE {where} LIMIT 1").fetchall():
+        for (data,) in db.execute(f"SELECT {name} FROM {table} WHERE {where} LIMIT 1").fetchall():
             middle = len(data) // 2
             bad = data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
-            db.execute(f"UPDATE {table} SET {name} = ? WHERE rowid = ?", (bad, rowid))
+            db.execute(f"UPDATE {table} SET {name} = ? WHERE {name} = ? AND {where}", (bad, data))
             return
         raise AssertionError("nothing to damage")
 
@@ -73,21 +73,22 @@ def run(sql: str) -> Damage:
     return damage
 
 
-STEP = "pos & 4294967295"
 FIRST = "(SELECT n FROM branches WHERE thread = 't' AND origin IS NULL)"
 DAMAGES = {
-    "a bit in metadata": flip("steps.meta", f"{STEP} = 7"),
-    "a bit in a root": flip("steps.root", f"{STEP} = 7"),
-    "a bit in a payload": flip("steps.payload", f"{STEP} = 7"),
-    "a bit in a digest": flip("steps.digest", f"{STEP} = 7"),
-    "a bit in an id": flip("steps.id", f"{STEP} = 7"),
+    "a bit in metadata": flip("steps.meta", "step = 7"),
+    "a bit in a root": flip("steps.root", "step = 7"),
+    "a bit in a payload": flip("steps.payload", "step = 7"),
+    "a bit in a digest": flip("steps.digest", "step = 7"),
+    "a bit in an id": flip("steps.id", "step = 7"),
     "a bit in a mark": flip("marks.data"),
     "a bit in a blob": flip("blobs.data", "length(id) = 32"),
-    "a bit in the first row": flip("steps.payload", f"{STEP} = 1"),
-    "a bit in the head's row": flip("steps.root", f"{STEP} = 11"),
-    "a missing row": run(f"DELETE FROM steps WHERE {STEP} = 6"),
-    "a missing first row": run(f"DELETE FROM steps WHERE {STEP} = 1 AND pos >> 32 = {FIRST}"),
-    "a missing head row": run(f"DELETE FROM steps WHERE {STEP} = 11"),
+    "a bit in the first row": flip("steps.payload", f"step = 1 AND branch = {FIRST}"),
+    "a bit in the head's row": flip("steps.root", "step = 11"),
+    "a missing row": run("DELETE FROM steps WHERE step = 6"),
+    "a missing first row": run(f"DELETE FROM steps WHERE step = 1 AND branch = {FIRST}"),
+    "a missing head row": run("DELETE FROM steps WHERE step = 11"),
+    "a missing stretch": run(f"DELETE FROM stretches WHERE branch = {FIRST} AND first = 1"),
+    "a stretch that begins elsewhere": run(f"UPDATE stretches SET pos = pos + 1 WHERE branch = {FIRST} AND first = 1"),
     "a missing blob": run("DELETE FROM blobs WHERE length(id) = 32"),
     "a missing branch": run("DELETE FROM branches WHERE origin IS NULL AND thread = 't'"),
     "a head one step back": run("UPDATE heads SET step = step - 1 WHERE thread = 't2'"),
@@ -98,7 +99,7 @@ DAMAGES = {
     ),
     "a head that is another's": run("UPDATE heads SET owner = zeroblob(16) WHERE thread = 't'"),
     "bodies that were swapped": run(
-        f"UPDATE steps SET (root, payload) = (SELECT root, payload FROM steps s WHERE s.{STEP} = 4) WHERE {STEP} = 3"
+        "UPDATE steps SET (root, payload) = (SELECT root, payload FROM steps s WHERE s.step = 4) WHERE step = 3"
     ),
     "a branch that hangs elsewhere": run("UPDATE branches SET origin_step = origin_step - 1 WHERE thread = 't2'"),
 }
@@ -150,7 +151,7 @@ def test_a_repair_keeps_most_of_a_thread_with_one_damaged_row(tmp_path: Path) ->
         for n in range(10):
             store.thread("t").save({"n": n, "text": f"{n} " * 100})
     db = sqlite3.connect(path, isolation_level=None)
-    flip("steps.payload", f"{STEP} = 4")(db)
+    flip("steps.payload", "step = 4")(db)
     db.close()
     with clew.open(path, durability="normal") as store:
         assert len(store.verify().problems) == 1

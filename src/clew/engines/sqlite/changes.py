@@ -10,13 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from clew.engines import refusals
-from clew.engines.base import Branch, Commit, Drop, Lease, NewRow, Swap, Taken
+from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Lease, NewRow, Swap, Taken
 from clew.engines.sqlite import statements as sql
 from clew.errors import InvalidInput
 
-STEP_BITS = 32
-LAST_STEP = (1 << STEP_BITS) - 1
 NOWHERE = -1  #: no branch has this number
+NOBODY = 0  #: nor this one: it has the rows that only keep a place
 
 Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
 
@@ -63,9 +62,9 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
         if number == NOWHERE:
             continue  # a sweep took the row away, and what was said about it with it
         if mark.data is None:
-            execute(sql.DELETE_MARK, (number << STEP_BITS | mark.step,))
+            execute(sql.DELETE_MARK, (number, mark.step))
         else:
-            execute(sql.SET_MARK, (number << STEP_BITS | mark.step, mark.data))
+            execute(sql.SET_MARK, (number, mark.step, mark.data))
     if commit.blobs:
         cursor.executemany(sql.ADD_BLOB, ((lineage, name, data) for name, data in commit.blobs.items()))
 
@@ -105,12 +104,31 @@ def _start(cursor: sqlite3.Cursor, lineage: str, branch: Branch, learnt: Numbers
 
 def _add(cursor: sqlite3.Cursor, lineage: str, number: int, row: NewRow) -> bool:
     """Write a row; False if there is no branch of that number."""
-    pos = number << STEP_BITS | row.step
-    try:
-        cursor.execute(sql.ADD_ROW, (pos, row.id, row.digest, row.meta, row.root, row.payload, number))
-    except sqlite3.IntegrityError as error:
-        raise refusals.step_taken(lineage, row.branch, row.step) from error
-    return cursor.rowcount == 1
+    _, step, id, meta, digest, root, payload = row
+    last, branch, before = cursor.execute(sql.LAST_ROW).fetchone() or (0, NOWHERE, 0)
+    if branch == number and before == step - 1:
+        cursor.execute(sql.NEXT_ROW, (last + 1, number, step, id, digest, meta, root, payload))
+        if cursor.rowcount == 1:
+            return True
+    pos = last + 1
+    there, branch, before = cursor.execute(sql.PLACE, (number, step)).fetchone() or (0, NOWHERE, 0)
+    if branch == number and before == step:
+        raise refusals.step_taken(lineage, row.branch, step)
+    gap = branch is None and _is_gap(cursor, number, step, there)
+    if gap:
+        pos = there
+    cursor.execute(sql.ADD_ROW, (pos, step, id, digest, meta, root, payload, number))
+    if cursor.rowcount != 1:
+        return False
+    if not gap:
+        cursor.execute(sql.ADD_STRETCH, (number, step, pos))
+    return True
+
+
+def _is_gap(cursor: sqlite3.Cursor, number: int, step: int, pos: int) -> bool:
+    """Whether an empty position lies inside a stretch: then the next row is of that stretch, too."""
+    behind, branch, after = cursor.execute(sql.ROW_BEHIND, (pos,)).fetchone() or (0, NOWHERE, 0)
+    return bool(branch == number and after - step == behind - pos)
 
 
 def _find(cursor: sqlite3.Cursor, key: tuple[str, bytes], learnt: Numbers) -> int:
@@ -131,22 +149,43 @@ def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
     }
     if heads != set(drop.expect):
         raise refusals.swept_meanwhile(lineage)
+    last, _, _ = cursor.execute(sql.LAST_ROW).fetchone() or (0, 0, 0)
     numbers: Numbers = {}
     for branch in {*drop.branches, *(branch for branch, _ in (*drop.rows, *drop.bodies))}:
         _find(cursor, (lineage, branch), numbers)
     for branch in drop.branches:
         number = numbers.pop((lineage, branch), None)
         if number is not None:
-            whole = (number << STEP_BITS, number << STEP_BITS | LAST_STEP)
-            cursor.execute(sql.DELETE_ROWS, whole)
-            cursor.execute(sql.DELETE_MARKS, whole)
-            cursor.execute(sql.DELETE_BRANCH, (number,))
-    rows = [(numbers[lineage, b] << STEP_BITS | step,) for b, step in drop.rows if (lineage, b) in numbers]
-    bodies = [(numbers[lineage, b] << STEP_BITS | step,) for b, step in drop.bodies if (lineage, b) in numbers]
+            _drop_branch(cursor, number)
+    rows = [(numbers[lineage, b], step) for b, step in drop.rows if (lineage, b) in numbers]
+    bodies = [(numbers[lineage, b], step) for b, step in drop.bodies if (lineage, b) in numbers]
     cursor.executemany(sql.DELETE_ROW, rows)
     cursor.executemany(sql.DELETE_MARK, rows)
     cursor.executemany(sql.EMPTY_ROW, bodies)
+    for number in {number for number, _ in rows}:
+        cursor.execute(sql.EMPTY_STRETCHES, (number,))
+        cursor.execute(sql.DELETE_EMPTY_STRETCHES, (number,))
+    _keep_place(cursor, last)
     cursor.executemany(sql.DELETE_BLOB, ((lineage, name) for name in drop.blobs))
+
+
+def _drop_branch(cursor: sqlite3.Cursor, number: int) -> None:
+    end = cursor.execute(sql.LAST_STEP_OF, (number,)).fetchone()
+    if end is not None:
+        cursor.execute(sql.DELETE_ROWS, (number, 0, end[0]))
+        cursor.execute(sql.DELETE_STRETCHES, (number,))
+    cursor.execute(sql.DELETE_MARKS, (number,))
+    cursor.execute(sql.DELETE_BRANCH, (number,))
+
+
+def _keep_place(cursor: sqlite3.Cursor, last: int) -> None:
+    """See that no position up to `last`, the highest one before the sweep, is used again."""
+    cursor.execute(sql.DELETE_KEEPERS, (last,))
+    cursor.execute(sql.FORGET_KEEPERS, (last,))
+    now = cursor.execute(sql.LAST_ROW).fetchone()
+    if last and (now is None or now[0] < last):
+        cursor.execute(sql.ADD_KEEPER, (last,))
+        cursor.execute(sql.ADD_STRETCH, (NOBODY, last, last))
 
 
 def lease(cursor: sqlite3.Cursor, wanted: Leasing) -> Lease | Taken:
@@ -168,6 +207,12 @@ def release(cursor: sqlite3.Cursor, name_and_owner: tuple[str, str]) -> bool:
     """Give a lease back, if that owner has it. The row stays: its token is still the newest."""
     cursor.execute(sql.RELEASE_LEASE, (*name_and_owner, _now()))
     return cursor.rowcount == 1
+
+
+def find_stretches(cursor: sqlite3.Cursor, _: None) -> None:
+    """Make the table of stretches anew, from the rows: as short as it can be, and right."""
+    cursor.execute(sql.FORGET_STRETCHES)
+    cursor.execute(sql.FIND_STRETCHES)
 
 
 def forget_leases(cursor: sqlite3.Cursor, older_than: float) -> None:

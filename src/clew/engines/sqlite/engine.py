@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
 from clew.engines.sqlite import changes
 from clew.engines.sqlite import statements as sql
-from clew.engines.sqlite.changes import LAST_STEP, NOWHERE, STEP_BITS, Leasing, Numbers, Writing
+from clew.engines.sqlite.changes import NOWHERE, Leasing, Numbers, Writing
 from clew.engines.sqlite.hands import Hands
 from clew.engines.sqlite.place import Place
 from clew.engines.sqlite.readers import Readers
@@ -90,19 +90,24 @@ class SQLiteEngine(Engine):
         self._numbers.update(learnt)
 
     def _range(self, statement: str, lineage: str, branch: bytes, first: int, last: int) -> list[Any]:
-        """Run a statement over the positions of steps first..last."""
-        first, last = max(first, 0), min(last, LAST_STEP)
+        """Run a statement over steps first..last."""
         if first > last:
             return []
-        fetch = self._fetch if last - first < SHORT else self._fetch_much
         number = self._number(lineage, branch)
-        found = fetch(statement, (number << STEP_BITS | first, number << STEP_BITS | last))
+        found = self._span(statement, number, first, last)
         if not found:
             # Rare, so it may cost a second look: another process may have dropped the branch and written it anew.
             known, number = number, self._number(lineage, branch, remembered=False)
             if number != known:
-                found = fetch(statement, (number << STEP_BITS | first, number << STEP_BITS | last))
+                found = self._span(statement, number, first, last)
         return found
+
+    def _span(self, statement: str, number: int, first: int, last: int) -> list[Any]:
+        if last >= LAST_STEP:  # all there are: without an end, a range would go on through the rows of others
+            end = self._fetch_much(sql.LAST_STEP_OF, (number,))
+            last = end[0][0] if end else NOWHERE
+        fetch = self._fetch if last - first < SHORT else self._fetch_much
+        return fetch(statement, (number, max(first, 0), last))
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -233,6 +238,7 @@ class SQLiteEngine(Engine):
 
     async def compact(self) -> None:
         self._writer.write(changes.forget_leases, LEASES_KEPT)
+        self._writer.write(changes.find_stretches, None)
         self._writer.outside(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
 
     async def close(self) -> None:

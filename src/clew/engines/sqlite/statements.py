@@ -1,11 +1,17 @@
 """Every SQL statement of the engine, constant, so that SQLite prepares each of them once.
 
-`pos` is a branch's number << 32 | step. Upper bounds on a text column may be a blob: SQLite sorts every blob after
-every text, so `b""` means "no upper bound". The successor of a text or blob is itself and one more zero byte.
+Rows of `steps` stand in the order in which they were written, and `stretches` says where those of a branch are: step s
+of a stretch is at `pos + s - first`, and it ends where the branch's next one begins. The last one of a branch ends
+where another branch's row follows. A range of positions may reach too far, into rows of other branches or of another
+stretch: they do not fit, and are filtered out. A row that is missing is just not there.
+
+Upper bounds on a text column may be a blob: SQLite sorts every blob after every text, so `b""` means "no upper bound".
+The successor of a text or blob is itself and one more zero byte.
 """
 
 from __future__ import annotations
 
+FAR = 1 << 62  #: a position behind all others
 _HEAD = "thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note"
 
 # -- writing: what a save runs -----------------------------------------------------------------------------------
@@ -16,13 +22,24 @@ UPDATE heads SET owner = ?, branch = ?, step = ?, version = ?, kind = ?, created
 WHERE thread = ? AND branch = ? AND step = ? AND version = ? AND lineage = ?"""
 ADD_HEAD = "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 DELETE_HEAD = "DELETE FROM heads WHERE thread = ? AND branch = ? AND step = ? AND version = ?"
+LAST_ROW = "SELECT pos, branch, step FROM steps ORDER BY pos DESC LIMIT 1"
+# Unless a row that a sweep took away once began a stretch there.
+NEXT_ROW = """
+INSERT INTO steps SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+WHERE NOT EXISTS (SELECT 1 FROM stretches WHERE branch = ?2 AND first = ?3)"""
 # From branches, not VALUES: a branch that another process dropped since we learnt its number takes no more rows.
-ADD_ROW = "INSERT INTO steps SELECT ?, ?, ?, ?, ?, ? FROM branches WHERE n = ?"
+ADD_ROW = "INSERT INTO steps SELECT ?, n, ?, ?, ?, ?, ?, ? FROM branches WHERE n = ?"
+PLACE = """
+SELECT r.pos + ?2 - r.first, s.branch, s.step
+FROM stretches r LEFT JOIN steps s ON s.pos = r.pos + ?2 - r.first
+WHERE r.branch = ?1 AND r.first <= ?2 ORDER BY r.first DESC LIMIT 1"""
+ROW_BEHIND = "SELECT pos, branch, step FROM steps WHERE pos > ? ORDER BY pos LIMIT 1"
+ADD_STRETCH = "INSERT INTO stretches VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET pos = excluded.pos"
 ADD_BRANCH = """
 INSERT INTO branches (id, lineage, thread, owner, origin, origin_step) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING"""
-SET_MARK = "INSERT INTO marks VALUES (?, ?) ON CONFLICT DO UPDATE SET data = excluded.data"
-DELETE_MARK = "DELETE FROM marks WHERE pos = ?"
+SET_MARK = "INSERT INTO marks VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data"
+DELETE_MARK = "DELETE FROM marks WHERE branch = ? AND step = ?"
 ADD_BLOB = "INSERT INTO blobs (pool, id, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 FENCE = "SELECT 1 FROM leases WHERE name = ? AND token = ?"
 BRANCH_NUMBER = "SELECT n FROM branches WHERE id = ? AND lineage = ?"
@@ -30,23 +47,50 @@ BRANCH_NUMBER = "SELECT n FROM branches WHERE id = ? AND lineage = ?"
 # -- sweeping ----------------------------------------------------------------------------------------------------
 
 HEAD_KEYS = "SELECT thread, branch, step, version FROM heads WHERE lineage = ?"
-DELETE_ROW = "DELETE FROM steps WHERE pos = ?"
-EMPTY_ROW = "UPDATE steps SET root = x'', payload = x'' WHERE pos = ?"
-DELETE_ROWS = "DELETE FROM steps WHERE pos BETWEEN ? AND ?"
-DELETE_MARKS = "DELETE FROM marks WHERE pos BETWEEN ? AND ?"
+_AT = """
+WHERE branch = ?1 AND step = ?2 AND pos = (
+    SELECT r.pos + ?2 - r.first FROM stretches r WHERE r.branch = ?1 AND r.first <= ?2 ORDER BY r.first DESC LIMIT 1)"""
+DELETE_ROW = f"DELETE FROM steps {_AT}"  # noqa: S608 - constants only, here and below
+EMPTY_ROW = f"UPDATE steps SET root = x'', payload = x'' {_AT}"  # noqa: S608
+DELETE_STRETCHES = "DELETE FROM stretches WHERE branch = ?"
+DELETE_MARKS = "DELETE FROM marks WHERE branch = ?"
 DELETE_BRANCH = "DELETE FROM branches WHERE n = ?"
+# Stretches of which no row is left: one after another that has rows must stay, to say where that one ends, but far
+# behind everything; the others go. The last one of a branch stays as it is.
+EMPTY_STRETCHES = f"""
+UPDATE stretches AS r SET pos = {FAR:d}
+WHERE branch = ?1 AND pos < {FAR:d} AND EXISTS (SELECT 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first)
+    AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.branch = ?1 AND s.step = s.pos - r.pos + r.first AND s.pos >= r.pos
+        AND s.pos < r.pos - r.first + (SELECT min(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first > r.first)
+    )"""  # noqa: S608
+DELETE_EMPTY_STRETCHES = f"""
+DELETE FROM stretches AS r WHERE branch = ?1 AND pos = {FAR:d} AND coalesce((
+    SELECT x.pos FROM stretches x WHERE x.branch = ?1 AND x.first < r.first ORDER BY x.first DESC LIMIT 1
+    ), {FAR:d}) = {FAR:d}"""  # noqa: S608
+# A position is never used twice, so that a gap in a stretch is always its own: where the last row goes, an empty one
+# of no branch keeps the place until others are behind it.
+DELETE_KEEPERS = "DELETE FROM steps WHERE pos IN (SELECT pos FROM stretches WHERE branch = 0 AND pos < ?)"
+FORGET_KEEPERS = "DELETE FROM stretches WHERE branch = 0 AND pos < ?"
+ADD_KEEPER = "INSERT INTO steps VALUES (?, 0, 0, x'', x'', x'', x'', x'')"
 DELETE_BLOB = "DELETE FROM blobs WHERE pool = ? AND id = ?"
+# Every row says itself whose it is, so that stretches which were lost or damaged can be told from the rows.
+FORGET_STRETCHES = "DELETE FROM stretches WHERE branch > 0"
+FIND_STRETCHES = """
+INSERT INTO stretches SELECT branch, step, pos FROM steps s WHERE branch > 0 AND NOT EXISTS (
+    SELECT 1 FROM steps p WHERE p.pos = s.pos - 1 AND p.branch = s.branch AND p.step = s.step - 1)"""
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
-HEAD = f"SELECT {_HEAD} FROM heads WHERE thread = ?"  # noqa: S608 - constants only, here and below
+HEAD = f"SELECT {_HEAD} FROM heads WHERE thread = ?"  # noqa: S608
 TIP = """
 SELECT h.thread, h.lineage, h.owner, h.branch, h.step, h.version, h.kind, h.created, h.updated, h.count, h.size, h.note,
     s.id, s.meta, s.digest, m.data, s.root
 FROM heads h
 LEFT JOIN branches b ON b.id = h.branch
-LEFT JOIN steps s ON s.pos = (b.n << 32 | h.step)
-LEFT JOIN marks m ON m.pos = s.pos
+LEFT JOIN stretches r ON r.branch = b.n
+    AND r.first = (SELECT max(x.first) FROM stretches x WHERE x.branch = b.n AND x.first <= h.step)
+LEFT JOIN steps s ON s.pos = r.pos + h.step - r.first AND s.branch = b.n AND s.step = h.step
+LEFT JOIN marks m ON m.branch = s.branch AND m.step = s.step
 WHERE h.thread = ?"""
 HEADS = f"SELECT {_HEAD} FROM heads WHERE lineage = ? ORDER BY thread"  # noqa: S608
 THREADS = f"""
@@ -78,25 +122,36 @@ WITH RECURSIVE names (name) AS (
 )
 SELECT name FROM names WHERE name IS NOT NULL LIMIT ?2"""
 BRANCHES = "SELECT id, lineage, thread, owner, origin, origin_step FROM branches WHERE lineage = ? ORDER BY n"
-ROW = """
-SELECT s.pos & 4294967295, s.id, s.meta, s.digest, m.data, s.root, x''
-FROM steps s LEFT JOIN marks m ON m.pos = s.pos WHERE s.pos BETWEEN ? AND ?"""
-STEPS = """
-SELECT s.pos & 4294967295, s.id, s.meta, s.digest, m.data
-FROM steps s LEFT JOIN marks m ON m.pos = s.pos WHERE s.pos BETWEEN ? AND ? ORDER BY s.pos"""
-PAYLOADS = "SELECT pos & 4294967295, payload FROM steps WHERE pos BETWEEN ? AND ? ORDER BY pos"
-ROWS = """
-SELECT s.pos & 4294967295, s.id, s.meta, s.digest, m.data, s.root, s.payload
-FROM steps s LEFT JOIN marks m ON m.pos = s.pos WHERE s.pos BETWEEN ? AND ? ORDER BY s.pos"""
-LOCATE = """
-SELECT b.id, s.pos & 4294967295, s.id
-FROM branches b CROSS JOIN steps s ON s.pos BETWEEN b.n << 32 AND b.n << 32 | 4294967295
-WHERE b.lineage = ? AND s.id BETWEEN ? AND ? ORDER BY b.n, s.pos LIMIT ?"""
+_SPAN = """
+FROM stretches r CROSS JOIN steps s ON s.pos BETWEEN r.pos - r.first + max(?2, r.first) AND r.pos - r.first + min(?3,
+    coalesce((SELECT min(x.first) - 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first), ?3))
+{marks}
+WHERE r.branch = ?1 AND r.first <= ?3 AND r.first >= coalesce(
+    (SELECT max(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first <= ?2), ?2)
+    AND s.branch = ?1 AND s.step = s.pos - r.pos + r.first
+ORDER BY r.first, s.pos"""
+_MARKS = "LEFT JOIN marks m ON m.branch = s.branch AND m.step = s.step"
+_MARKED, _BARE = _SPAN.format(marks=_MARKS), _SPAN.format(marks="")
+ROW = f"SELECT s.step, s.id, s.meta, s.digest, m.data, s.root, x'' {_MARKED}"
+STEPS = f"SELECT s.step, s.id, s.meta, s.digest, m.data {_MARKED}"
+PAYLOADS = f"SELECT s.step, s.payload {_BARE}"
+ROWS = f"SELECT s.step, s.id, s.meta, s.digest, m.data, s.root, s.payload {_MARKED}"
+DELETE_ROWS = f"DELETE FROM steps WHERE pos IN (SELECT s.pos {_BARE})"  # noqa: S608
+_END = """coalesce(
+    (SELECT s.pos - 1 FROM steps s WHERE s.pos > r.pos AND s.branch <> r.branch ORDER BY s.pos LIMIT 1),
+    (SELECT max(s.pos) FROM steps s))"""
+LAST_STEP_OF = f"SELECT {_END} - r.pos + r.first FROM stretches r WHERE r.branch = ? ORDER BY r.first DESC LIMIT 1"  # noqa: S608
+LOCATE = f"""
+SELECT b.id, s.step, s.id
+FROM branches b CROSS JOIN stretches r ON r.branch = b.n CROSS JOIN steps s ON s.pos BETWEEN r.pos AND coalesce(
+    (SELECT r.pos - r.first - 1 + min(x.first) FROM stretches x WHERE x.branch = b.n AND x.first > r.first), {_END})
+WHERE b.lineage = ? AND s.branch = b.n AND s.step = s.pos - r.pos + r.first AND s.id BETWEEN ? AND ?
+ORDER BY b.n, r.first, s.pos LIMIT ?"""  # noqa: S608
 BLOB = "SELECT data FROM blobs WHERE pool = ? AND id = ?"
 BLOB_IDS = "SELECT id, length(data) FROM blobs WHERE pool = ? AND id >= ? ORDER BY id LIMIT ?"
 ANYTHING = "SELECT 1 FROM branches LIMIT 1"
 COUNTS = """
-SELECT (SELECT count(*) FROM heads), (SELECT count(*) FROM branches), (SELECT count(*) FROM steps),
+SELECT (SELECT count(*) FROM heads), (SELECT count(*) FROM branches), (SELECT count(*) FROM steps WHERE branch > 0),
     (SELECT count(*) FROM blobs)"""
 
 # -- leases ------------------------------------------------------------------------------------------------------
