@@ -21,7 +21,8 @@ from clew.model import ThreadInfo
 from clew.session.view import MESSAGES, TURNS
 
 KIND = "session"
-_ENCODER = msgspec.msgpack.Encoder()
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
 _CAPTION = msgspec.msgpack.Decoder(tuple[bytes, int, int])
 
 
@@ -34,7 +35,7 @@ class SessionInfo(ThreadInfo, frozen=True, kw_only=True):
 
 def caption(root: Root, id: bytes) -> bytes:
     """What a listing tells of a session, so that it need not be read; `id` says of which checkpoint it is true."""
-    return _ENCODER.encode((id[-6:], *_counts(root)))
+    return _encode((id[-6:], *_counts(root)))
 
 
 def _counts(root: Root) -> tuple[int, int]:
@@ -47,7 +48,7 @@ def _length(node: Node | None) -> int:
 
 
 def _small(node: Node | None, default: Any) -> Any:
-    return msgspec.msgpack.decode(node.raw) if isinstance(node, Inline) else default
+    return _decode(node.raw) if isinstance(node, Inline) else default
 
 
 async def session_info(core: Core, head: Head) -> SessionInfo:

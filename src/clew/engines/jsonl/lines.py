@@ -8,7 +8,9 @@ a sweep takes away is said by a later line, and goes when the file is compacted.
 
 from __future__ import annotations
 
-import datetime as dt
+import functools
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -92,13 +94,13 @@ class Line(msgspec.Struct, omit_defaults=True):
 
 
 class Records(NamedTuple):
-    """What a line tells, as the engine knows it."""
+    """What a line tells, as far as it is remembered."""
 
-    rows: list[tuple[bytes, int, bytes]]  #: branch, step, id
-    heads: list[Head]
-    branches: list[Branch]
-    marks: list[tuple[bytes, int, bool]]  #: branch, step, whether anything is said
-    blobs: list[bytes]
+    rows: Sequence[NewRow | tuple[bytes, int, bytes]]  #: branch, step, id
+    heads: Sequence[Head]
+    branches: Sequence[Branch]
+    marks: Sequence[Mark]  #: what is said is not remembered, but that something is
+    blobs: Iterable[bytes]
 
 
 class _Payload(msgspec.Struct):
@@ -157,13 +159,8 @@ def of_commit(commit: Commit) -> Line:
 
 def records_of(commit: Commit) -> Records:
     """What the line of a commit will tell, without reading it."""
-    return Records(
-        [(row.branch, row.step, row.id) for row in commit.rows],
-        [swap.new for swap in commit.swaps if swap.new is not None],
-        list(commit.branches),
-        [(mark.branch, mark.step, mark.data is not None) for mark in commit.marks],
-        list(commit.blobs),
-    )
+    heads = [swap.new for swap in commit.swaps if swap.new is not None]
+    return Records(commit.rows, heads, commit.branches, commit.marks, commit.blobs)
 
 
 def records_in(line: Line, lineage: str, where: str) -> Records:
@@ -172,7 +169,10 @@ def records_in(line: Line, lineage: str, where: str) -> Records:
         [(bytes.fromhex(row.branch), row.step, bytes.fromhex(row.id)) for row in line.rows],
         [head_of(head, lineage, where) for head in line.heads],
         [branch_of(branch, lineage) for branch in line.branches],
-        [(bytes.fromhex(mark.branch), mark.step, bytes(mark.data) != _NULL) for mark in line.marks],
+        [
+            Mark(bytes.fromhex(mark.branch), mark.step, None if bytes(mark.data) == _NULL else b"")
+            for mark in line.marks
+        ],
         [bytes.fromhex(name) for name in line.blobs],
     )
 
@@ -249,7 +249,13 @@ def _mark(mark: Mark) -> MarkLine:
 
 
 def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    seconds, nanos = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_second(seconds)}.{nanos // 1000:06d}Z"
+
+
+@functools.lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 def as_json(value: Any) -> bytes:

@@ -138,7 +138,7 @@ class Log:
         self._newest = None
         for branch in branches:
             self.trunks[branch.id] = Trunk(branch, self.number)
-        for index, (name, step, id) in enumerate(rows):
+        for index, (name, step, id, *_) in enumerate(rows):
             trunk = self.trunks.get(name)
             if trunk is not None:
                 insort(trunk.steps, step)
@@ -146,7 +146,7 @@ class Log:
                 trunk.ids[step] = id
         for index, (name, step, said) in enumerate(marks):
             trunk = self.trunks.get(name)
-            if trunk is not None and said:
+            if trunk is not None and said is not None:
                 trunk.marks[step] = Place(offset, length, index)
             elif trunk is not None:
                 trunk.marks.pop(step, None)
@@ -408,9 +408,9 @@ class Log:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
 
 
 def sync_directory(path: Path) -> None:
