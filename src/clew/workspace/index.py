@@ -19,13 +19,12 @@ import msgspec
 from blake3 import blake3
 
 from clew.workspace import trees
-from clew.workspace.trees import Entry
+from clew.workspace.trees import DIR, Entry, Tree
 
 Signature = tuple[int, int, int, int, int]
 signature = attrgetter("st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode")
 
-_SIZE = attrgetter("size")
-VERSION = 1
+VERSION = 2
 RACY = 2 * 10**9  # coarser than the timestamps of any file system in use
 
 
@@ -39,6 +38,8 @@ class Folder(msgspec.Struct):
     names: list[bytes]
     skipped: list[tuple[bytes, str]]
     tree: bytes | None = None  #: the hash of its tree, once that is known
+    files: int = 0  #: in the tree itself, as of then; and their bytes
+    size: int = 0
 
     @property
     def places(self) -> range:
@@ -65,9 +66,10 @@ class Index(msgspec.Struct):
         """Everything left out, with the reason."""
         return ((folder.path + name, reason) for folder in self.folders for name, reason in folder.skipped)
 
-    def seal(self, name_of: Callable[[bytes], bytes]) -> dict[bytes, bytes]:
-        """Hash the folders whose hash is unknown, deepest first, and their parents; return the trees made."""
-        made: dict[bytes, bytes] = {}
+    def seal(self, name_of: Callable[[bytes], bytes]) -> dict[bytes, tuple[Tree, bytes]]:
+        """Hash the folders whose hash is unknown, deepest first, and their parents; return the trees made, and their
+        bytes."""
+        made: dict[bytes, tuple[Tree, bytes]] = {}
         entries = self.entries
         for number in range(len(self.folders) - 1, -1, -1):
             folder = self.folders[number]
@@ -76,15 +78,17 @@ class Index(msgspec.Struct):
                 continue  # it could not be listed, so it is not in the snapshot
             if folder.tree is None:
                 items = zip(folder.names, entries[folder.first : folder.first + len(folder.names)], strict=True)
-                data = trees.encode({name: entry for name, entry in items if entry is not None})
+                tree = {name: entry for name, entry in items if entry is not None}
+                data = trees.encode(tree)
                 folder.tree = name_of(data)
-                made[folder.tree] = data
+                folder.files = sum(entry.kind != DIR for entry in tree.values())
+                folder.size = sum(entry.size for entry in tree.values())  # links and directories have none
+                made[folder.tree] = tree, data
             if known is not None and known.ref != folder.tree:
                 entries[folder.at] = known._replace(ref=folder.tree)
                 self.folders[folder.parent].tree = None
-        folders = sum(entries[folder.at] is not None for folder in self.folders[1:])
-        self.files = len(entries) - entries.count(None) - folders
-        self.size = sum(map(_SIZE, filter(None, entries)))  # links and directories have none
+        self.files = sum(folder.files for folder in self.folders)
+        self.size = sum(folder.size for folder in self.folders)
         return made
 
 

@@ -215,10 +215,14 @@ class Log:
         found = {name: tree for name in wanted if (tree := self._trees.get(name)) is not None}
         for name, data in (await self.blobs(wanted - found.keys())).items():
             found[name] = trees.decode(data, f"tree {name.hex()}")
+        self.learn(found)
+        return found
+
+    def learn(self, found: Mapping[bytes, Tree]) -> None:
+        """Keep trees that are in the store in memory. Nobody may change them."""
         if len(self._trees) + len(found) > MAX_TREES:
             self._trees = {}
         self._trees.update(found)
-        return found
 
     async def contents(self, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:
         """The bytes of files, in pieces, by what their entries point at."""

@@ -18,7 +18,6 @@ import msgspec
 
 from clew.errors import Corrupt, UnsafePath
 from clew.workspace import index as indexes
-from clew.workspace import trees
 from clew.workspace.index import Index, Signature
 from clew.workspace.log import Log, Record
 from clew.workspace.pack import LARGE, Blobs, Reading, pack, too_much
@@ -49,15 +48,11 @@ class Seen(msgspec.Struct, frozen=True):
 
     index: Index
     tree: bytes
-    made: dict[bytes, bytes]  #: trees that the store may lack
+    made: dict[bytes, Tree]  #: trees that the store may lack
     blobs: Blobs  #: framed, not written yet
     after: Record | None  #: the newest record
     flagged: tuple[Skipped, ...]
     fresh: Mapping[int, Signature]
-
-    def tree_of(self, name: bytes) -> Tree:
-        """One of the trees that were made."""
-        return trees.decode(self.made[name], f"tree {name.hex()}")
 
     def items(self, paths: Iterable[bytes]) -> Iterator[tuple[bytes, Entry, Signature | None]]:
         """Entry and signature of those of the paths that are in the tree."""
@@ -101,23 +96,27 @@ class Eyes:
             self._loaded = True
         old = self._index
         walked = await self._work(lambda: walk(self._place, old, self._key))
-        have: set[bytes] = set()
         if old is None or tip is None or old.tree != tip.tree:
             have = await self._distrust(walked, old, None if tip is None else tip.tree)
+        else:
+            have = walked.before
         have |= await self._log.pieces(self._large_before(walked, old, have, tip))
         reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
         blobs, after = await self._pack(walked, reading, tip, progress)
-        made = {} if walked.index is old else await self._work(lambda: walked.index.seal(self._log.name_of))
+        made: dict[bytes, tuple[Tree, bytes]] = {}
+        if walked.index is not old:
+            walked.settle()
+            made = await self._work(lambda: walked.index.seal(self._log.name_of))
         if walked.index.size > self._place.limits.total_bytes:
             raise too_much(self._place)
         if keep:
-            blobs |= {name: self._log.wrap(name, data) for name, data in made.items()}
+            blobs |= {name: self._log.wrap(name, data) for name, (_, data) in made.items()}
         tree = walked.index.tree
         assert tree is not None
         return Seen(
             walked.index,
             tree,
-            made,
+            {name: tree for name, (tree, _) in made.items()},
             blobs,
             after,
             tuple(Skipped(os.fsdecode(path), reason) for path, reason in walked.flagged),
@@ -130,6 +129,7 @@ class Eyes:
         if seen.index is self._index:
             return
         self._index = seen.index
+        self._log.learn(seen.made)
         if len(seen.fresh) > MANY or time.monotonic() > self._stored + PAUSE:
             self._stored = time.monotonic()
             await self._work(lambda: indexes.store(self._cache, seen.index))
@@ -195,6 +195,7 @@ class Eyes:
                 if entry is not None and entry.kind in (FILE, PIECES) and entry.ref not in have:
                     dirty.add(at)
         walked.dirty = sorted(dirty)
+        walked.same = []  # the store need not have their trees
         return have
 
 

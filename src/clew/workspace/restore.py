@@ -146,7 +146,7 @@ class Restorer:
         async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
             wanted = set(names)
             made = wanted & seen.made.keys()
-            return {name: seen.tree_of(name) for name in made} | await self._log.trees(wanted - made)
+            return {name: seen.made[name] for name in made} | await self._log.trees(wanted - made)
 
         return read
 

@@ -12,20 +12,23 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from clew.errors import FilesError
 from clew.workspace.ignore import IGNORE_FILES, Rules
 from clew.workspace.index import Folder, Index, Signature, signature, trusted
-from clew.workspace.trees import DIR, LINK, MODES, Entry, is_control
+from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, is_control
 from clew.workspace.values import Limits
 
 STAGING = re.compile(rb"\.clew-restore-[0-9a-f]{32}")
 
 TOO_LARGE = "larger than"
 MAX_RULES = 2**20  # bytes of one ignore file
+
+_STAND = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 Progress = Callable[[int, int], None]
 
@@ -44,6 +47,14 @@ class Place(msgspec.Struct, frozen=True):
         return msgspec.msgpack.encode((self.root, self.own, self.limits.file_bytes))
 
 
+class Same(NamedTuple):
+    """A folder with the items it had: if what is read turns out to be what it was, it is the same tree as well."""
+
+    folder: Folder
+    old: Folder
+    entries: Sequence[Entry | None]
+
+
 class Walked(msgspec.Struct):
     """An index in which the `dirty` places still have to be read."""
 
@@ -52,6 +63,14 @@ class Walked(msgspec.Struct):
     start: int
     flagged: list[tuple[bytes, str]] = []
     fresh: dict[int, Signature] = {}  #: what dirty files look like: first as the walk saw them, then as they were read
+    same: list[Same] = []
+    before: set[bytes] = set()  #: what dirty files were
+
+    def settle(self) -> None:
+        """All is read. A file that was only touched leaves its folder's tree as it was."""
+        for folder, old, entries in self.same:
+            if self.index.entries[folder.first : folder.first + len(entries)] == entries:
+                folder.tree, folder.files, folder.size = old.tree, old.files, old.size
 
 
 def walk(place: Place, old: Index | None, key: bytes = b"") -> Walked:
@@ -59,17 +78,26 @@ def walk(place: Place, old: Index | None, key: bytes = b"") -> Walked:
     return _Walk(place, old, key).run()
 
 
-def stat_all(index: Index) -> list[Signature | None]:
-    """The signature of every item now, or None where it is gone."""
-    now: list[Signature | None] = []
-    for folder in [None, *index.folders]:
-        paths = index.paths[:1] if folder is None else index.paths[folder.first : folder.first + len(folder.names)]
+def differing(index: Index) -> dict[int, list[Signature | None]]:
+    """The folders (by number) of whose items any looks different now, with the signatures of all their items: None
+    where one is gone. What looks the same is forgotten at once, which keeps ten thousand signatures out of memory."""
+    found: dict[int, list[Signature | None]] = {}
+    lstat = os.lstat
+    for number, folder in enumerate(index.folders):
+        places = slice(folder.first, folder.first + len(folder.names))
         try:
-            now += map(signature, map(os.lstat, paths))
+            # Relative to the directory: the way to it is walked once, and not once for each of its items.
+            handle = os.open(index.paths[folder.at], _STAND) if folder.names else -1
+            try:
+                now: list[Signature | None] = [signature(lstat(name, dir_fd=handle)) for name in folder.names]
+            finally:
+                if handle >= 0:
+                    os.close(handle)
+            if now != index.sigs[places]:
+                found[number] = now
         except OSError:
-            del now[0 if folder is None else folder.first :]
-            now += map(look, paths)
-    return now
+            found[number] = [look(path) for path in index.paths[places]]
+    return found
 
 
 def look(path: bytes) -> Signature | None:
@@ -78,6 +106,29 @@ def look(path: bytes) -> Signature | None:
         return signature(os.lstat(path))
     except OSError:
         return None
+
+
+class _Known:
+    """The items of a folder as they look now, and as the index has them."""
+
+    def __init__(
+        self,
+        now: Sequence[Signature | None] = (),
+        sigs: Sequence[Signature | None] = (),
+        entries: Sequence[Entry | None] = (),
+        names: Iterable[bytes] = (),
+    ) -> None:
+        self.now, self.sigs, self.entries = now, sigs, entries
+        self.at = {name: at for at, name in enumerate(names)}
+
+    @property
+    def gone(self) -> bool:
+        """Whether any of them is not there any more."""
+        return None in self.now
+
+    def changed(self) -> list[int]:
+        """Which of them look different, or could not be trusted."""
+        return [at for at, sig in enumerate(self.now) if sig != self.sigs[at]]
 
 
 class _Walk:
@@ -90,24 +141,24 @@ class _Walk:
         self.dirty: list[int] = []
         self.fresh: dict[int, Signature] = {}
         self.flagged: list[tuple[bytes, str]] = []
-        self.now: list[Signature | None] = []
-        self.gone = True  # something that was known is not there any more
+        self.now: dict[int, list[Signature | None]] = {}  # by the number in the old index, where it differs from that
+        self.same: list[Same] = []
+        self.before: set[bytes] = set()
         self.inside: dict[int, list[Folder]] = {}  # the folders of the old index, by the number of the one above
-        self.numbers: dict[bytes, tuple[int, int]] = {}  # path -> number and first place in the old index
+        self.numbers: dict[bytes, int] = {}  # path -> number in the old index
         self.rules: dict[bytes, Rules] = {}
 
     def run(self) -> Walked:
-        self.new.sigs[0] = trusted(signature(os.lstat(self.place.root)), self.start)
-        known: dict[bytes, Folder] = {}
+        root = signature(os.lstat(self.place.root))
+        self.new.sigs[0] = trusted(root, self.start)
         if self.old is not None:
-            self.now = stat_all(self.old)
-            if self.now == self.old.sigs:
+            self.now = differing(self.old)
+            if not self.now and root == self.old.sigs[0]:
                 return Walked(self.old, [], self.start)
-            self.gone = None in self.now
-            known = {folder.path: folder for folder in self.old.folders}
+            self.now[-1] = [root]  # as if it were the only item of a folder above
+            self.numbers = {folder.path: number for number, folder in enumerate(self.old.folders)}
             for folder in self.old.folders[1:]:
                 self.inside.setdefault(folder.parent, []).append(folder)
-            self.numbers = {folder.path: (number, folder.first) for number, folder in enumerate(self.old.folders)}
         todo: list[tuple[bytes, int, int, bool]] = [(b"", 0, -1, False)]
         while todo:
             path, at, parent, anew = todo.pop()
@@ -115,15 +166,15 @@ class _Walk:
             folder = Folder(path, at, parent, len(self.new.paths), [], [])
             number = len(self.new.folders)
             self.new.folders.append(folder)
-            anew = self._fill(folder, known.get(path), anew)
+            anew = self._fill(folder, self.numbers.get(path), anew)
             todo += ((below, child, number, anew) for below, child in self._below(folder))
-        return Walked(self.new, self.dirty, self.start, self.flagged, self.fresh)
+        return Walked(self.new, self.dirty, self.start, self.flagged, self.fresh, self.same, self.before)
 
     def _below(self, folder: Folder) -> Iterator[tuple[bytes, int]]:
         """The directories in a folder: their paths and places."""
-        if folder.tree is not None:  # taken over whole, so its directories are the ones it had
-            number, first = self.numbers[folder.path]
-            shift = folder.first - first
+        if folder.tree is not None and self.old is not None:  # taken over whole, so its directories are those it had
+            number = self.numbers[folder.path]
+            shift = folder.first - self.old.folders[number].first
             for below in self.inside.get(number, ()):
                 if self.new.entries[below.at + shift] is not None:
                     yield below.path, below.at + shift
@@ -139,31 +190,72 @@ class _Walk:
         if time.monotonic() > self.deadline:
             raise FilesError(self.place.root, f"looking took over {self.place.limits.seconds:g} s (limits.seconds)")
 
-    def _fill(self, folder: Folder, old: Folder | None, anew: bool) -> bool:
+    def _fill(self, folder: Folder, number: int | None, anew: bool) -> bool:
         """Give a folder its items; the answer is whether the folders below must be judged anew."""
-        if old is None or self.old is None:
-            self._items(folder, self._names(folder), {}, anew=True)
+        if number is None or self.old is None:
+            self._items(folder, self._names(folder), _Known(), anew=True)
             return True
+        old = self.old.folders[number]
         places = slice(old.first, old.first + len(old.names))
-        now, before = self.now[places], self.old.sigs[places]
-        listed = self.now[old.at] == self.old.sigs[old.at]
-        if listed and not anew and now == before and not (self.gone and None in now):
-            folder.names, folder.skipped, folder.tree = old.names, old.skipped, old.tree
+        now, listed = self.now.get(number), self._is_listed(old)
+        if now is None and listed and not anew:
+            folder.names, folder.skipped = old.names, old.skipped
+            folder.tree, folder.files, folder.size = old.tree, old.files, old.size
+            self._take_over(places)
+            return False
+        before = self.old.sigs[places]
+        known = _Known(before if now is None else now, before, self.old.entries[places], old.names)
+        changed = known.changed()
+        anew = anew or any(old.names[at] in IGNORE_FILES for at in changed)
+        names = old.names
+        if anew or not listed or known.gone:
+            names = self._names(folder)
+            anew = anew or [name for name in names if name in IGNORE_FILES] != [
+                name for name in old.names if name in IGNORE_FILES
+            ]
+            more = [name for name in names if name not in known.at]
+            skipped = [item for item in old.skipped if item[0] in known.at]
+            in_place = not anew and len(names) - len(more) == len(old.names)
+        else:
+            folder.skipped = [item for item in old.skipped if item[0] not in known.at]
+            more, skipped, in_place = [], list(old.skipped), True
+        if in_place and all(self._is_plain(known.now[at], known.entries[at]) for at in changed):
+            folder.skipped = skipped
+            self._refresh(folder, known, places, changed)
+            self._items(folder, more, _Known(), anew)
+            if len(folder.names) == len(old.names):
+                self.same.append(Same(folder, old, known.entries))
+        else:
+            self._items(folder, names, known, anew)
+        return anew
+
+    def _is_listed(self, old: Folder) -> bool:
+        """Whether a directory itself looks as it did, so that it holds the names it held."""
+        now = self.now.get(old.parent)
+        if now is None or self.old is None:
+            return True
+        return now[old.at - self.old.folders[old.parent].first if old.parent >= 0 else 0] == self.old.sigs[old.at]
+
+    def _is_plain(self, sig: Signature | None, old: Entry | None) -> bool:
+        """Whether an item that changed is as much a part of the snapshot as it was."""
+        if sig is None or old is None:
+            return False
+        return stat.S_ISDIR(sig[4]) or (stat.S_ISREG(sig[4]) and sig[2] <= self.place.limits.file_bytes)
+
+    def _refresh(self, folder: Folder, known: _Known, places: slice, changed: list[int]) -> None:
+        """Take over a folder's items, but for the signatures and contents of those that changed."""
+        folder.names = list(known.at)
+        self._take_over(places)
+        for number in changed:
+            at, sig = folder.first + number, known.now[number]
+            assert sig is not None
+            self.new.sigs[at], self.new.entries[at] = self._changed(at, sig, known.entries[number])
+
+    def _take_over(self, places: slice) -> None:
+        if self.old is not None:
             self.new.paths += self.old.paths[places]
             self.new.entries += self.old.entries[places]
-            self.new.sigs += before
-            return False
-        rules = [name for name in old.names if name in IGNORE_FILES]
-        anew = anew or any(now[i] != before[i] for i, name in enumerate(old.names) if name in IGNORE_FILES)
-        known = dict(zip(old.names, range(old.first, places.stop), strict=True))
-        if anew or None in now or not listed:
-            names = self._names(folder)
-            anew = anew or [name for name in names if name in IGNORE_FILES] != rules
-            self._items(folder, names, known, anew)
-        else:
-            folder.skipped = [skipped for skipped in old.skipped if skipped[0] not in known]
-            self._items(folder, old.names, known, anew)
-        return anew
+            self.new.sigs += self.old.sigs[places]
 
     def _names(self, folder: Folder) -> list[bytes]:
         try:
@@ -180,16 +272,16 @@ class _Walk:
 
     # -- one item ---------------------------------------------------------------------------------------------------
 
-    def _items(self, folder: Folder, names: list[bytes], known: dict[bytes, int], anew: bool) -> None:
+    def _items(self, folder: Folder, names: list[bytes], known: _Known, anew: bool) -> None:
         base = self.new.paths[folder.at] + b"/"
         for name in names:
-            at = known.get(name)
-            sig = None if at is None else self.now[at]
+            at = known.at.get(name)
+            sig = None if at is None else known.now[at]
             if sig is None:
                 sig = look(base + name)
             if sig is None:
                 continue  # gone since the directory was listed
-            old = None if at is None or self.old is None else self.old.entries[at]
+            old = None if at is None else known.entries[at]
             if old is None or anew:
                 reason = self._skip(folder, name, base + name, stat.S_ISDIR(sig[4]))
                 if reason is not None:
@@ -197,7 +289,7 @@ class _Walk:
                     if name in IGNORE_FILES:  # its rules count even where it is itself ignored
                         self._add(folder, name, base, trusted(sig, self.start), None)
                     continue
-            if old is not None and at is not None and self.old is not None and sig == self.old.sigs[at]:
+            if old is not None and at is not None and sig == known.sigs[at]:
                 self._add(folder, name, base, sig, old)
             else:
                 self._judge(folder, name, base, sig, old)
@@ -205,24 +297,30 @@ class _Walk:
     def _judge(self, folder: Folder, name: bytes, base: bytes, sig: Signature, old: Entry | None) -> None:
         """Add an item that is new or changed."""
         mode, seen = sig[4], trusted(sig, self.start)
-        if stat.S_ISDIR(mode):
-            ref = old.ref if old is not None and old.kind == DIR else b""
-            self._add(folder, name, base, seen, Entry(DIR, mode & MODES, 0, ref))
-        elif stat.S_ISLNK(mode):
+        if stat.S_ISLNK(mode):
             try:
                 target = os.readlink(base + name)
             except OSError:
                 return  # replaced since it was looked at: its directory is listed again next time
             self._add(folder, name, base, seen, Entry(LINK, 0, 0, target))
-        elif not stat.S_ISREG(mode):
+        elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             folder.skipped.append((name, "neither a file, a link nor a directory"))
-        elif sig[2] > self.place.limits.file_bytes:
+        elif stat.S_ISREG(mode) and sig[2] > self.place.limits.file_bytes:
             folder.skipped.append((name, f"{TOO_LARGE} {self.place.limits.file_bytes} bytes (limits.file_bytes)"))
             self._add(folder, name, base, seen, None)
         else:
-            self.dirty.append(len(self.new.paths))
-            self.fresh[len(self.new.paths)] = sig
-            self._add(folder, name, base, None, None)
+            self._add(folder, name, base, *self._changed(len(self.new.paths), sig, old))
+
+    def _changed(self, at: int, sig: Signature, old: Entry | None) -> tuple[Signature | None, Entry | None]:
+        """Signature and entry of a directory or a file that is new or changed; a file has none before it is read."""
+        if stat.S_ISDIR(sig[4]):
+            ref = old.ref if old is not None and old.kind == DIR else b""
+            return trusted(sig, self.start), Entry(DIR, sig[4] & MODES, 0, ref)
+        if old is not None and old.kind in (FILE, PIECES):
+            self.before.add(old.ref)
+        self.dirty.append(at)
+        self.fresh[at] = sig
+        return None, None
 
     def _add(self, folder: Folder, name: bytes, base: bytes, sig: Signature | None, entry: Entry | None) -> None:
         folder.names.append(name)
