@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 import redis
 import redis.asyncio
 
 from clew.engines.redis import RedisEngine
+from clew.errors import Unavailable
 from clew.testing import drive, records
-from clew.testing.servers import RedisCluster, private_place
+from clew.testing.servers import RedisCluster, free_port, private_place
 
 THREADS = [f"thread {n}" for n in range(24)]
 
@@ -43,6 +45,20 @@ async def survives(cluster: RedisCluster, colour: drive.Colour) -> None:
         assert await engine.head(at.thread) == records.head(at, 2, 2)
         assert [row.step for row in await engine.rows(at.lineage, at.id, 1, 9)] == [1, 2]
     await engine.close()
+
+
+def test_a_cluster_that_is_not_there_is_unavailable() -> None:
+    url = f"redis+cluster://127.0.0.1:{free_port()}"
+    with pytest.raises(Unavailable):
+        RedisEngine(url)
+
+    async def awaiting(_: object) -> None:
+        engine = RedisEngine(url, asynchronous=True, retries=1)
+        with pytest.raises(Unavailable):
+            await engine.ping()
+        await engine.close()
+
+    drive.run("awaited", awaiting)
 
 
 def test_a_cluster_client_that_was_given_is_used_and_left_open(redis_cluster: RedisCluster) -> None:

@@ -16,6 +16,7 @@ from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, 
 from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
 from clew.engines.postgres.schema import FORMAT, Schema
 from clew.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows, Statement
+from clew.engines.tls import checked_files
 from clew.errors import ClewError, InvalidInput
 
 #: Seconds that a compaction may take.
@@ -70,6 +71,7 @@ class PostgresEngine(Engine):
             "target_session_attrs": target_session_attrs,
         }
         given = {name: value for name, value in libpq.items() if value}
+        checked_files({name: given.get(name, "") for name in ("sslrootcert", "sslcert", "sslkey")})
         try:
             psycopg.conninfo.conninfo_to_dict(url, **given)
         except psycopg.Error as error:

@@ -27,6 +27,7 @@ from psycopg.abc import Params
 from psycopg.pq import ExecStatus
 from psycopg.waiting import Ready, Wait
 
+from clew.engines import tls
 from clew.engines.patience import Interrupted
 from clew.errors import Unavailable
 
@@ -214,6 +215,8 @@ def _translation(error: psycopg.Error) -> Unavailable:
     state, text = error.sqlstate or "", " ".join(str(error).split())
     if state in _AGAIN or state.startswith("08") or any(phrase in text for phrase in _PASSING):
         return Interrupted(f"PostgreSQL is not ready: {text}")
+    if not state and tls.handshake_failed_by_libpq(text):
+        return Unavailable(f"PostgreSQL and clew do not agree on TLS: {text}; check the host name and the ssl… options")
     if isinstance(error, psycopg.OperationalError) and not state and "FATAL" not in text:
         return Interrupted(f"PostgreSQL did not answer: {text}")
     if isinstance(error, errors.DiskFull | errors.OutOfMemory | errors.ReadOnlySqlTransaction):

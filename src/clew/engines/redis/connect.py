@@ -19,6 +19,7 @@ import redis.retry
 import redis.sentinel
 from redis.backoff import NoBackoff
 
+from clew.engines.tls import checked_files
 from clew.errors import InvalidInput
 
 SCHEMES = (
@@ -42,7 +43,7 @@ class Login(msgspec.Struct, frozen=True):
     connect_timeout: float = 5.0
     read_timeout: float = 5.0
     write_timeout: float | None = None
-    tls: dict[str, str] = {}  #: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs
+    tls: dict[str, Any] = {}  #: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs
 
     @property
     def waiting(self) -> float:
@@ -79,6 +80,14 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise InvalidInput(f"{parts.scheme!r} is no Redis URL; known are {', '.join(SCHEMES)}")
+    secure = parts.scheme.startswith("rediss")
+    if login.tls and not secure:
+        raise InvalidInput(f"{next(iter(login.tls))} needs a URL that begins with rediss")
+    checked_files({name: file for name, file in login.tls.items() if name != "ssl_cert_reqs"})
+    if secure:
+        # Older versions of redis-py do not ask whose certificate it is.
+        named = login.tls.get("ssl_cert_reqs") != "none"
+        login = msgspec.structs.replace(login, tls={**login.tls, "ssl_check_hostname": named})
     if parts.scheme.endswith("+sentinel"):
         return _by_sentinel(url, login, asynchronous=asynchronous)
     options = login.options(asynchronous=asynchronous)

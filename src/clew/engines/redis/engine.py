@@ -15,7 +15,7 @@ from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, 
 from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
 from clew.engines.redis import changes, keys, moves
 from clew.engines.redis.connect import Login, connect, is_cluster
-from clew.engines.redis.wire import Argument, BlockingWire, Script, over
+from clew.engines.redis.wire import Argument, BlockingWire, Script, over, translated
 from clew.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
@@ -85,7 +85,8 @@ class RedisEngine(Engine):
             given = {name: value for name, value in tls.items() if value}
             login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout, given)
             self._cluster = is_cluster(url)
-            self._wire = over(connect(url, login, asynchronous=asynchronous), login)
+            with translated():
+                self._wire = over(connect(url, login, asynchronous=asynchronous), login)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
             self._wire = over(_raw(client), None)

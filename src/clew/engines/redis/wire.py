@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import redis
 from redis import exceptions
 
+from clew.engines import tls
 from clew.engines.patience import Interrupted
 from clew.engines.redis.connect import Login
 from clew.engines.redis.direct import Connections, packed
@@ -35,6 +36,8 @@ _FOR_NOW = (
     exceptions.ClusterError,
     OSError,
 )
+#: Not all errors of the driver are of one family.
+_ANY = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
 _LOADING = ("LOADING", "MASTERDOWN", "BUSY", "UNBLOCKED", "CLUSTERDOWN")
 
 
@@ -68,16 +71,19 @@ class Wire(Protocol):
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """Errors of the driver as ours."""
     try:
         yield
-    except (exceptions.RedisError, OSError) as error:
+    except _ANY as error:
         raise _translation(error) from error
 
 
 def _translation(error: Exception) -> Unavailable:
     if isinstance(error, _FOR_EVER):
         return Unavailable(f"Redis refused the login: {error}; check user name and password")
+    if tls.handshake_failed(error):
+        return Unavailable(f"Redis and clew do not agree on TLS: {error}; check the host name and the ssl_… options")
     if isinstance(error, _FOR_NOW):
         return Interrupted(f"Redis did not answer: {str(error) or type(error).__name__}")
     if isinstance(error, exceptions.OutOfMemoryError):
@@ -95,7 +101,7 @@ class BlockingWire:
         self._ours = ours
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
-        with _translated():
+        with translated():
             try:
                 return self._client.evalsha(script.sha, 1, key, *args)
             except exceptions.NoScriptError:
@@ -103,13 +109,13 @@ class BlockingWire:
 
     async def warm(self, connections: int) -> None:
         pool = self._client.connection_pool
-        with _translated():
+        with translated():
             opened = [pool.get_connection() for _ in range(connections)]
         for connection in opened:
             pool.release(connection)
 
     async def ping(self) -> None:
-        with _translated():
+        with translated():
             self._client.ping()
 
     async def sleep(self, seconds: float) -> None:
@@ -135,15 +141,15 @@ class DirectWire(BlockingWire):
                 return self._connections.call(packed((*script.by_digest, key), args))
             except exceptions.NoScriptError:
                 return self._connections.call(packed((*script.whole, key), args))
-        except (exceptions.RedisError, OSError) as error:
+        except _ANY as error:
             raise _translation(error) from error
 
     async def ping(self) -> None:
-        with _translated():
+        with translated():
             self._connections.call(packed((b"PING",), ()))
 
     async def warm(self, connections: int) -> None:
-        with _translated():
+        with translated():
             taken = [self._connections.take() for _ in range(connections)]
         for connection in taken:
             self._connections.give_back(connection)
@@ -170,7 +176,7 @@ class AwaitingWire:
                 self._initialized = True
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
-        with _translated():
+        with translated():
             if not self._initialized:
                 await self._initialize()
             try:
@@ -180,13 +186,13 @@ class AwaitingWire:
 
     async def warm(self, connections: int) -> None:
         pool = self._client.connection_pool
-        with _translated():
+        with translated():
             opened = [await pool.get_connection() for _ in range(connections)]
         for connection in opened:
             await pool.release(connection)
 
     async def ping(self) -> None:
-        with _translated():
+        with translated():
             await self._client.ping()
 
     async def sleep(self, seconds: float) -> None:

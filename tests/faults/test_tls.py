@@ -1,0 +1,156 @@
+"""Stores over TLS: the right certificate is accepted, any other is refused at once, and no secret is told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.engines.base import Commit, Engine, Swap
+from clew.engines.postgres import PostgresEngine
+from clew.engines.redis import RedisEngine
+from clew.errors import InvalidInput, Unavailable
+from clew.testing import drive, records
+from clew.testing.servers import PostgresServer, RedisServer
+from fix_tls import Authority, Door
+
+SECRET = "hunter2-is-secret"
+#: A refusal that was tried again so often would not come back before the test's own timeout.
+FOR_EVER = {"retries": 100_000, "deadline": 100_000.0}
+_NUMBERS = itertools.count()
+
+
+class Place:
+    """A kind of server behind TLS, spoken to in one colour, under the names that its driver has for things."""
+
+    def __init__(
+        self, kind: str, colour: drive.Colour, server: RedisServer | PostgresServer, door_to: Callable[..., Door]
+    ) -> None:
+        self.kind, self.colour, self.server, self._door_to = kind, colour, server, door_to
+        self._name = f"tls_{next(_NUMBERS)}"
+
+    def door(self, pair: tuple[Path, Path], **options: Any) -> Door:
+        return self._door_to(self.server.port, pair, asked=self.kind == "postgres", **options)
+
+    def open(self, port: int, *, host: str = "127.0.0.1", trust: Path | None, **options: Any) -> Engine:
+        """An engine that trusts an authority, or (None) whoever answers."""
+        if self.kind == "redis":
+            checks = {"ssl_cert_reqs": "none"} if trust is None else {"ssl_ca_certs": str(trust)}
+            return RedisEngine(
+                f"rediss://{host}:{port}/0",
+                prefix=self._name,
+                asynchronous=self.colour == "awaited",
+                **{**checks, **options},
+            )
+        checks = {"sslmode": "require"} if trust is None else {"sslmode": "verify-full", "sslrootcert": str(trust)}
+        return PostgresEngine(
+            f"postgresql://clew:{SECRET}@{host}:{port}/postgres",
+            schema=self._name,
+            asynchronous=self.colour == "awaited",
+            **{**checks, **options},
+        )
+
+    @property
+    def secret(self) -> dict[str, str]:
+        """What must not be told; for PostgreSQL it is in the URL."""
+        return {"password": SECRET} if self.kind == "redis" else {}
+
+    def client(self, pair: tuple[Path, Path]) -> dict[str, str]:
+        """The options that show a certificate of ours."""
+        names = ("ssl_certfile", "ssl_keyfile") if self.kind == "redis" else ("sslcert", "sslkey")
+        return dict(zip(names, map(str, pair), strict=True))
+
+    def run(self, engine: Engine, test: Callable[[Engine], Any]) -> None:
+        async def whole(_: object) -> None:
+            try:
+                await test(engine)
+            finally:
+                await engine.close()
+
+        drive.run(self.colour, whole)
+
+
+@pytest.fixture(params=["redis stepped", "redis awaited", "postgres stepped", "postgres awaited"])
+def place(request: pytest.FixtureRequest, door_to: Callable[..., Door]) -> Place:
+    kind, colour = request.param.split()
+    return Place(kind, colour, request.getfixturevalue(f"{kind}_server"), door_to)
+
+
+async def works(engine: Engine) -> None:
+    at = records.branch("t")
+    await engine.commit(records.first(at))
+    await engine.commit(records.following(records.head(at), at))
+    swap = Swap("t", records.head(at, 2, 2).key, records.head(at, 3, 3))
+    await engine.commit(Commit("t", [swap], [records.row(at, 3, payload=bytes(1 << 20))]))
+    assert [step for step, _ in await engine.payloads("t", at.id, 1, 9)] == [1, 2, 3]
+
+
+def told(error: BaseException | None) -> Iterator[str]:
+    """All that an error and those behind it say."""
+    while error is not None:
+        yield f"{error} {error!r}"
+        error = error.__cause__ or error.__context__
+
+
+async def refused(engine: Engine, match: str) -> None:
+    with pytest.raises(Unavailable, match=match) as caught:
+        await engine.ping()
+    assert caught.value.__cause__ is not None
+    assert SECRET not in " ".join(told(caught.value))
+
+
+def test_a_certificate_of_a_trusted_authority_is_accepted(place: Place, authority: Authority) -> None:
+    door = place.door(authority.certify("127.0.0.1"))
+    place.run(place.open(door.port, trust=authority.file), works)
+
+
+def test_a_certificate_of_a_stranger_is_refused_at_once(
+    place: Place, authority: Authority, stranger: Authority
+) -> None:
+    door = place.door(stranger.certify("127.0.0.1"))
+    place.run(
+        place.open(door.port, trust=authority.file, **FOR_EVER, **place.secret),
+        lambda engine: refused(engine, "certificate verify"),
+    )
+
+
+def test_a_certificate_for_another_host_is_refused_at_once(place: Place, authority: Authority) -> None:
+    door = place.door(authority.certify("elsewhere.example"))
+    place.run(
+        place.open(door.port, trust=authority.file, **FOR_EVER, **place.secret),
+        lambda engine: refused(engine, "(?i)match|127.0.0.1"),
+    )
+
+
+def test_who_asks_for_no_check_gets_none(place: Place, stranger: Authority) -> None:
+    door = place.door(stranger.certify("elsewhere.example"))
+    place.run(place.open(door.port, trust=None), works)
+
+
+def test_a_server_may_ask_who_we_are(place: Place, authority: Authority, stranger: Authority) -> None:
+    door = place.door(authority.certify("127.0.0.1"), clients=authority)
+    place.run(place.open(door.port, trust=authority.file, **place.client(authority.certify("clew"))), works)
+    for shown in {}, place.client(stranger.certify("clew")):
+        place.run(
+            place.open(door.port, trust=authority.file, retries=1, **shown),
+            lambda engine: refused(engine, "TLS|SSL|did not answer"),
+        )
+
+
+def test_a_server_without_tls_is_not_spoken_to_in_the_clear(place: Place, authority: Authority) -> None:
+    engine = place.open(place.server.port, trust=authority.file, retries=1, connect_timeout=0.3, **place.secret)
+    place.run(engine, lambda engine: refused(engine, "TLS|SSL|did not answer"))
+
+
+def test_an_authority_that_is_not_there_is_said(place: Place, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"nowhere\.pem"):
+        place.open(place.server.port, trust=tmp_path / "nowhere.pem")
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "unix:///tmp/nowhere", "redis+cluster://127.0.0.1:1"])
+def test_certificates_for_a_redis_without_tls_are_a_mistake(url: str, authority: Authority) -> None:
+    with pytest.raises(InvalidInput, match="rediss"):
+        RedisEngine(url, ssl_ca_certs=str(authority.file))
