@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls"]
+pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls", "fix_pooler"]

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine keeps the contract, blocking and awaiting."""
+"""The PostgreSQL engine keeps the contract, blocking and awaiting, also behind a pooler in transaction mode."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from clew.engines.postgres import PostgresEngine
 from clew.testing import drive
 from clew.testing.contract import DurableEngineContract
 from clew.testing.servers import PostgresServer
+from fix_pooler import Pooler
 
 
 class OnPostgres(DurableEngineContract):
@@ -47,4 +48,22 @@ class TestPostgresHopped(OnPostgres):
 
 class TestAsyncPostgres(OnPostgres):
     schema = "contract_awaited"
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
+
+
+class BehindAPooler(OnPostgres):
+    """Each transaction gets another session: none of the calls may count on what one keeps."""
+
+    @pytest.fixture(autouse=True)
+    def _pooler(self, _server: None, pooler: Pooler) -> None:
+        self.url = self.url.replace(str(pooler.target), str(pooler.port))
+
+
+class TestPostgresPooled(BehindAPooler):
+    schema = "contract_pooled"
+    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped",)
+
+
+class TestAsyncPostgresPooled(BehindAPooler):
+    schema = "contract_pooled_awaited"
     colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
