@@ -115,6 +115,34 @@ def test_values_inside_of_a_root_are_shown() -> None:
     }
 
 
+textless = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.binary(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(textless, max_size=6))
+@example([0.5, b"", [-0.0, {"": b"\x00"}]])
+@example([math.inf, b"\x00"])
+@example([b"\xa3ada", [b"\x00"]])
+def test_lists_without_texts_come_back_and_are_shown(values: list[object]) -> None:
+    found = shown(framed(encode(values)))
+    assert isinstance(found, dict)
+    assert set(found) in ({"list", "base64"}, {"list", "escaped"})
+
+
+def test_ids_and_digests_are_shown_in_base64_but_what_can_be_read_is() -> None:
+    assert shown(framed(encode([7, bytes(3), None, {"n": [0, b"\x0b"]}]))) == {
+        "list": [7, "AAAA", None, {"n": [0, "Cw=="]}],
+        "base64": True,
+    }
+    assert shown(framed(encode([7, bytes(3), encode("Ada")]))) == {
+        "list": [7, {"$bytes": "AAAA"}, {"$packed": "Ada"}],
+        "escaped": True,
+    }
+
+
 def test_texts_and_lists_are_shown_and_what_is_compressed_is_not() -> None:
     assert shown(framed(b"Ein Text")) == {"text": "Ein Text"}
     assert shown(framed(encode(["label", ["a tag"], 3]))) == {"list": ["label", ["a tag"], 3], "escaped": True}

@@ -12,15 +12,17 @@ shown in base64.
 * `{"text": "…"}`: UTF-8
 * `{"b64": "…"}`: anything else
 
-`"escaped": true` beside the first two says that some of their values are not plain JSON: `{"$bytes": "<base64>"}` are
-bytes, `{"$packed": value}` bytes that are the msgpack of that value, and an item or value that JSON cannot express at
-all (a date, NaN) is `{"$msgpack": "<base64>"}`.
+`"base64": true` beside a list says that it holds no text: each string in it is the base64 of bytes (ids and digests).
+`"escaped": true` beside a list or a payload says that some of its values are not plain JSON: `{"$bytes": "<base64>"}`
+are bytes, `{"$packed": value}` bytes that are the msgpack of that value, and an item or value that JSON cannot express
+at all (a date, NaN) is `{"$msgpack": "<base64>"}`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -33,9 +35,10 @@ import msgspec
 from clew.errors import Corrupt
 
 
-def _plain_lists(depth: int) -> Any:
-    """Lists of what JSON keeps exactly, nested so deep; only a float may still be one that JSON has no word for."""
-    scalar = None | bool | int | float | str
+def _lists(string: type[str] | type[bytes], depth: int = 6) -> Any:
+    """Lists of what JSON keeps exactly, nested so deep, where it is known what its strings stand for: for texts, or for
+    bytes. Only a float may still be one that JSON has no word for."""
+    scalar = None | bool | int | float | string
     kind: Any = scalar
     for _ in range(depth):
         kind = scalar | list[kind] | dict[str, kind]
@@ -51,23 +54,25 @@ class Section(msgspec.Struct):
     of: list[Any]
 
 
-class Form(msgspec.Struct):
+class Form(msgspec.Struct, rename={"values": "list"}):
     """What is shown of bytes that are not empty."""
 
     items: list[Section] | None = None
     slots: list[Any] = []
-    values: list[Any] | None = msgspec.field(name="list", default=None)
+    values: list[Any] | None = None
     text: str | None = None
     b64: str | None = None
     escaped: bool = False
+    base64: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 _decode_list: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[Any]).decode
-_decode_plain: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_plain_lists(6)).decode
+_decode_plain: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_lists(str)).decode
+_decode_textless: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_lists(bytes)).decode
 _to_json = msgspec.json.Encoder().encode
-_from_json = msgspec.json.Decoder().decode
+_from_textless: Callable[[bytes], list[Any]] = msgspec.json.Decoder(_lists(bytes)).decode
 _form = msgspec.json.Decoder(Form | str).decode
 
 _COUNTS = struct.Struct("<HH")
@@ -78,6 +83,10 @@ _ARRAY = struct.Struct(">BI")
 _ARRAY_HEADS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 _VALUE_HEADS = frozenset((*range(0x80, 0xC0), *range(0xD9, 0xE0)))  # maps, arrays, texts
 _FLOAT = b"\xcb"
+#: Bytes that may be such a value. Of 16 bytes fewer can be, and most that are 16 are digests.
+_READABLE = re.compile(
+    rb"(?s)\xc4(?:\x10[\x80-\x9f\xaf]|[^\x10][\x80-\xbf\xd9-\xdf])|(?:\xc5..|\xc6....)[\x80-\xbf\xd9-\xdf]"
+)
 _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
 _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
@@ -125,6 +134,8 @@ def undo(form: Form | str) -> bytes:
     pack = _pack if form.escaped else _encode
     if form.items is not None:
         content = _hide_payload(form.items, form.slots, pack)
+    elif form.values is not None and form.base64:
+        content = _encode(_from_textless(_to_json(form.values)))
     elif form.values is not None:
         content = _hide_list(form.values, pack)
     elif form.text is not None:
@@ -158,6 +169,17 @@ def _lone_section(content: bytes) -> bytes | None:
     text = b'{"items":[{"stream":%d,"start":%d,"at":%d,"of":%b}],"slots":[]}' % (stream, start, at, _to_json(values))
     # Nowhere else can NaN or infinity be hidden, which JSON has no words for.
     return text if _FLOAT not in data or hide(text)[1:-4] == content else None
+
+
+def _textless_list(content: bytes) -> bytes | None:
+    """Numbers and bytes, and nothing in the bytes that anybody could read either."""
+    if _READABLE.search(content):
+        return None
+    values = _decode_textless(content)
+    if _encode(values) != content:
+        return None
+    text = b'{"list":%b,"base64":true}' % _to_json(values)
+    return text if _FLOAT not in content or hide(text)[1:-4] == content else None
 
 
 def _list_with_bytes(content: bytes) -> bytes | None:
@@ -209,6 +231,7 @@ def _text(content: bytes) -> dict[str, Any]:
 
 #: What to try.
 _LIST_FIRST = (
+    _textless_list,
     _list_with_bytes,
     _tried(_list_escaped),
     _lone_section,
@@ -216,7 +239,7 @@ _LIST_FIRST = (
     _tried(_payload_escaped),
     _tried(_text),
 )
-_PAYLOAD_FIRST = _LIST_FIRST[2:]
+_PAYLOAD_FIRST = _LIST_FIRST[3:]
 
 # -- and back ----------------------------------------------------------------------------------------------------------
 
