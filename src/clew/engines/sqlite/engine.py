@@ -199,10 +199,15 @@ class SQLiteEngine(Engine):
         return self._fetch_much(sql.LOCATE, (lineage, low, high, limit))
 
     async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        found = {}
-        for name in ids:
-            for (data,) in self._fetch(sql.BLOB, (pool, name)):
-                found[name] = data
+        found: dict[bytes, bytes] = {}
+        if len(ids) == 1:
+            for (data,) in self._fetch(sql.BLOB, (pool, ids[0])):
+                found[ids[0]] = data
+            return found
+        for first in range(0, len(ids), sql.AT_ONCE):
+            some = ids[first : first + sql.AT_ONCE]
+            # One statement for any number: the last id is asked for until the places are taken.
+            found.update(self._fetch(sql.BLOBS, (pool, *some, *[some[-1]] * (sql.AT_ONCE - len(some)))))
         return found
 
     async def blob_ids(

@@ -148,6 +148,8 @@ FROM branches b CROSS JOIN stretches r ON r.branch = b.n CROSS JOIN steps s ON s
 WHERE b.lineage = ? AND s.branch = b.n AND s.step = s.pos - r.pos + r.first AND s.id BETWEEN ? AND ?
 ORDER BY b.n, r.first, s.pos LIMIT ?"""  # noqa: S608
 BLOB = "SELECT data FROM blobs WHERE pool = ? AND id = ?"
+AT_ONCE = 32  # blobs; with more, SQLite takes longer for each of them
+BLOBS = f"SELECT id, data FROM blobs WHERE pool = ? AND id IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 BLOB_IDS = "SELECT id, length(data) FROM blobs WHERE pool = ? AND id >= ? ORDER BY id LIMIT ?"
 ANYTHING = "SELECT 1 FROM branches LIMIT 1"
 COUNTS = """
