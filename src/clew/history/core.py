@@ -23,6 +23,7 @@ from clew.encode.types import Types
 from clew.encode.values import Values
 from clew.engines.base import Branch, Engine, Head
 from clew.errors import InvalidInput, Unavailable
+from clew.history.ids import Ids
 from clew.history.records import Note
 from clew.history.tails import Tails
 from clew.model import Retention
@@ -43,11 +44,12 @@ class Tip(msgspec.Struct, gc=False):
     root: Root
     memories: Memories | None
     line: object = None  # of `retire`: what the next saves may let go of
+    ids: Ids | None = None  # once somebody looked one up
 
     @property
     def cost(self) -> int:
         """About how many bytes the tip keeps alive."""
-        return 1024 + (self.head.size if self.memories else 0)
+        return 1024 + (self.head.size if self.memories else 0) + (200 * len(self.ids.known) if self.ids else 0)
 
 
 class Tips:
@@ -55,31 +57,35 @@ class Tips:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tips: OrderedDict[str, Tip] = OrderedDict()
+        self._tips: OrderedDict[str, tuple[Tip, int]] = OrderedDict()  # with its cost when it was put there
         self.bytes = 0
 
     def take(self, thread: str) -> Tip | None:
         with self._lock:
-            tip = self._tips.pop(thread, None)
-            if tip is not None:
-                self.bytes -= tip.cost
-            return tip
+            return self._take(thread)
 
     def peek(self, thread: str) -> Tip | None:
         """A tip to look at: it may have been handed over to a writer meanwhile, so its memories are not to be used."""
-        return self._tips.get(thread)
+        found = self._tips.get(thread)
+        return None if found is None else found[0]
 
     def put(self, tip: Tip) -> None:
         with self._lock:
-            old = self._tips.pop(tip.head.thread, None)
-            if old is not None:
-                self.bytes -= old.cost
-                if old.head.version > tip.head.version and old.head.owner == tip.head.owner:
-                    tip = old
-            self._tips[tip.head.thread] = tip
-            self.bytes += tip.cost
+            old = self._take(tip.head.thread)
+            if old is not None and old.head.version > tip.head.version and old.head.owner == tip.head.owner:
+                tip = old
+            cost = tip.cost
+            self._tips[tip.head.thread] = (tip, cost)
+            self.bytes += cost
             while len(self._tips) > MAX_TIPS or (self.bytes > MAX_TIP_BYTES and len(self._tips) > 1):
-                self.bytes -= self._tips.popitem(last=False)[1].cost
+                self._take(next(iter(self._tips)))
+
+    def _take(self, thread: str) -> Tip | None:
+        found = self._tips.pop(thread, None)
+        if found is None:
+            return None
+        self.bytes -= found[1]
+        return found[0]
 
     def __len__(self) -> int:
         return len(self._tips)

@@ -16,7 +16,8 @@ from clew.encode.assemble import place
 from clew.engines.base import LAST_STEP, Branch, Head, Step
 from clew.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from clew.history.core import Core
-from clew.history.records import Meta, Remark, checkpoint, read_step, uuid_text
+from clew.history.ids import Ids
+from clew.history.records import Meta, Remark, checkpoint, open_note, read_step, uuid_text
 from clew.model import Checkpoint
 
 _CHUNK = 512  # steps read at once when looking back
@@ -189,6 +190,11 @@ async def _find_id(core: Core, head: Head, text: str) -> Seen:
     digits = text.replace("-", "").lower()
     if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
         raise CheckpointNotFound(head.thread, text, "an id is 32 hexadecimal digits, or the first few of them")
+    if digits == open_note(core.frames, head).checkpoint.hex():  # most who ask for an id have it from the head
+        branch = await core.branch(head.lineage, head.branch)
+        seen = await seen_at(core, head, branch, head.step) if branch is not None else None
+        if seen is not None:
+            return seen
     low = bytes.fromhex(digits.ljust(32, "0"))
     high = bytes.fromhex(digits.ljust(32, "f"))
     limit = _PLACES
@@ -208,13 +214,22 @@ async def _find_id(core: Core, head: Head, text: str) -> Seen:
     raise CheckpointNotFound(head.thread, text)
 
 
+async def _places(core: Core, head: Head, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int]]:
+    """Where the first `limit` rows are whose ids lie in a range."""
+    tip = core.tips.peek(head.thread) if low == high else None
+    if tip is not None and tip.head.key == head.key:
+        tip.ids = tip.ids or Ids()
+        return await tip.ids.places(core.engine, head.lineage, low)
+    return [(branch, step) for branch, step, _ in await core.engine.locate(head.lineage, low, high, limit)]
+
+
 async def _answering(core: Core, head: Head, low: bytes, high: bytes, limit: int) -> tuple[list[Seen], bool, bool, int]:
     """What of the first `limit` rows with such ids the thread has, whether others do, whether it had, and how many."""
-    places = await core.engine.locate(head.lineage, low, high, limit)
+    places = await _places(core, head, low, high, limit)
     trail = await Trail.to(core, head, head.branch, head.step)
     found: list[Seen] = []
     elsewhere = deleted = False
-    for branch_id, step, _ in places:
+    for branch_id, step in places:
         branch = await core.branch(head.lineage, branch_id)
         if branch is None:
             raise Corrupt(place(branch_id, step), "its branch is missing")

@@ -22,6 +22,7 @@ from clew.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost
 from clew.history.core import Core, Tip
 from clew.history.dictionary import choose
+from clew.history.ids import Ids
 from clew.history.names import check_custom, check_label, check_tags
 from clew.history.read import Reader
 from clew.history.records import (
@@ -57,7 +58,6 @@ class _Unset:
 UNSET: Final = _Unset()
 Plan = Callable[[Planner], Planned]
 _log = logging.getLogger(__name__)
-_TWINS = 1024  # rows of one id that are looked at: deleted ones, and those of other threads of the lineage
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 
 
@@ -168,9 +168,11 @@ class Writer:
 
     async def _already(self, tip: Tip, id: bytes) -> Checkpoint | None:
         """The checkpoint of this id, if it is there: then the save that is being repeated was done."""
-        places = await self._core.engine.locate(tip.head.lineage, id, id, _TWINS)
+        if tip.ids is None:
+            tip.ids = Ids()
+        places = await tip.ids.places(self._core.engine, tip.head.lineage, id)
         trail = await Trail.to(self._core, tip.head, tip.head.branch, tip.head.step) if places else ()
-        for branch_id, step, _ in places:
+        for branch_id, step in places:
             branch = await self._core.branch(tip.head.lineage, branch_id)
             seen = await seen_at(self._core, tip.head, branch, step) if branch is not None else None
             if seen is None or not seen.alive:
@@ -240,7 +242,10 @@ class Writer:
         await core.engine.commit(Commit(lineage, (swap,), (row,), branches, marks, blobs, self.fence))
         for new in branches:
             core.learn(new)
-        core.tips.put(Tip(moved, note, row.digest, planned.root, memories, line))
+        ids = tip.ids if tip is not None else None
+        if ids is not None:
+            ids.add(id, here, step)
+        core.tips.put(Tip(moved, note, row.digest, planned.root, memories, line, ids))
         self.seen = id
         if line is not None and due(line):
             await self._sweep(lineage)

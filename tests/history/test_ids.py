@@ -1,0 +1,101 @@
+"""Ids that callers choose are remembered, so that no save has to look through its whole thread."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+
+
+def chosen(number: int) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, str(number)))
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch, store: Any) -> list[str]:
+    """The lineages that were looked through."""
+    looked: list[str] = []
+    engine = store._core.engine
+    locate = engine.locate
+
+    async def count(lineage: str, *rest: Any) -> Any:
+        looked.append(lineage)
+        return await locate(lineage, *rest)
+
+    monkeypatch.setattr(engine, "locate", count)
+    return looked
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with clew.open(tmp_path / "s.db", durability="normal") as store:
+        yield store
+
+
+def test_a_thread_whose_ids_are_chosen_is_looked_through_only_at_first(store: Any, counted: list[str]) -> None:
+    thread = store.thread("t")
+    for number in range(50):
+        thread.append("log", [number], id=chosen(number))
+    assert len(counted) <= 2
+    for number in range(50):
+        assert thread.get(chosen(number)).step == number + 1
+        assert thread.append("log", ["again"], id=chosen(number)).step == number + 1
+    with pytest.raises(clew.CheckpointNotFound):
+        thread.load(at=chosen(99))
+    assert len(counted) <= 2
+    assert thread.load() == {"log": list(range(50))}
+
+
+def test_an_id_that_another_process_saved_is_still_a_repetition(store: Any, tmp_path: Path) -> None:
+    thread = store.thread("t")
+    for number in range(5):
+        thread.append("log", [number], id=chosen(number))
+    with clew.open(tmp_path / "s.db", durability="normal") as other:
+        other.thread("t").append("log", ["theirs"], id=chosen(7))
+        assert thread.append("log", ["ours"], id=chosen(7)).step == 6
+        assert thread.load(at=chosen(7)) == thread.load() == {"log": [0, 1, 2, 3, 4, "theirs"]}
+        assert thread.append("log", ["ours"], id=chosen(8)).step == 7
+        assert other.thread("t").load(at=chosen(8))["log"][-1] == "ours"
+
+
+def test_an_id_that_was_deleted_may_be_used_again(store: Any) -> None:
+    thread = store.thread("t")
+    for number in range(5):
+        thread.append("log", [number], id=chosen(number))
+    thread.delete(chosen(2))
+    with pytest.raises(clew.CheckpointNotFound, match="deleted"):
+        thread.load(at=chosen(2))
+    assert thread.append("log", ["anew"], id=chosen(2)).step == 6
+    assert thread.load(at=chosen(2))["log"][-1] == "anew"
+
+
+def test_ids_that_a_prune_took_are_not_found_any_more(store: Any) -> None:
+    thread = store.thread("t")
+    for number in range(20):
+        thread.append("log", [number], id=chosen(number))
+    store.prune(clew.Retention(keep_last=3))
+    with pytest.raises(clew.CheckpointNotFound):
+        thread.load(at=chosen(4))
+    assert thread.load(at=chosen(18))["log"][-1] == 18
+    assert thread.append("log", ["again"], id=chosen(19)).step == 20
+    assert thread.append("log", ["new"], id=chosen(4)).step == 21
+
+
+def test_a_fork_knows_what_it_inherited_and_what_its_parent_did_later_is_not_its_own(store: Any) -> None:
+    thread = store.thread("t")
+    for number in range(5):
+        thread.append("log", [number], id=chosen(number))
+    fork = thread.fork("f", at=chosen(2))
+    for number in range(10, 14):
+        fork.append("log", [number], id=chosen(number))
+    assert fork.append("log", ["again"], id=chosen(1)).step == 2
+    for number in range(20, 24):
+        thread.append("log", [number], id=chosen(number))
+    with pytest.raises(clew.CheckpointNotFound):
+        fork.load(at=chosen(21))
+    assert fork.append("log", ["own"], id=chosen(21)).step == 8
+    assert fork.load(at=chosen(21))["log"] == [0, 1, 2, 10, 11, 12, 13, "own"]
