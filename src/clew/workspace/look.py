@@ -25,7 +25,7 @@ from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
 from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
 
-BATCH = 64 * 2**20  # framed bytes that are written ahead in one commit
+BATCH = 16 * 2**20  # framed bytes that are written ahead in one commit, while large files are still being read
 
 MANY, PAUSE = 256, 10.0  # files read, or seconds passed, after which the index is written to its file again
 

@@ -3,6 +3,9 @@
 A file is read through one descriptor and looked at before and after: if it changed meanwhile it is read again, and if
 it never stands still what was read last is kept and reported. Small files are one blob. From 1 MB up a file is cut
 where its content says so, so that an insertion in the middle costs one piece and not the file.
+
+Large files are read in threads beside the small ones: their pieces are hashed and compressed without the interpreter's
+lock. A small file needs the lock too often for that; there, a second thread only makes both slower.
 """
 
 from __future__ import annotations
@@ -23,9 +26,8 @@ from clew.workspace.walk import Place, Progress, Walked, unreadable
 LARGE = 2**20  # bytes from which pieces pay
 PIECE = 16 * 1024  # what the cutter aims at; the pieces it makes are about a quarter larger
 ATTEMPTS = 3
-CROWD = 48  # files below which a second thread costs more than it brings
-BUNDLE, BUNDLE_BYTES = 64, 4 * 2**20  # what one thread takes at a time
-AHEAD = 8  # bundles per core that may wait to be written
+BUNDLE, BUNDLE_BYTES = 64, 4 * 2**20  # what is read between two reports of progress
+AHEAD = 4  # large files per core that may wait to be written
 
 Name = Callable[[bytes], bytes]  # content -> id
 Wrap = Callable[[bytes, bytes], bytes]  # (id, content) -> what the engine keeps
@@ -66,7 +68,7 @@ def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | No
     def work(places: Sequence[int]) -> list[Packed]:
         return [read(place, index.paths[at], reading, walked.fresh.get(at)) for at in places]
 
-    for places, bundle in _spread(work, _bundles(walked)):
+    for places, bundle in _spread(work, walked):
         for at, packed in zip(places, bundle, strict=True):
             index.entries[at] = packed.entry
             if packed.sig is None:
@@ -92,43 +94,54 @@ def too_much(place: Place) -> FilesError:
     return FilesError(place.root, f"its files have more than {place.limits.total_bytes} bytes (limits.total_bytes)")
 
 
-def _bundles(walked: Walked) -> list[list[int]]:
-    """Dirty files in parcels of some files and some megabytes each, so that few parcels ahead are little memory."""
-    bundles: list[list[int]] = []
-    room = 0
-    for at in walked.dirty:
-        size = walked.fresh[at][2] if at in walked.fresh else 0
-        if not bundles or room < size or len(bundles[-1]) == BUNDLE:
-            bundles.append([])
-            room = BUNDLE_BYTES
-        bundles[-1].append(at)
-        room -= size
-    return bundles
-
-
-def _spread(
-    work: Callable[[Sequence[int]], list[Packed]], bundles: list[list[int]]
-) -> Iterator[tuple[list[int], list[Packed]]]:
-    """Do the work bundle by bundle, in order; on all cores where there is much of it, some bundles ahead."""
-    if sum(map(len, bundles)) < CROWD:
-        for bundle in bundles:
-            yield bundle, work(bundle)
-        return
+def _spread(work: Callable[[Sequence[int]], list[Packed]], walked: Walked) -> Iterator[tuple[list[int], list[Packed]]]:
+    """Do the work, the large files in threads beside the others."""
+    large = [at for at in walked.dirty if at in walked.fresh and walked.fresh[at][2] >= LARGE]
+    small = walked.dirty
+    if len(large) > 1:
+        small = [at for at in walked.dirty if at not in walked.fresh or walked.fresh[at][2] < LARGE]
+    else:
+        large = []
     cores = min(os.cpu_count() or 1, 8)
-    with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:
+    with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:  # starts a thread when there is work
+        waiting = [[at] for at in reversed(large)]
         ahead: list[tuple[list[int], Future[list[Packed]]]] = []
-        try:
-            for bundle in bundles:
+
+        def begin() -> None:
+            while waiting and len(ahead) < AHEAD * cores:
+                bundle = waiting.pop()
                 ahead.append((bundle, pool.submit(work, bundle)))
-                if len(ahead) > AHEAD * cores:
+
+        try:
+            begin()
+            for bundle in _bundles(walked, small):
+                yield bundle, work(bundle)
+                while ahead and ahead[0][1].done():
                     first, future = ahead.pop(0)
                     yield first, future.result()
+                begin()
             while ahead:
                 first, future = ahead.pop(0)
+                begin()
                 yield first, future.result()
         finally:
             for _, future in ahead:
                 future.cancel()
+
+
+def _bundles(walked: Walked, places: list[int]) -> Iterator[list[int]]:
+    """Files in parcels of some files and some megabytes each."""
+    bundle: list[int] = []
+    room = BUNDLE_BYTES
+    for at in places:
+        size = walked.fresh[at][2] if at in walked.fresh else 0
+        if bundle and (room < size or len(bundle) == BUNDLE):
+            yield bundle
+            bundle, room = [], BUNDLE_BYTES
+        bundle.append(at)
+        room -= size
+    if bundle:
+        yield bundle
 
 
 def read(place: Place, path: bytes, reading: Reading, seen: Signature | None = None) -> Packed:
