@@ -37,9 +37,9 @@ def test_the_pooler_gives_each_transaction_another_session(
         connection.execute("SET work_mem = '1234kB'")
         settings = [connection.execute("SHOW work_mem").fetchone() for _ in range(3)]
         assert settings.count(("1234kB",)) == 1
-    with psycopg.connect(through(pooler, postgres_server), autocommit=True, prepare_threshold=0) as connection:
-        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
-            connection.execute("SELECT 1")
+    keeping = psycopg.connect(through(pooler, postgres_server), autocommit=True, prepare_threshold=0)
+    with keeping, pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        keeping.execute("SELECT 1")
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

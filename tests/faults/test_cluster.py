@@ -1,4 +1,4 @@
-"""A master of a cluster is killed and started again: what it had acknowledged is there, and writers wait for it."""
+"""A master of a cluster is killed: writers wait until it is started again, or until its replica is made the master."""
 
 from __future__ import annotations
 
@@ -25,6 +25,44 @@ def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
             drive.run("awaited", lambda _: survives(cluster, "awaited"))
         finally:
             cluster.kill()
+
+
+@pytest.mark.parametrize("colour", ["stepped", "awaited"])
+def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(colour: drive.Colour) -> None:
+    with private_place() as place:
+        cluster = RedisCluster(place, replicas=1, node_timeout=1000)
+        try:
+            cluster.start()
+            drive.run(colour, lambda _: fails_over(cluster, colour))
+        finally:
+            cluster.kill()
+
+
+async def fails_over(cluster: RedisCluster, colour: drive.Colour) -> None:
+    master, replica = cluster.masters[0], cluster.replicas[0]
+    # The node in the URL is the one that dies: the client knows the others by then.
+    engine = RedisEngine(cluster.url, asynchronous=colour == "awaited", shards=16, retries=1000, deadline=60)
+    branches = [records.branch(name) for name in THREADS]
+    for at in branches:
+        await engine.commit(records.first(at))
+    for at in branches:
+        await engine.commit(records.following(records.head(at), at))
+    with redis.Redis(port=master.port) as client:
+        held = client.dbsize()
+        assert held > 0
+        # Redis copies after it has answered. What was copied is kept, and only that can be promised.
+        assert client.wait(1, 10_000) == 1
+    master.kill()
+    for at in branches:
+        await engine.commit(records.following(records.head(at, 2, 2), at))
+    for at in branches:
+        assert await engine.head(at.thread) == records.head(at, 3, 3)
+        rows = [records.as_row(records.row(at, n)) for n in (1, 2, 3)]
+        assert await engine.rows(at.lineage, at.id, 1, 9) == rows
+    with redis.Redis(port=replica.port) as client:
+        assert client.role()[0] == b"master"
+        assert client.dbsize() >= held
+    await engine.close()
 
 
 async def survives(cluster: RedisCluster, colour: drive.Colour) -> None:

@@ -315,6 +315,61 @@ def test_a_redis_without_memory_refuses_whole_commits_and_recovers(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_redis_without_the_replicas_it_needs_refuses_whole_commits_until_they_are_there(
+    own_redis: Callable[..., RedisServer], asynchronous: bool
+) -> None:
+    server = own_redis()
+
+    async def test(_: object) -> None:
+        engine = RedisEngine(server.url, asynchronous=asynchronous, retries=1)
+        head, at = await begin(engine), records.branch("t")
+        with redis.Redis(port=server.port) as admin:
+            admin.config_set("min-replicas-to-write", 1)
+            with pytest.raises(Unavailable, match="NOREPLICAS"):
+                await engine.commit(records.following(head, at))
+            assert await engine.head("t") == head
+            assert await steps_of(engine) == [1]
+            # A replica that comes later is waited for, as far as patience goes.
+            follower = own_redis("--replicaof", "127.0.0.1", str(server.port), "--repl-diskless-sync-delay", "0")
+            patient = RedisEngine(server.url, asynchronous=asynchronous, **LONG)
+            await patient.commit(records.following(head, at))
+            assert await steps_of(engine) == [1, 2]
+            assert admin.info("replication")["connected_slaves"] == 1
+            follower.kill()
+        await patient.close()
+        await engine.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_redis_that_was_made_a_replica_is_waited_for(
+    own_redis: Callable[..., RedisServer], asynchronous: bool
+) -> None:
+    server, other = own_redis(), own_redis()
+
+    async def test(_: object) -> None:
+        hasty = RedisEngine(server.url, asynchronous=asynchronous, retries=0)
+        patient = RedisEngine(server.url, asynchronous=asynchronous, **LONG)
+        await begin(patient)
+        await hasty.ping()
+        with redis.Redis(port=server.port) as admin:
+            admin.replicaof("127.0.0.1", other.port)
+            head, at = records.head(records.branch("u")), records.branch("u")
+            with pytest.raises(Unavailable, match="READONLY"):
+                await hasty.commit(records.first(at))
+            starter = threading.Timer(0.2, lambda: admin.replicaof("NO", "ONE"))
+            starter.start()
+            await patient.commit(records.first(at))
+            starter.join()
+        assert await hasty.head("u") == head
+        await patient.close()
+        await hasty.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_wrong_redis_password_is_said_at_once(own_redis: Callable[..., RedisServer], asynchronous: bool) -> None:
     server = own_redis("--requirepass", "right")
 

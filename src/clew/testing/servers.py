@@ -143,25 +143,33 @@ def redis_binary() -> str:
 
 
 class RedisCluster:
-    """Three masters that share the slots."""
+    """Three masters that share the slots, and replicas of the first few of them."""
 
-    def __init__(self, place: Path) -> None:
-        self.nodes = []
-        for n in range(3):
-            port = free_port(also=10_000)
-            options = (
-                "--cluster-enabled",
-                "yes",
-                "--cluster-config-file",
-                "nodes.conf",
-                "--cluster-node-timeout",
-                "3000",
+    def __init__(self, place: Path, replicas: int = 0, node_timeout: int = 3000) -> None:
+        options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--repl-diskless-sync-delay", "0")
+        self.nodes = [
+            RedisServer(
+                place / f"node-{n}",
+                *options,
+                *("--cluster-node-timeout", str(node_timeout)),
+                port=free_port(also=10_000),
             )
-            self.nodes.append(RedisServer(place / f"node-{n}", *options, port=port))
+            for n in range(3 + replicas)
+        ]
 
     @property
     def url(self) -> str:
         return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
+
+    @property
+    def masters(self) -> list[RedisServer]:
+        """Those that begin as masters."""
+        return self.nodes[:3]
+
+    @property
+    def replicas(self) -> list[RedisServer]:
+        """Those that begin as replicas: of the first master, of the second, and so on."""
+        return self.nodes[3:]
 
     def start(self) -> None:
         for node in self.nodes:
@@ -169,11 +177,17 @@ class RedisCluster:
         clients: list[Any] = [redis.Redis(port=node.port) for node in self.nodes]
         for n, client in enumerate(clients):
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
-            first, last = 16384 * n // 3, 16384 * (n + 1) // 3
-            client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last))
-            client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[(n + 1) % 3].port)
+            if n < 3:
+                first, last = 16384 * n // 3, 16384 * (n + 1) // 3
+                client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last))
+            client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[(n + 1) % len(self.nodes)].port)
         for client in clients:
-            until(functools.partial(_covers_all, client), "the cluster is complete")
+            until(functools.partial(_covers_all, client, len(self.nodes)), "the cluster is complete")
+        for master, replica in zip(clients, clients[3:], strict=False):
+            name = master.execute_command("CLUSTER", "MYID")
+            replica.execute_command("CLUSTER", "REPLICATE", name)
+            until(functools.partial(_follows, replica), "the replica follows")
+        for client in clients:
             client.close()
 
     def kill(self) -> None:
@@ -181,10 +195,15 @@ class RedisCluster:
             node.kill()
 
 
-def _covers_all(client: Any) -> bool:
+def _covers_all(client: Any, nodes: int) -> bool:
     info = client.execute_command("CLUSTER", "INFO")
     facts = info if isinstance(info, dict) else dict(line.split(":") for line in info.decode().split())
-    return (facts["cluster_state"], facts["cluster_known_nodes"]) == ("ok", "3")
+    return (facts["cluster_state"], facts["cluster_known_nodes"]) == ("ok", str(nodes))
+
+
+def _follows(client: Any) -> bool:
+    facts: dict[str, Any] = client.info("replication")
+    return (facts["role"], facts.get("master_link_status")) == ("slave", "up")
 
 
 class PostgresServer(Server):

@@ -57,7 +57,8 @@ class Connections:
             connection.send_packed_command(command)
             answer = connection.read_response()
         except _ANSWERS as error:
-            self.give_back(connection, broken=isinstance(error, exceptions.ReadOnlyError))
+            # A master that was made a replica: the next connection may lead to the new one.
+            self.give_back(connection, broken="READONLY" in str(error))
             raise
         except BaseException:
             # Its answer may still come: nobody may read it as the answer to something else.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +39,8 @@ _FOR_NOW = (
 )
 #: Not all errors of the driver are of one family.
 _ANY = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
-_LOADING = ("LOADING", "MASTERDOWN", "BUSY", "UNBLOCKED", "CLUSTERDOWN")
+#: States that pass, as a server says it; one before Redis 7 puts what a script met behind words of its own and a dash.
+_PASSING = re.compile(r"(?:^|-)(?:LOADING|MASTERDOWN|BUSY|UNBLOCKED|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|READONLY) ")
 
 
 class Script:
@@ -88,7 +90,7 @@ def _translation(error: Exception) -> Unavailable:
         return Interrupted(f"Redis did not answer: {str(error) or type(error).__name__}")
     if isinstance(error, exceptions.OutOfMemoryError):
         return Unavailable(f"Redis has no memory left, nothing was written: {error}; raise maxmemory or prune")
-    if str(error).startswith(_LOADING):
+    if _PASSING.search(str(error)):
         return Interrupted(f"Redis is not ready: {error}")
     return Unavailable(f"Redis refused the call, nothing was written: {error}")
 
