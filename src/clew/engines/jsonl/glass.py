@@ -12,15 +12,13 @@ shown in base64.
 * `{"text": "…"}`: UTF-8
 * `{"b64": "…"}`: anything else
 
-`"base64": true` beside a list says that it holds no text: each string in it is the base64 of bytes (ids and digests).
-`"escaped": true` beside a list or a payload says that some of its values are not plain JSON: `{"$bytes": "<base64>"}`
-are bytes, `{"$packed": value}` bytes that are the msgpack of that value, and an item or value that JSON cannot express
-at all (a date, NaN) is `{"$msgpack": "<base64>"}`.
+`"escaped": true` beside the first two says that some of their values are not plain JSON: `{"$bytes": "<base64>"}` are
+bytes, `{"$packed": value}` bytes that are the msgpack of that value, and an item or value that JSON cannot express at
+all (a date, NaN) is `{"$msgpack": "<base64>"}`.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
 import re
 import struct
@@ -35,10 +33,9 @@ import msgspec
 from clew.errors import Corrupt
 
 
-def _lists(string: type[str] | type[bytes], depth: int = 6) -> Any:
-    """Lists of what JSON keeps exactly, nested so deep, where it is known what its strings stand for: for texts, or for
-    bytes. Only a float may still be one that JSON has no word for."""
-    scalar = None | bool | int | float | string
+def _plain_lists(depth: int) -> Any:
+    """Lists of what JSON keeps exactly, nested so deep; only a float may still be one that JSON has no word for."""
+    scalar = None | bool | int | float | str
     kind: Any = scalar
     for _ in range(depth):
         kind = scalar | list[kind] | dict[str, kind]
@@ -63,16 +60,13 @@ class Form(msgspec.Struct, rename={"values": "list"}):
     text: str | None = None
     b64: str | None = None
     escaped: bool = False
-    base64: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 _decode_list: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[Any]).decode
-_decode_plain: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_lists(str)).decode
-_decode_textless: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_lists(bytes)).decode
+_decode_plain: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(_plain_lists(6)).decode
 _to_json = msgspec.json.Encoder().encode
-_from_textless: Callable[[bytes], list[Any]] = msgspec.json.Decoder(_lists(bytes)).decode
 _form = msgspec.json.Decoder(Form | str).decode
 
 _COUNTS = struct.Struct("<HH")
@@ -83,10 +77,11 @@ _ARRAY = struct.Struct(">BI")
 _ARRAY_HEADS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 _VALUE_HEADS = frozenset((*range(0x80, 0xC0), *range(0xD9, 0xE0)))  # maps, arrays, texts
 _FLOAT = b"\xcb"
-#: Bytes that may be such a value. Of 16 bytes fewer can be, and most that are 16 are digests.
+#: Bytes in a list that may be such a value. Of 16 bytes fewer can be, and most that are 16 are digests.
 _READABLE = re.compile(
     rb"(?s)\xc4(?:\x10[\x80-\x9f\xaf]|[^\x10][\x80-\xbf\xd9-\xdf])|(?:\xc5..|\xc6....)[\x80-\xbf\xd9-\xdf]"
 )
+_NUMBERS = b"\0\x95"
 _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
 _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
@@ -113,6 +108,16 @@ def show(data: bytes) -> msgspec.Raw:
     return veil(data)
 
 
+def show_meta(data: bytes) -> msgspec.Raw:
+    """The metadata of a row as JSON, if there is more in it than five numbers and digests, which nobody reads."""
+    return veil(data) if data.startswith(_NUMBERS) else show(data)
+
+
+def show_root(data: bytes) -> msgspec.Raw:
+    """The root of a row as JSON, if there is any value in it that can be read, and not only where others are."""
+    return show(data) if _READABLE.search(data) else veil(data)
+
+
 def veil(data: bytes) -> msgspec.Raw:
     """`data` in base64, without a look at it."""
     return msgspec.Raw(b'{"b64":"' + binascii.b2a_base64(data, newline=False) + b'"}') if data else _EMPTY
@@ -130,12 +135,10 @@ def undo(form: Form | str) -> bytes:
             raise ValueError(f"{form[:40]!r} shows no bytes")
         return b""
     if form.b64 is not None:
-        return base64.b64decode(form.b64, validate=True)
+        return binascii.a2b_base64(form.b64, strict_mode=True)
     pack = _pack if form.escaped else _encode
     if form.items is not None:
         content = _hide_payload(form.items, form.slots, pack)
-    elif form.values is not None and form.base64:
-        content = _encode(_from_textless(_to_json(form.values)))
     elif form.values is not None:
         content = _hide_list(form.values, pack)
     elif form.text is not None:
@@ -169,17 +172,6 @@ def _lone_section(content: bytes) -> bytes | None:
     text = b'{"items":[{"stream":%d,"start":%d,"at":%d,"of":%b}],"slots":[]}' % (stream, start, at, _to_json(values))
     # Nowhere else can NaN or infinity be hidden, which JSON has no words for.
     return text if _FLOAT not in data or hide(text)[1:-4] == content else None
-
-
-def _textless_list(content: bytes) -> bytes | None:
-    """Numbers and bytes, and nothing in the bytes that anybody could read either."""
-    if _READABLE.search(content):
-        return None
-    values = _decode_textless(content)
-    if _encode(values) != content:
-        return None
-    text = b'{"list":%b,"base64":true}' % _to_json(values)
-    return text if _FLOAT not in content or hide(text)[1:-4] == content else None
 
 
 def _list_with_bytes(content: bytes) -> bytes | None:
@@ -231,7 +223,6 @@ def _text(content: bytes) -> dict[str, Any]:
 
 #: What to try.
 _LIST_FIRST = (
-    _textless_list,
     _list_with_bytes,
     _tried(_list_escaped),
     _lone_section,
@@ -239,7 +230,7 @@ _LIST_FIRST = (
     _tried(_payload_escaped),
     _tried(_text),
 )
-_PAYLOAD_FIRST = _LIST_FIRST[3:]
+_PAYLOAD_FIRST = _LIST_FIRST[2:]
 
 # -- and back ----------------------------------------------------------------------------------------------------------
 
@@ -276,7 +267,7 @@ def _escape_each(values: list[Any]) -> list[Any]:
         try:
             found.append(_escape(value))
         except _NO:
-            found.append({_PACKED: base64.b64encode(_encode(value)).decode()})
+            found.append({_PACKED: _in_base64(_encode(value))})
     return found
 
 
@@ -303,17 +294,17 @@ def _escape_bytes(data: bytes) -> dict[str, Any]:
             if _encode(value) == data:
                 return {"$packed": _escape(value)}
         except _NO:
-            return _in_base64(data)
-    return _in_base64(data)
+            return {"$bytes": _in_base64(data)}
+    return {"$bytes": _in_base64(data)}
 
 
-def _in_base64(data: bytes) -> dict[str, Any]:
-    return {"$bytes": binascii.b2a_base64(data, newline=False).decode()}
+def _in_base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def _pack(value: Any) -> bytes:
     if isinstance(value, dict) and _PACKED in value:
-        return base64.b64decode(value[_PACKED], validate=True)
+        return binascii.a2b_base64(value[_PACKED], strict_mode=True)
     return _encode(_unescape(value))
 
 
@@ -325,5 +316,5 @@ def _unescape(value: Any) -> Any:
     if "$packed" in value:
         return _pack(value["$packed"])
     if "$bytes" in value:
-        return base64.b64decode(value["$bytes"], validate=True)
+        return binascii.a2b_base64(value["$bytes"], strict_mode=True)
     return {key: _unescape(item) for key, item in value.items()}

@@ -217,8 +217,8 @@ def _row(row: NewRow) -> RowLine:
         row.step,
         row.id.hex(),
         row.digest.hex(),
-        glass.show(row.meta),
-        glass.show(row.root),
+        glass.show_meta(row.meta),
+        glass.show_root(row.root),
         glass.show(row.payload),
     )
 
