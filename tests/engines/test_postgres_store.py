@@ -144,7 +144,7 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
         INSERT INTO {schema}.branches SELECT i, decode(md5(i::text), 'hex'), 'l' || i, 't' || i, '', NULL, 0
             FROM generate_series(1, 20000) i;
         INSERT INTO {schema}.heads SELECT 't' || i, 'l' || i, '', decode(md5(i::text), 'hex'), 1, 1,
-            CASE WHEN i % 1000 = 0 THEN 'run' ELSE 'thread' END, 0, i, 1, 1, '' FROM generate_series(1, 20000) i;
+            CASE WHEN i % 1000 = 0 THEN 'run' ELSE 'thread' END, 0, i * 2e7, 1, 1, '' FROM generate_series(1, 20000) i;
         INSERT INTO {schema}.steps SELECT i, 1, decode(md5('id' || i), 'hex'), '', '' FROM generate_series(1, 20000) i;
         INSERT INTO {schema}.bodies SELECT i, 1, '', '' FROM generate_series(1, 20000) i;
         INSERT INTO {schema}.blobs SELECT 'l' || i % 50, decode(md5(i::text), 'hex'), ''
@@ -180,6 +180,24 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
         "t19000",
     ]
     assert [head.thread for head in step(engine.threads(newest_first=True, limit=2))] == ["t20000", "t19999"]
+
+
+def test_a_head_that_moves_touches_no_index(
+    engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    for n in range(1, 50):
+        step(engine.commit(records.following(records.head(at, n, n), at)))
+    step(engine.close())  # a session reports what it did when it ends
+
+    def moves() -> tuple[int, int]:
+        counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = %s AND relname = 'heads'"
+        ((all_of_them, without_index),) = admin.execute(counts, [schema]).fetchall()
+        return all_of_them, without_index
+
+    until(lambda: moves()[0] == 49, "the server has counted")
+    assert moves() == (49, 49)
 
 
 # -- the wire -------------------------------------------------------------------------------------------------------

@@ -55,9 +55,10 @@ FROM kinds CROSS JOIN LATERAL (
     SELECT * FROM {schema}.heads h
     WHERE h.kind = kinds.kind
         AND (%(after)b::text IS NULL
-            OR (h.updated, h.thread) < (SELECT a.updated, a.thread FROM {schema}.heads a WHERE a.thread = %(after)b))
+            OR (h.minute, h.updated, h.thread)
+                < (SELECT a.minute, a.updated, a.thread FROM {schema}.heads a WHERE a.thread = %(after)b))
         AND h.thread >= %(low)b AND (%(high)b::text IS NULL OR h.thread < %(high)b)
-    ORDER BY h.updated DESC, h.thread DESC LIMIT %(limit)b::bigint
+    ORDER BY h.minute DESC, h.updated DESC, h.thread DESC LIMIT %(limit)b::bigint
 ) AS newest
 ORDER BY updated DESC, thread DESC LIMIT %(limit)b::bigint
 
