@@ -13,6 +13,7 @@ from bench.setting import Scratch, Setting
 from bench.traffic import single_messages
 
 SHORT = 200
+LAST = 50
 SAME = 1.5  #: how much slower a long session may be and still count as independent of its length
 
 
@@ -23,6 +24,9 @@ def run(setting: Setting) -> Outcome:
         line, bare = _lines(scratch, setting.scaled(2000))
         rows.append(["append to a session", "clew, jsonl:", f"{line * 1e3:.3f}"])
         rows.append(["append of the same line", "bare write + fsync", f"{bare * 1e3:.3f}"])
+        after, anew = _ends(scratch, setting.scaled(2000))
+        rows.append([f"last {LAST} after an append of one's own", "clew, jsonl:", f"{after * 1e3:.3f}"])
+        rows.append([f"last {LAST} after another's append", "clew, jsonl:", f"{anew * 1e3:.3f}"])
         bar.tick()
         listing = _listing(scratch, 10_000)
         rows.append(["10,000 sessions, newest first", "clew", f"{listing * 1e3:.1f}"])
@@ -39,14 +43,15 @@ def run(setting: Setting) -> Outcome:
     for what in short:
         name = f"{what} of {long:,} messages against {SHORT}"
         targets.append(Target("sessions", name, grown[what] / short[what], SAME, note=note))
-    raw = {"jsonl": [line, bare], "listing": listing, "short": short, "long": grown}
+    raw = {"jsonl": [line, bare], "ends": [after, anew], "listing": listing, "short": short, "long": grown}
     told = "medians; all but the JSONL appends on SQLite at NORMAL"
     return Outcome("Sessions", ["what", "contender", "ms"], rows, targets, raw, told)
 
 
 def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
-    """In turns: clew appends messages, then the very lines it wrote are appended to a file of their own. (The floor is
-    fsync, as asked; the engine itself may do with fdatasync, which costs the same on a file that grows.)"""
+    """In turns: clew appends a message, then the very line it wrote is appended to a file of its own. One by one, since
+    a disk that has just been waited for answers sooner: in a chat, both would come after a pause. (The floor is fsync,
+    as asked; the engine itself may do with fdatasync, which costs the same on a file that grows.)"""
     here, there = scratch.new(), scratch.new()
     store: Any = clew.open(f"jsonl:{here}")
     session = store.session("chat")
@@ -54,18 +59,14 @@ def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
     messages = list(single_messages(count))
     session.append(messages[0])
     (file,) = here.rglob("chat*.jsonl")
-    seen = file.stat().st_size
     mine, floor = list[float](), list[float]()
-    for first in range(1, count, 20):
-        for message in messages[first : first + 20]:
+    with file.open("rb") as written:
+        written.seek(0, os.SEEK_END)
+        for message in messages[1:]:
             start = perf_counter()
             session.append(message)
             mine.append(perf_counter() - start)
-        with file.open("rb") as written:
-            written.seek(seen)
-            lines = written.readlines()
-        seen += sum(map(len, lines))
-        for line in lines:
+            line = written.readline()
             start = perf_counter()
             os.write(bare, line)
             os.fsync(bare)
@@ -73,6 +74,25 @@ def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
     os.close(bare)
     store.close()
     return statistics.median(mine), statistics.median(floor)
+
+
+def _ends(scratch: Scratch, count: int) -> tuple[float, float]:
+    """The end of a session as its writer reads it after each append, and as a second store over the same files does,
+    which has nothing in memory of what was added since it last looked."""
+    here = scratch.new()
+    stores: list[Any] = [clew.open(f"jsonl:{here}", durability="normal") for _ in range(2)]
+    mine, theirs = (store.session("chat") for store in stores)
+    after, anew = list[float](), list[float]()
+    for message in single_messages(count):
+        mine.append(message)
+        for session, taken in ((mine, after), (theirs, anew)):
+            start = perf_counter()
+            found = session.messages(last=LAST)
+            taken.append(perf_counter() - start)
+            assert found[-1] == message
+    for store in stores:
+        store.close()
+    return statistics.median(after), statistics.median(anew)
 
 
 def _listing(scratch: Scratch, count: int) -> float:

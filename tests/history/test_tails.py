@@ -27,10 +27,10 @@ def say(number: int, **more: Any) -> dict[str, Any]:
     return {"role": "user", "content": f"{number}: {LONG}", **more}
 
 
-def payloads_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def payloads_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows with each call by which the engine is asked for rows."""
     engine: Engine = store.session("s").core.thread.core.engine
-    asked: list[object] = []
+    asked: list[Any] = []
     original = engine.payloads
 
     async def payloads(*args: Any) -> Any:
@@ -72,6 +72,22 @@ def test_what_another_process_wrote_is_seen(opener: Any) -> None:
     theirs.pop()
     theirs.append(say(99))
     assert mine.messages(last=2) == [said[-2], say(99)]
+
+
+def test_of_what_others_added_only_the_new_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with clew.open(tmp_path / "a.db") as mine, clew.open(tmp_path / "a.db") as theirs:
+        session = mine.session("s")
+        said = [say(number) for number in range(60)]
+        for message in said[:40]:
+            session.append(message)
+        assert theirs.session("s").messages(last=20) == said[20:40]
+        asked = payloads_read(theirs, monkeypatch)
+        for number in range(40, 60):
+            session.append(said[number])
+            assert theirs.session("s").messages(last=20) == said[: number + 1][-20:]
+        rows = [last - first + 1 for _, _, first, last in asked]
+        assert len(rows) == 20
+        assert max(rows) <= 2
 
 
 def test_nobody_can_change_what_is_remembered(store: Any) -> None:

@@ -73,11 +73,16 @@ class Reading(Handle[S]):
 
     async def ending(self, reader: Reader, listing: Listing, start: int) -> list[Any]:
         """The items of a list from `start` to its end, from memory where that has them."""
-        found = self.core.tails.items(listing, start, listing.count, self.values)
+        tails = self.core.tails
+        found = tails.items(listing, start, listing.count, self.values)
         if found is None:
-            found = await reader.items(listing, start, listing.count)
-            self.core.tails.read(listing, start, found)
-        return found
+            reach = tails.reach(listing, start)  # others may have added a little
+            more = await reader.items(listing, reach, listing.count)
+            tails.read(listing, reach, more)
+            if reach == start:
+                return more
+            found = tails.items(listing, start, listing.count, self.values)
+        return found if found is not None else await reader.items(listing, start, listing.count)
 
     def grown(self, key: str, planned: Planned) -> None:
         """A plan by which the list at a top-level key grew has been committed: whoever reads its end shall find it."""

@@ -89,6 +89,18 @@ class Tails:
                 ]
         return found
 
+    def reach(self, listing: Listing, start: int) -> int:
+        """Up to which item of a list those from `start` on are remembered without a gap."""
+        with self._lock:
+            for piece, low, high in _parts(listing, start, listing.count):
+                tail = self._tails.get((piece.branch, piece.stream))
+                if tail is None or not tail.start <= low < tail.stop:
+                    return start
+                start += min(high, tail.stop) - low
+                if tail.stop < high:
+                    return start
+        return start
+
     def read(self, listing: Listing, start: int, items: list[Any]) -> None:
         """Remember the items of a list from `start` to its end, which were just read and now are the caller's."""
         if len(items) > MAX_ITEMS:
@@ -96,11 +108,8 @@ class Tails:
         for piece, low, high in _parts(listing, start, start + len(items)):
             kept = _kept(items[: high - low])
             items = items[high - low :]
-            tail = _Tail(high - len(kept))
-            if kept:
-                tail.add(kept, len(_encode(kept)))
             with self._lock:
-                self._put((piece.branch, piece.stream), tail)
+                self._extend((piece.branch, piece.stream), low, high, kept, len(_encode(kept)))
 
     def written(self, listing: Listing, data: bytes, values: Values) -> None:
         """A list has grown by what is in the payload of the row that was just committed."""
@@ -116,23 +125,20 @@ class Tails:
                 if section.items > 1:
                     items = _kept(values.decode_items([section.data], section.items, "the row that was just written"))
                 with self._lock:
-                    self._extend(key, section, items)
+                    self._extend(key, section.start, section.start + section.items, items, len(section.data))
 
-    def _extend(self, key: tuple[bytes, int], section: payload.Section, items: list[Item]) -> None:
+    def _extend(self, key: tuple[bytes, int], start: int, stop: int, items: list[Item], size: int) -> None:
+        """Items of a stream, of start..stop-1 those that are to be remembered, which are the last ones."""
         tail = self._tails.pop(key, None)
-        if tail is None:
-            return
-        self.bytes -= tail.bytes
-        if tail.stop != section.start or len(items) != section.items:
-            tail = _Tail(section.start + section.items - len(items))
-        if items:
-            tail.add(items, len(section.data))
-        self._put(key, tail)
-
-    def _put(self, key: tuple[bytes, int], tail: _Tail) -> None:
-        old = self._tails.pop(key, None)
-        self.bytes += tail.bytes - (old.bytes if old is not None else 0)
+        if tail is not None:
+            self.bytes -= tail.bytes
+        if tail is None or not tail.start <= start <= stop <= tail.stop:  # else another thread was faster
+            if tail is None or tail.stop != start or len(items) != stop - start:
+                tail = _Tail(stop - len(items))
+            if items:
+                tail.add(items, size)
         self._tails[key] = tail
+        self.bytes += tail.bytes
         while self.bytes > MAX_ALL_BYTES or len(self._tails) > MAX_TAILS:
             self.bytes -= self._tails.popitem(last=False)[1].bytes
 
