@@ -8,6 +8,7 @@ front of it.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,6 +24,8 @@ _ONE = struct.pack("<HH", 1, 0)
 _STREAM = struct.Struct("<H")
 _LONE_HEAD = len(BEFORE) + _COUNTS.size
 _LONE_DATA = _LONE_HEAD + _SECTION.size
+_FRONT = operator.itemgetter(slice(_LONE_HEAD + _STREAM.size))  # what all rows of one stream begin with
+_DATA = operator.itemgetter(slice(_LONE_DATA, -len(BEHIND)))
 MAX_STREAMS = 0xFFFF
 
 
@@ -81,7 +84,7 @@ def unpack(frame: bytes, where: str) -> tuple[list[Section], list[bytes]]:
 def lone(frames: Sequence[bytes], stream: int) -> Lone | None:
     """The sections of rows that each hold nothing but one section of this stream, as nearly all do."""
     front = BEFORE + _ONE + _STREAM.pack(stream)
-    return Lone(frames) if all(frame.startswith(front) for frame in frames) else None
+    return Lone(frames) if set(map(_FRONT, frames)) <= {front} else None
 
 
 class Lone:
@@ -103,4 +106,4 @@ class Lone:
 
     def data(self, first: int, last: int) -> list[bytes]:
         """The items of rows first..last-1."""
-        return [frame[_LONE_DATA : -len(BEHIND)] for frame in self.frames[first:last]]
+        return list(map(_DATA, self.frames[first:last]))
