@@ -1,0 +1,17 @@
+"""What the seeds did must work on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
+
+
+@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """A function that opens the same store again and again: `opener(**options)`."""
+    engine, _, colour = request.param.partition("-")
+    yield from open_stores(engine, colour, tmp_path, request)
