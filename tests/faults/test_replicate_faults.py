@@ -198,14 +198,15 @@ def _has_loop() -> bool:
 class Harness:
     """Rounds over one pair of places."""
 
-    def __init__(self, primary: Place, replica: Place, seed: int) -> None:
+    def __init__(self, primary: Place, replica: Place, seed: int, spool: Path | None = None) -> None:
         self.primary, self.replica = primary, replica
+        self.options: dict[str, Any] = QUICK if spool is None else {**QUICK, "spool": spool}
         self.dice = random.Random(seed)
         self.ledger = Ledger()
         self.rounds = 0
 
     def open(self, **options: Any) -> clew.Store:
-        return clew.open(self.primary.engine(False), replica=self.replica.engine(False), **{**QUICK, **options})
+        return clew.open(self.primary.engine(False), replica=self.replica.engine(False), **{**self.options, **options})
 
     def round(self, mode: str, *, asynchronous: bool = False, child: bool = False) -> None:
         """Write while something breaks, heal, wait until both sides are one, and check."""
@@ -227,7 +228,10 @@ class Harness:
         """Hurt something in the middle of a round, and perhaps heal it and hurt the other."""
         for _ in range(self.dice.choice((1, 1, 2))):
             time.sleep(self.dice.uniform(0.02, 0.12))
-            sides = self.dice.choice(([self.primary], [self.primary], [self.replica], [self.primary, self.replica]))
+            both = [self.primary, self.replica]
+            sides = self.dice.choice(
+                ([self.primary], both if "spool" in self.options else [self.primary], both[1:], both)
+            )
             for side in sides:
                 side.hurt(self.dice.choice(side.faults))
             time.sleep(self.dice.uniform(0.1, 0.25))
@@ -274,7 +278,7 @@ class Harness:
     def _in_tasks(self, mode: str) -> None:
         async def crew() -> None:
             primary, replica = self.primary.engine(True), self.replica.engine(True)
-            async with await clew.aio.open(primary, replica=replica, replication=mode, **QUICK) as store:
+            async with await clew.aio.open(primary, replica=replica, replication=mode, **self.options) as store:
                 end = time.monotonic() + ROUND
                 writers = [
                     write(store, f"{self.rounds}.{name}", self.dice.random(), end, self.ledger.note)
@@ -327,6 +331,7 @@ class Harness:
                 while True:
                     status = store.catch_up()
                     well = status.primary.healthy and status.replica.healthy
+                    well &= status.spool is None or not status.spool.records
                     if well and status.active == "primary" and not status.behind and not status.lag_records:
                         return
                     assert time.monotonic() < end, status
@@ -399,6 +404,80 @@ def test_whatever_breaks_nothing_acknowledged_is_lost_and_both_sides_become_equa
             harness.check()
     harness.check()
     assert len(harness.ledger.saves) > rounds * 10
+
+
+@pytest.mark.parametrize(
+    ("primary", "replica", "rounds"),
+    [("redis", "postgres", 10), ("postgres", "sqlite", 10), ("sqlite", "sqlite-2", 15)],
+)
+def test_with_a_spool_nothing_is_lost_either_while_both_sides_are_away(
+    primary: str, replica: str, rounds: int, places: Callable[[str], Place], tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("CLEW_FAULT_SEED", "7"))
+    harness = Harness(places(primary), places(replica), seed, tmp_path / "spool")
+    for number in range(rounds * TIMES):
+        mode = "async" if number % 2 else "sync"
+        harness.round(mode, asynchronous=number % 4 == 2, child=number % 5 == 3)
+        if number == rounds // 2:
+            harness.check()
+    harness.check()
+    assert len(harness.ledger.saves) > rounds * 10
+
+
+@pytest.mark.parametrize("colour", ["blocking", "async"])
+def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
+    colour: str, places: Callable[[str], Place], tmp_path: Path
+) -> None:
+    """Both servers are killed, then the process that went on without them; then everything comes back."""
+    primary, replica = places("redis"), places("postgres")
+    options = {**QUICK, "spool": tmp_path / "spool"}
+
+    async def work(opening: Any, send: Callable[[bytes], None]) -> None:
+        kind = colour == "async"
+        store = await _settle(opening(primary.engine(kind), replica=replica.engine(kind), **options))
+        thread = store.thread("t")
+        for number in range(10_000):
+            if number == 5:
+                primary.hurt("killed")
+                replica.hurt("killed")
+            saved = await _settle(thread.append("messages", [number]))
+            new = await _settle(store.thread(f"new-{number}").save({"n": number}))
+            send(f"{number} {saved.id} {new.id}\n".encode())
+
+    def in_a_child(send: Callable[[bytes], None]) -> None:
+        if colour == "async":
+            asyncio.run(work(clew.aio.open, send))
+        else:
+            finish(work(clew.open, send))
+
+    child = Child(in_a_child)
+    lines = b""
+    while lines.count(b"\n") < 25:
+        lines += child.read(1)
+    lines += child.kill()
+    acknowledged = [line.split() for line in lines.decode().split("\n")[:-1]]
+    assert len(acknowledged) >= 25
+    for place in (primary, replica):
+        place.hurt("killed")  # the child did it to its own copy of what knows of them
+        place.heal()
+    with clew.open(primary.engine(False), replica=replica.engine(False), **options) as store:
+        thread = store.thread("t")
+        messages = thread.load()["messages"]
+        assert messages == list(range(len(messages)))
+        assert len(messages) >= len(acknowledged)
+        known = {checkpoint.id for checkpoint in thread.history(all=True)}
+        assert len(known) == len(messages)
+        for number, saved, new in acknowledged:
+            assert saved in known
+            assert store.thread(f"new-{number}").head.id == new
+        while (status := store.catch_up()).behind or (status.spool and status.spool.records):
+            time.sleep(0.01)
+        assert status.diverged == 0
+    with primary.alone() as one, replica.alone() as two:
+        assert one.threads() == two.threads()
+        assert one.thread("t").load() == two.thread("t").load()
+        assert not one.verify().problems
+        assert not two.verify().problems
 
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])

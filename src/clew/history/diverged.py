@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from clew.engines.base import Commit, Swap
+from clew.engines.base import Commit, Head, Swap
 from clew.engines.namespace import NamespaceEngine
 from clew.errors import Conflict, NotFound
 from clew.history.core import Core
 from clew.history.names import check_name
-from clew.history.records import open_note, seal_note, touch, uuid_text
+from clew.history.records import Note, open_note, seal_note, touch, uuid_text
 from clew.history.thread import Thread
 from clew.history.view import View
 from clew.replicate.control import generation_of
@@ -39,19 +39,40 @@ async def keep(core: Core, found: Diverged) -> bool:
     number = 1
     while True:
         name = check_name(f"{head.thread}#{LABEL}-{number}", "thread id")
-        bare = msgspec.structs.replace(head, thread=name, version=1, note=b"")
-        named = msgspec.structs.replace(
-            bare, note=seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=True, moves=()))
-        )
         existing = await core.engine.head(name)
-        if existing is not None and existing.owner == head.owner:
-            return False
-        try:
-            await core.engine.commit(Commit(head.lineage, (Swap(name, None, named),)))
-        except Conflict:
+        if existing is not None and existing.owner != head.owner:
             number += 1
-            continue
-        return True
+        elif existing is not None and (existing.branch, existing.step) == (head.branch, head.step):
+            return await _recount(Thread(core, name), head.lineage)
+        elif existing is not None and not await _leads(core, existing, head):
+            await _label(Thread(core, name), uuid_text(note.checkpoint), generation_of(head.branch))
+            return await _recount(Thread(core, name), head.lineage)
+        elif await _name(core, existing, head, note, name):
+            await _recount(Thread(core, name), head.lineage)
+            return True
+
+
+async def _name(core: Core, existing: Head | None, head: Head, note: Note, name: str) -> bool:
+    """Let a thread of this name stand where `head` does; False if another was faster."""
+    version = 1 if existing is None else existing.version + 1
+    bare = msgspec.structs.replace(head, thread=name, version=version, note=b"")
+    named = msgspec.structs.replace(
+        bare, note=seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=True, moves=()))
+    )
+    try:
+        await core.engine.commit(Commit(head.lineage, (Swap(name, existing.key if existing else None, named),)))
+    except Conflict:
+        return False
+    return True
+
+
+async def _leads(core: Core, here: Head, head: Head) -> bool:
+    """Whether the way to `head` leads through where `here` stands."""
+    place: tuple[bytes, int] | None = (head.branch, head.step)
+    while place is not None and place[0] != here.branch:
+        branch = await core.branch(head.lineage, place[0])
+        place = None if branch is None else branch.origin
+    return place is not None and place[1] >= here.step
 
 
 async def _label(thread: Thread[object], id: str, generation: int) -> None:

@@ -127,10 +127,12 @@ class Tracks:
 
     def __init__(self, blocking: bool) -> None:
         self._tracks: WeakValueDictionary[str, Turn] = WeakValueDictionary()
+        self._lock = threading.Lock()
         self._blocking = blocking
 
     def of(self, lineage: str) -> Turn:
-        return self._tracks.setdefault(lineage, Turn(self._blocking))
+        with self._lock:
+            return self._tracks.setdefault(lineage, Turn(self._blocking))
 
 
 class Background:

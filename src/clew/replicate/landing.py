@@ -32,10 +32,11 @@ class Stranded(Conflict):
 
 
 class Shore(NamedTuple):
-    """Where saves are brought: the active side, all that may know of deletions, and who is told of a head that lost."""
+    """Where saves are brought: the active side, all that may know of deletions, and who is told of what happened."""
 
     active: Engine
     sides: Sequence[Engine]
+    mark: Callable[[str], None]  #: the follower has to be compared
     keep: Callable[[Diverged], Awaitable[bool]]
 
 
@@ -64,6 +65,9 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
         beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
     for thread in gone:
         log.warning("thread %r was deleted while saves to it were spooled: they went with it", thread)
+    # Rows beside the head do not show in it. So the follower counts as behind before the head is touched: should we die
+    # here, it either differs from the follower's, or this is done again.
+    shore.mark(lineage)
     for head in beside.values():
         here = await shore.active.head(head.thread)
         await shore.keep(Diverged(lineage, head, same_life=here is not None and here.owner == head.owner))

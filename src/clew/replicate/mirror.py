@@ -461,7 +461,7 @@ def _planned_before(commit: Commit, stamp: bytes) -> bool:
 
 def _mine() -> bytes:
     """How the branches of one process begin, after the generation; never like those of a blocking mirror."""
-    return b"\1" + os.urandom(2)
+    return b"\1" + os.urandom(4)
 
 
 def _closed() -> Unavailable:

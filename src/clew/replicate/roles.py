@@ -72,6 +72,8 @@ class Roles:
         self._turn = colour.Turn(blocking)
         self._lock = threading.Lock()
         self._recent: list[float] = []
+        self._refusals = 0  # changes of side that could not be made
+        self._refusal: Unavailable | None = None
 
     def fenced(self, name: Name) -> Engine:
         """A side as this generation may write to it."""
@@ -182,10 +184,19 @@ class Roles:
     # -- changing --------------------------------------------------------------------------------------------------
 
     async def fail_over(self, away: Name) -> None:
-        """Make the other side active, or say why not. Of several that want it at once one does it."""
+        """Make the other side active, or say why not. Of several that want it at once one tries, for all of them."""
+        asked = self._refusals
         async with self._turn:
-            if self.standing.active == away:
+            if self.standing.active != away:
+                return
+            if self._refusals > asked and self._refusal is not None:
+                raise Unavailable(str(self._refusal)) from self._refusal
+            try:
                 await self._change_sides(away)
+            except Unavailable as error:
+                self._refusal = error
+                self._refusals += 1
+                raise
 
     async def _change_sides(self, away: Name) -> None:
         to = opposite(away)

@@ -12,9 +12,7 @@ Every process writes on branches of its own here, so that a save can be made aga
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -26,58 +24,23 @@ from clew.replicate.landing import Shore, Stranded, deliver
 from clew.replicate.mirror import Mirror
 from clew.replicate.spool import NOTHING, Holdings, Kin, Spool
 from clew.replicate.status import SpoolStatus, Status, log
+from clew.replicate.tips import Tips
 
 T = TypeVar("T")
 _QUICK = 0.5  # seconds between two looks whether a side is back
 _ROUND = 5.0  # seconds that a look under way may still take when the store is closed
 _TRIES = 8
-_TIPS = 4096  # threads whose last seen head is remembered
-_TIP_BYTES = 32 * 1024 * 1024
 _ROLE = ""  # the name under which the generation is remembered
 _KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
 
 
-class Tips:
-    """What was last seen of each thread: its head, and the row it stands on."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._tips: OrderedDict[str, tuple[Head, Row]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, thread: str) -> tuple[Head, Row] | None:
-        return self._tips.get(thread)
-
-    def put(self, thread: str, tip: tuple[Head, Row | None] | None) -> None:
-        with self._lock:
-            old = self._tips.pop(thread, None)
-            if old is not None:
-                self._bytes -= _weight(old)
-            if tip is None or tip[1] is None:
-                return
-            new = (tip[0], tip[1])
-            self._tips[thread] = new
-            self._bytes += _weight(new)
-            while len(self._tips) > _TIPS or self._bytes > _TIP_BYTES:
-                self._bytes -= _weight(self._tips.popitem(last=False)[1])
-
-    def learn(self, commit: Commit) -> None:
-        """A commit was made: its threads stand elsewhere now."""
-        for swap in commit.swaps:
-            head, row = swap.new, None
-            for one in commit.rows if head is not None else ():
-                if head is not None and (one.branch, one.step) == (head.branch, head.step):
-                    row = Row(one.step, one.id, one.meta, one.digest, None, one.root, b"")
-            self.put(swap.thread, None if head is None else (head, row))
+def _look_again(commit: Commit) -> Conflict:
+    return Conflict(commit.lineage, None, None, "the mirror went to its spool, or came back: look again")
 
 
 def _made(ring: Head | None) -> int | None:
     """What tells one key ring from another."""
     return None if ring is None else ring.created
-
-
-def _weight(tip: tuple[Head, Row]) -> int:
-    return 512 + len(tip[1].root) + len(tip[1].meta) + len(tip[0].note)
 
 
 class Spooled(Engine):
@@ -93,11 +56,17 @@ class Spooled(Engine):
         self._background = colour.Background(self._blocking, self._tick)
         self._tracks = colour.Tracks(self._blocking)
         self._known = self._going = self._closed = False
+        self._refusals = 0  # attempts to land that came to nothing
         self._generation = 0  # the last one that is known
         self._holdings = Holdings()
         self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
         self._stranded: set[str] = set()  # lineages that cannot be delivered now
         self.adrift = False
+
+    @property
+    def _era(self) -> int:
+        """The generation in which something is seen now."""
+        return self.mirror.generation or self._generation
 
     @property
     def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
@@ -158,6 +127,9 @@ class Spooled(Engine):
     def _leave(self, error: BaseException) -> None:
         if not self.adrift:
             self.adrift = True
+            # What is built on from here may be older than what the sides have, so nothing goes on with the branches of
+            # before: a step of one of them may be taken there.
+            self.mirror.renew()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
             self._tell()
         if self._going:
@@ -165,16 +137,17 @@ class Spooled(Engine):
 
     async def _land(self) -> None:
         """Deliver everything, and be a mirror again. `Unavailable` if nobody answers yet."""
+        asked = self._refusals
         async with self._landing:
             if not self.adrift and not self._holdings.records:
                 return
-            for last in (False, False, True):
-                try:
-                    was_adrift = await self._try_to_land()
-                    break
-                except LockLost as error:  # others are changing the roles
-                    if last:
-                        raise Unavailable(f"the spool could not be delivered yet: {error}") from error
+            if self._refusals > asked:  # somebody tried while we waited for our turn
+                raise self.mirror.both_away()
+            try:
+                was_adrift = await self._try_to_land()
+            except Unavailable:
+                self._refusals += 1
+                raise
         if was_adrift:
             log.warning("a side is back, and what was spooled is delivered (%d saves left)", self._holdings.records)
             self._tell()
@@ -186,6 +159,15 @@ class Spooled(Engine):
             self._leave(error)
 
     async def _try_to_land(self) -> bool:
+        for last in (False, False, True):
+            try:
+                return await self._bring()
+            except LockLost as error:  # others are changing the roles
+                if last:
+                    raise Unavailable(f"the spool could not be delivered yet: {error}") from error
+        raise AssertionError("the loop above returns or raises")
+
+    async def _bring(self) -> bool:
         await self._arrive()
         await self._same_store()
         self._stranded.clear()
@@ -209,8 +191,6 @@ class Spooled(Engine):
                 self._stranded.add(lineage)
                 self.mirror.failed(error)
                 log.warning("%s", error)
-            finally:
-                self.mirror.mark(lineage)
 
     async def _deliver_lineage(self, lineage: str) -> None:
         for attempt in range(_TRIES):
@@ -224,7 +204,7 @@ class Spooled(Engine):
                     raise
 
     def _shore(self) -> Shore:
-        return Shore(self.mirror.active, self.mirror.reachable, self.mirror.keep)
+        return Shore(self.mirror.active, self.mirror.reachable, self.mirror.mark, self.mirror.keep)
 
     async def _same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than what was spooled."""
@@ -236,8 +216,9 @@ class Spooled(Engine):
                 )
 
     async def _count(self) -> None:
-        self._holdings = await self._local(self._spool.survey())
-        self.mirror.spool = self._status()
+        async with self._gate:  # a save counts itself
+            self._holdings = await self._local(self._spool.survey())
+            self.mirror.spool = self._status()
 
     def _status(self) -> SpoolStatus:
         held = self._holdings
@@ -273,7 +254,7 @@ class Spooled(Engine):
             return
         async with self._tracks.of(commit.lineage):
             await self._save(commit)
-        self._tips.learn(commit)
+            self._tips.learn(commit, self._era)
 
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
@@ -286,20 +267,36 @@ class Spooled(Engine):
                     raise
                 # A side may have got it. So the very same save goes to the spool, and nothing else onto its branch.
                 in_doubt = True
-                self.mirror.renew()
                 self._leave(error)
+                self.mirror.renew()
         if commit.lineage in self._kept and not await self._local(self._spool.holds(commit.lineage)):
             # Another process has delivered it: somebody can be reached.
             await self._try_ashore()
         async with self._gate:
-            if not self.adrift or (not in_doubt and self.mirror.planned_before(commit, self.stamp)):
-                raise Conflict(commit.lineage, None, None, "the mirror went to its spool, or came back: look again")
+            if in_doubt:
+                self._leave(self.mirror.both_away())  # also if a side came back just now: the delivery will know it
+            elif not self.adrift or self.mirror.planned_before(commit, self.stamp):
+                raise _look_again(commit)
+            self._check_base(commit)
             written = await self._local(self._spool.put(commit))
             self._kept.add(commit.lineage)
             held = self._holdings
             since = time.time() if held.since is None else held.since
             self._holdings = Holdings(held.records + 1, held.bytes + written, since)
             self.mirror.spool = self._status()
+
+    def _check_base(self, commit: Commit) -> None:
+        """Refuse a save that goes on with a branch from where this process itself has gone on already: on the sides, or
+        in a part of the spool that was delivered."""
+        new = {branch.id for branch in commit.branches}
+        if all(row.branch in new for row in commit.rows):
+            return
+        for swap in commit.swaps:
+            known = self._tips.get(swap.thread)
+            if known is None:
+                self.mirror.renew()  # it is not remembered any more: let it be planned anew, on a branch of its own
+            if known is None or known[0].key != swap.expect:
+                raise _look_again(commit)
 
     async def _know_rings(self, commit: Commit) -> None:
         for swap in commit.swaps:
@@ -336,14 +333,16 @@ class Spooled(Engine):
                     raise
                 self._leave(error)
         found = await self._local(self._spool.answer("tip", thread))
-        if found is NOTHING:
-            return self._tips.get(thread)
-        tip: tuple[Head, Row | None] = found
-        return tip
+        if found is not NOTHING:
+            self._tips.put(thread, found, self._era)
+        known = self._tips.get(thread)
+        if known is not None and known[1] is None:
+            raise self.mirror.both_away()  # it was moved to a step that this process has not seen
+        return known
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
         found: tuple[Head, Row | None] | None = await self._ask("tip", thread)
-        self._tips.put(thread, found)
+        self._tips.put(thread, found, self._era)
         return found
 
     async def head(self, thread: str) -> Head | None:
