@@ -29,7 +29,7 @@ HIGH = b"\xff" * 16
 #: Every kind of key that the documentation names; a name that users chose may follow the colon.
 KINDS = (
     b"store", b"counts", b"lineages", b"branches", b"whereabouts", b"kinds", b"names:", b"ages:", b"leases", b"fences",
-    b"bar:", b"heads:", b"branches:", b"tops:", b"steps:", b"roots:", b"payloads:", b"marks:", b"ids:", b"blobs:",
+    b"bar:", b"heads:", b"branches:", b"tops:", b"steps:", b"payloads:", b"marks:", b"ids:", b"late:", b"blobs:",
     b"blob-ids:",
 )  # fmt: skip
 
@@ -58,6 +58,7 @@ def fill(engine: Engine, name: str = "t") -> None:
     step(engine.commit(records.first(at, 3)))
     step(engine.commit(records.first(fork)))
     step(engine.commit(Commit(name, marks=[Mark(at.id, 1, b"m")], blobs={b"a": b"1"})))
+    step(engine.commit(records.following(records.head(at, 3), at)))
     step(engine.lease(f"lock:{name}", "me", 60))
 
 
@@ -125,7 +126,7 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
     redis_server: RedisServer, admin: redis.Redis, prefix: str
 ) -> None:
     script = "local t = {} for i, k in ipairs(KEYS) do t[i] = redis.call('PTTL', k) end return t"
-    at, n = records.branch("t"), itertools.count(3)
+    at, n = records.branch("t"), itertools.count(4)
 
     def expiry_after_a_row(ttl: float | None) -> set[int]:
         engine, last = RedisEngine(redis_server.url, prefix=prefix, ttl=ttl), next(n)
@@ -144,6 +145,55 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
         assert least < left <= ttl * 1000
     assert expiry_after_a_row(None) == {-1}
     assert expiry_after_a_row(None) == {-1}
+
+
+def places(engine: RedisEngine, limit: int = 10_000) -> list[int]:
+    return sorted(number for _, number, _ in step(engine.locate("t", bytes(16), HIGH, limit)))
+
+
+def test_ids_that_saves_left_out_are_found_and_then_kept_in_order(
+    engine: RedisEngine, admin: redis.Redis, prefix: str
+) -> None:
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    for n in range(1, 6200):  # more than one look puts into the index
+        step(engine.commit(records.following(records.head(at, n, n), at)))
+    assert admin.zcard(f"{prefix}:{{0}}:ids:t") == 1
+    assert admin.smembers(f"{prefix}:{{0}}:late:t") == {at.id}
+    last = records.row(at, 6200).id
+    assert step(engine.locate("t", last, last, 5)) == [(at.id, 6200, last)]
+    assert admin.zcard(f"{prefix}:{{0}}:ids:t") == 6200
+    assert admin.smembers(f"{prefix}:{{0}}:late:t") == set()
+    step(engine.commit(records.following(records.head(at, 6200, 6200), at)))
+    assert places(engine) == list(range(1, 6202))
+
+
+def test_rows_that_were_dropped_before_anybody_looked_for_their_ids_are_not_found(engine: RedisEngine) -> None:
+    at = records.branch("t")
+    step(engine.commit(records.first(at)))
+    for n in range(1, 6):
+        step(engine.commit(records.following(records.head(at, n, n), at)))
+    step(engine.drop(Drop("t", [("t", records.head(at, 6, 6).key)], rows=[(at.id, 3)], bodies=[(at.id, 4)])))
+    assert places(engine) == [1, 2, 4, 5, 6]
+    assert step(engine.rows("t", at.id, 4, 4)) == [records.as_row(records.row(at, 4))._replace(root=b"", payload=b"")]
+    step(engine.drop(Drop("t", [("t", records.head(at, 6, 6).key)], rows=[(at.id, 2), (at.id, 6)])))
+    assert places(engine) == [1, 4, 5]
+
+
+def test_ids_that_are_put_in_order_late_expire_with_the_rest(
+    redis_server: RedisServer, admin: redis.Redis, prefix: str
+) -> None:
+    engine = RedisEngine(redis_server.url, prefix=prefix, ttl=3600)
+    at = records.branch("t")
+    step(engine.commit(Commit("t", swaps=[Swap("t", None, records.head(at, 0, 1))], branches=[at])))
+    step(engine.commit(records.following(records.head(at, 0, 1), at)))
+    ids = f"{prefix}:{{0}}:ids:t"
+    assert not admin.exists(ids)
+    assert places(engine) == [1]
+    script = "return {redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])}"
+    left = admin.eval(script, 2, ids, f"{prefix}:{{0}}:steps:t")
+    assert left[0] == left[1] > 0
+    step(engine.close())
 
 
 def test_an_expired_thread_is_gone_from_everywhere_and_can_begin_again(

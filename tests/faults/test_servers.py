@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import redis
 
-from clew.engines.base import Commit, Engine, Head, Lease, Swap
+from clew.engines.base import Commit, Drop, Engine, Head, Lease, Swap
 from clew.engines.postgres import PostgresEngine
 from clew.engines.redis import RedisEngine
 from clew.errors import Conflict, Unavailable
@@ -309,6 +309,39 @@ def test_a_redis_without_memory_refuses_whole_commits_and_recovers(
             admin.config_set("maxmemory", 0)
         await engine.commit(records.following(head, at))
         assert await steps_of(engine) == [1, 2]
+        await engine.close()
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_redis_without_memory_can_be_read_and_swept(
+    own_redis: Callable[..., RedisServer], asynchronous: bool
+) -> None:
+    server = own_redis("--maxmemory-policy", "noeviction")
+
+    async def test(_: object) -> None:
+        engine = RedisEngine(server.url, asynchronous=asynchronous)
+        at = records.branch("t")
+        await begin(engine)
+        for n in range(1, 4):
+            await engine.commit(records.following(records.head(at, n, n), at))
+        with redis.Redis(port=server.port) as admin:
+            admin.config_set("maxmemory", 100_000)
+            # The ids of the last three are in no index yet, and cannot be put there now.
+            for _ in range(2):
+                found = await engine.locate("t", bytes(16), b"\xff" * 16, 9)
+                assert sorted(step for _, step, _ in found) == [1, 2, 3, 4]
+            assert admin.scard("clew:{0}:late:t") == 1
+            name = records.row(at, 3).id
+            assert await engine.locate("t", name, name, 9) == [(at.id, 3, name)]
+            keys = [("t", records.head(at, 4, 4).key)]
+            await engine.drop(Drop("t", keys, bodies=[(at.id, 2)]))
+            await engine.drop(Drop("t", keys, rows=[(at.id, 1)]))
+            assert await steps_of(engine) == [2, 3, 4]
+            admin.config_set("maxmemory", 0)
+        found = await engine.locate("t", bytes(16), b"\xff" * 16, 9)
+        assert sorted(step for _, step, _ in found) == [2, 3, 4]
         await engine.close()
 
     drive.run("awaited" if asynchronous else "stepped", test)

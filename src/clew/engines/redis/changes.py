@@ -19,7 +19,7 @@ def of_append(commit: Commit, ttl: int) -> list[Argument] | None:
     if expect is None or new is None:
         return None
     head: list[Argument] = [thread, keys.pack_key(expect), keys.pack_head(new), new.updated]
-    return [commit.lineage, ttl, *head, row.branch, row.step, keys.pack_light(row), row.root, row.payload]
+    return [commit.lineage, ttl, *head, row.branch, row.step, keys.pack_row(row), row.payload]
 
 
 def of_commit(shards: keys.Shards, commit: Commit, claims: dict[str, int], ttl: int) -> list[Argument]:
@@ -37,7 +37,7 @@ def of_commit(shards: keys.Shards, commit: Commit, claims: dict[str, int], ttl: 
         args += [branch.id, keys.pack_branch(branch)]
     args.append(len(commit.rows))
     for row in commit.rows:
-        args += [row.branch, row.step, keys.pack_light(row), row.root, row.payload]
+        args += [row.branch, row.step, keys.pack_row(row), row.payload]
     args.append(len(commit.marks))
     for mark in commit.marks:
         args += [mark.branch, mark.step, 0 if mark.data is None else 1, mark.data or b""]

@@ -215,8 +215,7 @@ class RedisEngine(Engine):
         if found is None:
             return None
         head = keys.unpack_head(thread.encode(), found[1])
-        light, root, mark = found[2:]
-        return head, None if light is None else Row(head.step, *keys.unpack_light(light), mark, root or b"", b"")
+        return head, None if found[2] is None else _row(head.step, *found[2:])
 
     async def heads(self, lineage: str) -> list[Head]:
         return sorted(_heads(await self._of(lineage, HEADS)), key=lambda head: head.thread)
@@ -281,28 +280,24 @@ class RedisEngine(Engine):
         return list(zip(*(flat[n::width] for n in range(width)), strict=True))
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
-        for _, light, mark, root in await self._parts(lineage, branch, step, step, "steps", "marks", "roots"):
-            return Row(step, *keys.unpack_light(light), mark, root or b"", b"")
+        for found in await self._parts(lineage, branch, step, step, "rows", "marks"):
+            return _row(*found)
         return None
 
     async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        parts = await self._parts(lineage, branch, first, last, "steps", "marks")
-        return [Step(step, *keys.unpack_light(light), mark) for step, light, mark in parts]
+        parts = await self._parts(lineage, branch, first, last, "lights", "marks")
+        return [Step(step, *keys.unpack_row(light)[:3], mark) for step, light, mark in parts]
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         parts = await self._parts(lineage, branch, first, last, "payloads")
         return [(step, payload or b"") for step, payload in parts]
 
     async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
-        parts = await self._parts(lineage, branch, first, last, "steps", "marks", "roots", "payloads")
-        return [
-            Row(step, *keys.unpack_light(light), mark, root or b"", payload or b"")
-            for step, light, mark, root, payload in parts
-        ]
+        return [_row(*found) for found in await self._parts(lineage, branch, first, last, "rows", "marks", "payloads")]
 
     async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
-        # Behind the id come the branch and the step in digits: nothing that begins with `high` is above it and 0xff.
-        found = await self._of(lineage, LOCATE, b"[" + low, b"(" + high + b"\xff" * 17, limit)
+        while (found := await self._of(lineage, LOCATE, low, high, limit)) == b"MORE":
+            continue
         return [(member[16:32], int(member[32:]), member[:16]) for member in found]
 
     async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -371,6 +366,11 @@ def _between(prefix: str, after: str | None) -> tuple[bytes, bytes]:
     start = prefix.encode()
     low = b"(" + after.encode() if after is not None and after >= prefix else b"[" + start if start else b"-"
     return low, b"(" + start + b"\xff" if start else b"+"
+
+
+def _row(step: int, packed: bytes, mark: bytes | None, payload: bytes | None = None) -> Row:
+    name, meta, digest, root = keys.unpack_row(packed)
+    return Row(step, name, meta, digest, mark, root, payload or b"")
 
 
 def _milliseconds(ttl: float | timedelta | None) -> int:

@@ -23,12 +23,13 @@ Of each lineage (they expire together, where there is a ttl):
 
     heads:<lineage>      hash   thread -> head
     branches:<lineage>   hash   branch id -> number:record
-    tops:<lineage>       hash   branch number -> highest step; expires -> 1 where there is a ttl
-    steps:<lineage>      hash   number:step -> id, digest, meta
-    roots:<lineage>      hash   number:step -> root
+    tops:<lineage>       hash   branch number -> highest step; number:late -> first step that may be missing in ids;
+                                expires -> when, where there is a ttl
+    steps:<lineage>      hash   number:step -> id, digest, meta, root
     payloads:<lineage>   hash   number:step -> payload
     marks:<lineage>      hash   number:step -> mark
     ids:<lineage>        zset   id, branch, step: by id
+    late:<lineage>       set    branches with steps that may be missing in ids
     blobs:<lineage>      hash   blob id -> data
     blob-ids:<lineage>   zset   blob ids, by id
 
@@ -134,11 +135,12 @@ def unpack_branch(lineage: str, name: bytes, numbered: bytes) -> tuple[int, Bran
     return int(number), Branch(name, lineage, rest.thread, rest.owner, rest.origin)
 
 
-def pack_light(row: NewRow) -> bytes:
-    """Id and digest have sixteen bytes each; the meta is the rest."""
-    return row.id + row.digest + row.meta
+def pack_row(row: NewRow) -> bytes:
+    """All but the payload: sixteen bytes of id, sixteen of digest, the meta behind its length, and the root."""
+    return row.id + row.digest + len(row.meta).to_bytes(4, "big") + row.meta + row.root
 
 
-def unpack_light(light: bytes) -> tuple[bytes, bytes, bytes]:
-    """(id, meta, digest), the order of `Step` and `Row`."""
-    return light[:16], light[32:], light[16:32]
+def unpack_row(packed: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """(id, meta, digest, root), the order of `Row`; a light, which is a row without its root, has an empty one."""
+    end = 36 + int.from_bytes(packed[32:36], "big")
+    return packed[:16], packed[36:end], packed[16:32], packed[end:]

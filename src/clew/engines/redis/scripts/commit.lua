@@ -4,7 +4,7 @@
 --          then five lists, each its length first:
 --            swaps     thread, expected key ("": no thread), new head ("": delete), updated, home here? ("1"), claim
 --            branches  id, record
---            rows      branch, step, light half, root, payload
+--            rows      branch, step, row, payload
 --            marks     branch, step, "1" or "0" (take away), data
 --            blobs     id, data
 -- Returns OK or {reason, which}.
@@ -25,12 +25,12 @@ local function kind_of(head) return string.sub(head, 34, 33 + string.byte(head, 
 
 local swap_first, swap_last, swap_width = list(6)
 local branch_first, branch_last, branch_width = list(2)
-local row_first, row_last, row_width = list(5)
+local row_first, row_last, row_width = list(4)
 local mark_first, mark_last, mark_width = list(4)
 local blob_first, blob_last, blob_width = list(2)
 
 local heads, branches, tops = own('heads'), own('branches'), own('tops')
-local steps, roots, payloads, marks, ids = own('steps'), own('roots'), own('payloads'), own('marks'), own('ids')
+local steps, payloads, marks, ids, late = own('steps'), own('payloads'), own('marks'), own('ids'), own('late')
 local blobs, blob_ids = own('blobs'), own('blob-ids')
 local whereabouts = base .. 'whereabouts'
 
@@ -113,8 +113,7 @@ for i = row_first, row_last, row_width do
   local id, step = ARGV[i], ARGV[i + 1]
   local field = numbers[id] .. ':' .. step
   redis.call('HSET', steps, field, ARGV[i + 2])
-  redis.call('HSET', roots, field, ARGV[i + 3])
-  redis.call('HSET', payloads, field, ARGV[i + 4])
+  redis.call('HSET', payloads, field, ARGV[i + 3])
   redis.call('ZADD', ids, 0, string.sub(ARGV[i + 2], 1, 16) .. id .. step)
   top[id] = math.max(top[id] or 0, tonumber(step))
 end
@@ -172,15 +171,15 @@ if token ~= '' and not lease_here then redis.call('HSET', base .. 'fences', fenc
 
 if redis.call('EXISTS', heads, branches, blobs) == 0 then
   redis.call('ZREM', base .. 'lineages', lineage)
-  redis.call('DEL', tops)
+  redis.call('DEL', tops, late)
 else
   redis.call('ZADD', base .. 'lineages', 0, lineage)
-  local all = {heads, branches, tops, steps, roots, payloads, marks, ids, blobs, blob_ids}
+  local all = {heads, branches, tops, steps, payloads, marks, ids, late, blobs, blob_ids}
   if ttl > 0 then
     -- one instant for all keys of the lineage: they go together
     local now = redis.call('TIME')
     local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
-    redis.call('HSET', tops, 'expires', 1) -- append.lua sees it where it looks anyway
+    redis.call('HSET', tops, 'expires', due) -- append.lua sees it where it looks anyway
     for _, key in ipairs(all) do redis.call('PEXPIREAT', key, due) end
   elseif redis.call('PTTL', heads) > 0 or redis.call('PTTL', branches) > 0 or redis.call('PTTL', blobs) > 0 then
     redis.call('HDEL', tops, 'expires')

@@ -15,7 +15,7 @@ end
 local function own(kind) return base .. kind .. ':' .. lineage end
 
 local heads, branches, tops = own('heads'), own('branches'), own('tops')
-local steps, roots, payloads, marks, ids = own('steps'), own('roots'), own('payloads'), own('marks'), own('ids')
+local steps, payloads, marks, ids, late = own('steps'), own('payloads'), own('marks'), own('ids'), own('late')
 local blobs, blob_ids = own('blobs'), own('blob-ids')
 
 local first, last, width = list(2)
@@ -32,12 +32,11 @@ end
 
 local function remove(n, id, step)
   local field = n .. ':' .. step
-  local light = redis.call('HGET', steps, field)
-  if light then
+  local row = redis.call('HGET', steps, field)
+  if row then
     redis.call('HDEL', steps, field)
-    redis.call('HDEL', roots, field)
     redis.call('HDEL', payloads, field)
-    redis.call('ZREM', ids, string.sub(light, 1, 16) .. id .. step)
+    redis.call('ZREM', ids, string.sub(row, 1, 16) .. id .. step)
   end
   redis.call('HDEL', marks, field)
 end
@@ -52,9 +51,12 @@ first, last, width = list(2)
 for i = first, last, width do
   local n = number(ARGV[i])
   local field = n and n .. ':' .. ARGV[i + 1]
-  if n and redis.call('HEXISTS', steps, field) == 1 then
-    redis.call('HDEL', roots, field)
+  local row = n and redis.call('HGET', steps, field)
+  if row then
+    -- in this order: a server that is full lets a script go on that has begun to write
     redis.call('HDEL', payloads, field)
+    local a, b, c, d = string.byte(row, 33, 36)
+    redis.call('HSET', steps, field, string.sub(row, 1, 36 + ((a * 256 + b) * 256 + c) * 256 + d))
   end
 end
 
@@ -64,7 +66,8 @@ for i = first, last, width do
   local n = number(id)
   if n then
     for step = 1, tonumber(redis.call('HGET', tops, n) or 0) do remove(n, id, string.format('%d', step)) end
-    redis.call('HDEL', tops, n)
+    redis.call('HDEL', tops, n, n .. ':late')
+    redis.call('SREM', late, id)
     redis.call('HDEL', branches, id)
     redis.call('HDEL', base .. 'branches', id)
   end
@@ -78,6 +81,6 @@ end
 
 if redis.call('EXISTS', heads, branches, blobs) == 0 then
   redis.call('ZREM', base .. 'lineages', lineage)
-  redis.call('DEL', tops)
+  redis.call('DEL', tops, late)
 end
 return 1

@@ -1,6 +1,6 @@
 -- Where a thread stands, and (if asked for) the row it points at, without its payload.
 -- KEYS[1]  the shard        ARGV  thread, lineage ("": as this shard knows), "1" for the row too
--- Returns {whereabouts or "", head or "", light or false, root or false, mark or false}.
+-- Returns {whereabouts or "", head or "", row or false, mark or false}.
 
 local base, thread, lineage = KEYS[1], ARGV[1], ARGV[2]
 local known = ''
@@ -13,7 +13,7 @@ if not head then return {known, ''} end
 if ARGV[3] ~= '1' then return {known, head} end
 local record = redis.call('HGET', base .. 'branches:' .. lineage, string.sub(head, 1, 16))
 local n = record and string.match(record, '^%d+')
-if not n then return {known, head, false, false, false} end
+if not n then return {known, head, false, false} end
 -- the step is the second part of the key: eight bytes, the greatest first
 local step = 0
 for i = 17, 24 do step = step * 256 + string.byte(head, i) end
@@ -22,6 +22,5 @@ return {
   known,
   head,
   redis.call('HGET', base .. 'steps:' .. lineage, field),
-  redis.call('HGET', base .. 'roots:' .. lineage, field),
   redis.call('HGET', base .. 'marks:' .. lineage, field),
 }

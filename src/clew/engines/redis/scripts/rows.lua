@@ -1,5 +1,6 @@
 -- Parts of the steps first..last of a branch that exist, ascending.
--- KEYS[1]  the shard        ARGV  lineage, branch, first, last, then the parts: steps, roots, payloads, marks
+-- KEYS[1]  the shard        ARGV  lineage, branch, first, last, then the parts: rows, lights, payloads, marks
+-- A light is a row without its root: history has no use for that.
 -- Returns {step, part, part, …, step, …}; a part that is not there is false.
 
 local base, lineage = KEYS[1], ARGV[1]
@@ -16,8 +17,20 @@ for low = first, last, chunk do
   local there = redis.call('HMGET', base .. 'steps:' .. lineage, unpack(fields))
   local parts = {}
   for i = 5, #ARGV do
-    parts[#parts + 1] = ARGV[i] == 'steps' and there
-      or redis.call('HMGET', base .. ARGV[i] .. ':' .. lineage, unpack(fields))
+    if ARGV[i] == 'rows' then
+      parts[#parts + 1] = there
+    elseif ARGV[i] == 'lights' then
+      local lights = {}
+      for k = 1, #fields do
+        if there[k] then
+          local a, b, c, d = string.byte(there[k], 33, 36)
+          lights[k] = string.sub(there[k], 1, 36 + ((a * 256 + b) * 256 + c) * 256 + d)
+        end
+      end
+      parts[#parts + 1] = lights
+    else
+      parts[#parts + 1] = redis.call('HMGET', base .. ARGV[i] .. ':' .. lineage, unpack(fields))
+    end
   end
   for k = 1, #fields do
     if there[k] then

@@ -9,7 +9,7 @@ for _, name in ipairs(ARGV) do
   rows = rows + redis.call('HLEN', key('steps'))
   blobs = blobs + redis.call('HLEN', key('blobs'))
   for _, kind in ipairs({
-    'heads', 'branches', 'tops', 'steps', 'roots', 'payloads', 'marks', 'ids', 'blobs', 'blob-ids',
+    'heads', 'branches', 'tops', 'steps', 'payloads', 'marks', 'ids', 'late', 'blobs', 'blob-ids',
   }) do
     bytes = bytes + (redis.call('MEMORY', 'USAGE', key(kind)) or 0)
   end
