@@ -80,8 +80,6 @@ class JSONLEngine(Engine):
     def _unusable(self, error: OSError) -> Unavailable:
         return Unavailable(f"{self.directory} cannot be used now: {error}")
 
-    # These two are entered at every call, so each of them is one generator, not a stack of them.
-
     @contextmanager
     def _inside(self) -> Iterator[None]:
         with self._mutex:
@@ -94,18 +92,35 @@ class JSONLEngine(Engine):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._mutex:
+        self._begin()
+        try:
+            yield
+        except OSError as error:
+            raise self._unusable(error) from error
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        """Keep other threads, and the writers of other processes, away until `_end`."""
+        self._mutex.acquire()
+        try:
             if not self._open:
                 raise refusals.closed("JSONL")
-            try:
-                with self._lock_file():
-                    self._held = True
-                    try:
-                        yield
-                    finally:
-                        self._held = False
-            except OSError as error:
-                raise self._unusable(error) from error
+            self._lock_file().acquire()
+        except OSError as error:
+            self._mutex.release()
+            raise self._unusable(error) from error
+        except BaseException:
+            self._mutex.release()
+            raise
+        self._held = True
+
+    def _end(self) -> None:
+        self._held = False
+        try:
+            self._lock_file().release()
+        finally:
+            self._mutex.release()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -180,7 +195,8 @@ class JSONLEngine(Engine):
 
     async def commit(self, commit: Commit) -> None:
         line = lines.of_commit(commit)  # before anybody has to wait for it
-        with self._writing():
+        self._begin()  # not `_writing`: one generator less in what every append goes through
+        try:
             log = self._log(commit.lineage)
             self._check(log, commit)
             if line.empty() and not line.deleted:
@@ -191,6 +207,10 @@ class JSONLEngine(Engine):
             if commit.branches:
                 self._catalogue.hint([branch.id for branch in commit.branches], commit.lineage, sync=False)
             log.append(line, sync=self._sync, commit=commit)
+        except OSError as error:
+            raise self._unusable(error) from error
+        finally:
+            self._end()
 
     def _check(self, log: Log, commit: Commit) -> None:
         """Find every reason to refuse before anything is written."""

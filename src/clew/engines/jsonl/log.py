@@ -141,7 +141,10 @@ class Log:
         for index, (name, step, id, *_) in enumerate(rows):
             trunk = self.trunks.get(name)
             if trunk is not None:
-                insort(trunk.steps, step)
+                if trunk.steps and step < trunk.steps[-1]:
+                    insort(trunk.steps, step)
+                else:
+                    trunk.steps.append(step)
                 trunk.places[step] = Place(offset, length, index)
                 trunk.ids[step] = id
         for index, (name, step, said) in enumerate(marks):
