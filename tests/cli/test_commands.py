@@ -306,6 +306,11 @@ def test_doctor_looks_at_both_sides_of_a_mirror(run: Run, place: Path) -> None:
     assert told["lag"] in ("ok", "hint")
 
 
+def test_doctor_says_what_waits_in_a_spool(run: Run, place: Path) -> None:
+    found = run("doctor", "-s", "sqlite:///clew.db?replica=copy.db&spool=kept", "--json").data["findings"]
+    assert {one["what"]: one["found"] for one in found}["spool"] == "empty"
+
+
 def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, place: Path) -> None:
     gone = run("doctor", "-s", "nowhere.db")
     assert gone.code == 1

@@ -138,3 +138,8 @@ def _mirror(store: Store) -> Iterator[Finding]:
     found = f"{status.lag_records:,} commits and {status.behind:,} lineages behind, for {status.lag_seconds:.0f} s"
     advice = "leave a process running that has the store open, or run `clew sync`" if behind else ""
     yield Finding("lag", "hint" if behind else "ok", found if behind else "none", advice)
+    if status.spool is not None:
+        held = status.spool.records
+        found = f"{held:,} saves ({status.spool.bytes:,} bytes) wait for a side" if held else "empty"
+        advice = "they are delivered by a process that has the store open when a side is back" if held else ""
+        yield Finding("spool", "hint" if held else "ok", found, advice)
