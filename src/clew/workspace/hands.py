@@ -12,15 +12,21 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from clew.errors import FilesError, UnsafePath
 from clew.workspace.index import Signature, signature
 from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op
 from clew.workspace.walk import STAGING
 
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+MANY = 256  # pieces that are written with one call
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-Expect = Callable[[bytes], "Signature | None"]
+CREW = 4  # threads that stage at once, at most
+
+Read = Callable[[bytes], list[bytes]]  # what an entry points at -> the bytes of a file, in pieces
 
 
 class Hands:
@@ -32,7 +38,7 @@ class Hands:
         self._staging_name = b".clew-restore-" + token.encode()
         self._staging: int | None = None
         self._staged: dict[bytes, bytes] = {}  # path -> name in the staging directory
-        self._masked = MODES  # permission bits that the process does not give to new files
+        self._given = 0  # permission bits that new files are known to get when they are asked for: the umask's others
         self._open: list[tuple[bytes, int]] = []  # directories from the root down to the one used last
         self._loosened: dict[bytes, int] = {}  # directories made writable for a while, and the mode they had
 
@@ -42,7 +48,10 @@ class Hands:
         if self._staging is not None:
             os.close(self._staging)
             self._staging = None
-        shutil.rmtree(self._staging_name, ignore_errors=True, dir_fd=self._root)
+        try:
+            os.rmdir(self._staging_name, dir_fd=self._root)
+        except OSError:  # not empty, or never made
+            shutil.rmtree(self._staging_name, ignore_errors=True, dir_fd=self._root)
         os.close(self._root)
 
     # -- staging ----------------------------------------------------------------------------------------------------
@@ -52,9 +61,6 @@ class Hands:
         there and comes into its place as a whole."""
         os.mkdir(self._staging_name, 0o700, dir_fd=self._root)
         self._staging = os.open(self._staging_name, _OPEN, dir_fd=self._root)
-        handle = os.open(b"umask", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODES, dir_fd=self._staging)
-        self._masked = MODES & ~stat.S_IMODE(os.fstat(handle).st_mode)
-        os.close(handle)
         for op in steps:  # parents come before children
             if op.new is not None and op.new.kind == DIR and (op.old is None or op.old.kind != DIR):
                 self._staged[op.path] = name = self._staged_name(op.path)
@@ -65,30 +71,34 @@ class Hands:
         inside = self._staged.get(above) if above else None
         return b"%d" % len(self._staged) if inside is None else inside + b"/" + name
 
-    def stage_all(self, ops: list[Op], contents: Mapping[bytes, list[bytes]]) -> None:
-        """Stage several steps; `contents` by what their entries point at."""
+    def assign(self, ops: Iterable[Op]) -> None:
+        """Give the files and links of these steps their names in the staging directory."""
         for op in ops:
-            self.stage(op, contents.get(op.new.ref, []) if op.new is not None else [])
+            self._staged[op.path] = self._staged_name(op.path)
 
-    def stage(self, op: Op, pieces: list[bytes]) -> None:
-        """Write the new file or link of a step, complete with its mode, where it can be renamed from."""
-        name = self._staged_name(op.path)
-        if op.new is not None and op.new.kind == LINK:
-            os.symlink(op.new.ref, name, dir_fd=self._staging)
-        elif op.new is not None:
-            mode = op.new.mode & MODES
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(name, flags, mode, dir_fd=self._staging)
-            try:
-                for piece in pieces:
-                    done = os.write(handle, piece)
-                    while done < len(piece):
-                        done += os.write(handle, memoryview(piece)[done:])
-                if mode & self._masked:
+    def stage_all(self, ops: Iterable[Op], read: Read) -> None:
+        """Write the new files and links of steps, complete with their modes, where they can be renamed from;
+        `read` gives bytes by what an entry points at. Several threads may do this for different steps."""
+        for op in ops:
+            if op.new is None:
+                continue
+            name = self._staged[op.path]
+            if op.new.kind == LINK:
+                os.symlink(op.new.ref, name, dir_fd=self._staging)
+            else:
+                self._stage(name, op.new.mode & MODES, read(op.new.ref))
+
+    def _stage(self, name: bytes, mode: int, pieces: Sequence[bytes]) -> None:
+        handle = os.open(name, _CREATE, mode, dir_fd=self._staging)
+        try:
+            _write(handle, pieces)
+            if mode & ~self._given:
+                got = stat.S_IMODE(os.fstat(handle).st_mode) & mode
+                self._given |= got
+                if got != mode:
                     os.fchmod(handle, mode)
-            finally:
-                os.close(handle)
-        self._staged[op.path] = name
+        finally:
+            os.close(handle)
 
     # -- carrying out -----------------------------------------------------------------------------------------------
 
@@ -203,6 +213,51 @@ class Hands:
 
     def _full(self, path: bytes) -> bytes:
         return self._path + b"/" + path
+
+
+class Crew:
+    """Stages large files in threads, where they are unpacked and written without the interpreter's lock, while its
+    caller stages the small ones and fetches what comes next. Threads for small files would only take turns."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self._size = min(os.cpu_count() or 1, CREW)
+        self._pool = ThreadPoolExecutor(self._size, thread_name_prefix="clew-stage")
+        self._busy: deque[Future[None]] = deque()
+
+    def give(self, ops: list[Op], read: Read) -> None:
+        """Stage these. The last of the large files may be under way afterwards, but only so many are in memory."""
+        self._hands.assign(ops)
+        small = []
+        for op in ops:
+            if op.new is not None and op.new.kind == PIECES:
+                self._busy.append(self._pool.submit(self._hands.stage_all, [op], read))
+            else:
+                small.append(op)
+        self._hands.stage_all(small, read)
+        self.wait(2 * self._size)
+
+    def wait(self, left: int = 0) -> None:
+        """Until no more than so many are under way, or to learn what went wrong."""
+        while len(self._busy) > left:
+            self._busy.popleft().result()
+
+    def close(self) -> None:
+        """No thread touches anything any more."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _write(handle: int, pieces: Sequence[bytes]) -> None:
+    """Write all pieces, as many as can be with one call."""
+    at = 0
+    while at < len(pieces):
+        some = pieces[at : at + MANY]
+        at += len(some)
+        done = os.writev(handle, some)
+        for piece in some:
+            while done < len(piece):  # a full disk raises; a signal or a limit may cut a write short
+                done += os.write(handle, memoryview(piece)[done:])
+            done -= len(piece)
 
 
 def clear_leftovers(root: bytes) -> None:

@@ -8,7 +8,7 @@ blobs of the same lineage, so one sweep serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -194,20 +194,24 @@ class Log:
 
     async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
         """Contents by name, each checked against it; `Corrupt` if one is missing."""
+        return {name: self.unwrap(name, data) for name, data in (await self.fetch(names)).items()}
+
+    async def fetch(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Blobs as the engine keeps them; `Corrupt` if one is missing."""
         wanted = sorted(set(names))  # the order of an engine's index
-        if not wanted:
-            return {}
-        found = await self._core.engine.blobs(self.name, wanted)
-        result: dict[bytes, bytes] = {}
-        for name in wanted:
-            where = f"blob {name.hex()}"
-            if name not in found:
-                raise Corrupt(where, "it is missing, but a snapshot points at it")
-            content = self._frames.unwrap(found[name], where)
-            if not self._frames.is_named(content, name):
-                raise Corrupt(where, "its content does not match its name")
-            result[name] = content
-        return result
+        found = await self._core.engine.blobs(self.name, wanted) if wanted else {}
+        if len(found) < len(wanted):
+            lacking = next(name for name in wanted if name not in found)
+            raise Corrupt(f"blob {lacking.hex()}", "it is missing, but a snapshot points at it")
+        return found
+
+    def unwrap(self, name: bytes, data: bytes) -> bytes:
+        """The content of a blob that was fetched, checked against its name. May be called from any thread."""
+        where = f"blob {name.hex()}"
+        content = self._frames.unwrap(data, where)
+        if not self._frames.is_named(content, name):
+            raise Corrupt(where, "its content does not match its name")
+        return content
 
     async def trees(self, names: Iterable[bytes]) -> dict[bytes, Tree]:
         """Trees by name, every entry of them checked."""
@@ -226,15 +230,28 @@ class Log:
 
     async def contents(self, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:
         """The bytes of files, in pieces, by what their entries point at."""
+        files = list(entries)
+        read = await self.open(files)
+        return {ref: read(ref) for ref in {entry.ref for entry in files}}
+
+    async def open(self, entries: Iterable[Entry]) -> Callable[[bytes], list[bytes]]:
+        """Fetch the blobs of files; the answer gives a file's bytes, in pieces, by what its entry points at. It may be
+        asked from any thread."""
         files = {entry.ref: entry for entry in entries}
-        first = await self.blobs(files)
+        first = await self.fetch(files)
         pieces = {
-            ref: trees.decode_pieces(first[ref], entry.size, f"blob {ref.hex()}")
+            ref: trees.decode_pieces(self.unwrap(ref, first[ref]), entry.size, f"blob {ref.hex()}")
             for ref, entry in files.items()
             if entry.kind == PIECES
         }
-        more = await self.blobs(name for names in pieces.values() for name in names)
-        return {ref: [more[name] for name in pieces[ref]] if ref in pieces else [first[ref]] for ref in files}
+        more = await self.fetch(name for names in pieces.values() for name in names)
+
+        def read(ref: bytes) -> list[bytes]:
+            if ref in pieces:
+                return [self.unwrap(name, more[name]) for name in pieces[ref]]
+            return [self.unwrap(ref, first[ref])]
+
+        return read
 
     async def pieces(self, entries: Iterable[Entry]) -> set[bytes]:
         """The pieces of large files."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
@@ -20,6 +21,8 @@ import msgspec
 from clew.workspace.ignore import Rules
 from clew.workspace.trees import DIR, FILE, LINK, PIECES, Entry, Op
 from clew.workspace.values import Change, Kind, Skipped
+
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -35,6 +38,17 @@ def parents(path: bytes) -> Iterable[bytes]:
     while at >= 0:
         yield path[:at]
         at = path.find(b"/", at + 1)
+
+
+def all_above(paths: Iterable[bytes]) -> set[bytes]:
+    """The directories above any of the paths."""
+    found: set[bytes] = set()
+    for path in paths:
+        at = path.rfind(b"/")
+        while at >= 0 and path[:at] not in found:
+            found.add(path[:at])
+            at = path.rfind(b"/", 0, at)
+    return found
 
 
 def removals(ops: Iterable[Op]) -> set[bytes]:
@@ -105,7 +119,9 @@ def _protected(
 
 def _without_occupied(steps: list[Op], kept: dict[bytes, str], skipped: Mapping[bytes, str]) -> Plan:
     """A directory that holds something left alone can neither go nor become a file."""
-    occupied = {above for path in (*kept, *skipped) for above in parents(path)}
+    occupied = all_above((*kept, *skipped))
+    if not occupied:
+        return Plan(steps, sorted(kept.items()))
     result: list[Op] = []
     for op in steps:
         if op.path in occupied and op.old is not None and op.old.kind == DIR and (op.new is None or op.new.kind != DIR):
@@ -133,12 +149,17 @@ def look(root: bytes, path: bytes) -> int | None:
 def describe(steps: Iterable[Op], unsaved: Collection[bytes] = ()) -> tuple[Change, ...]:
     """Steps as a user reads them. A directory as such shows only where it is empty, or changes its mode or type."""
     listed = list(steps)
-    filled = {above for op in listed for above in parents(op.path)}
+    filled = all_above(op.path for op in listed)
     return tuple(
-        Change(os.fsdecode(op.path), kind_of(op), op.path in unsaved)
+        Change(text_of(op.path), kind_of(op), op.path in unsaved)
         for op in listed
         if not (op.path in filled and kind_of(op) in ("added", "removed"))
     )
+
+
+def text_of(path: bytes) -> str:
+    """A path as a user reads it; `os.fsdecode` without its questions."""
+    return path.decode(_ENCODING, _ERRORS)
 
 
 def kind_of(op: Op) -> Kind:
@@ -147,15 +168,14 @@ def kind_of(op: Op) -> Kind:
         return "added"
     if op.new is None:
         return "removed"
-    if _type(op.old) != _type(op.new):
+    if _TYPES[op.old.kind] != _TYPES[op.new.kind]:
         return "type"
     return "mode" if op.old._replace(mode=0) == op.new._replace(mode=0) or op.new.kind == DIR else "changed"
 
 
-def _type(entry: Entry) -> int:
-    return {FILE: FILE, PIECES: FILE, LINK: LINK, DIR: DIR}[entry.kind]
+_TYPES = {FILE: FILE, PIECES: FILE, LINK: LINK, DIR: DIR}
 
 
 def show(items: Iterable[tuple[bytes, str]]) -> tuple[Skipped, ...]:
     """Paths and reasons as a user reads them."""
-    return tuple(Skipped(os.fsdecode(path), reason) for path, reason in items)
+    return tuple(Skipped(text_of(path), reason) for path, reason in items)

@@ -19,7 +19,7 @@ import msgspec
 
 from clew.errors import ClewError, Conflict, FilesError
 from clew.workspace import trees
-from clew.workspace.hands import Hands, clear_leftovers, needs_staging
+from clew.workspace.hands import Crew, Hands, clear_leftovers, needs_staging
 from clew.workspace.ignore import IGNORE_FILES, Rules
 from clew.workspace.index import Signature
 from clew.workspace.log import MAX_SHOWN, Journal, Log, Record
@@ -80,7 +80,7 @@ class Restorer:
         seen = await self._eyes.look(tip, keep=not dry_run)
         ops = await (self.towards(target.tree)(seen) if wanted is None else wanted(seen))
         plan = await self._plan(target, seen, ops)
-        unsaved = await self._unsaved(tip, seen, plan)
+        unsaved = await self._unsaved(tip, target if wanted is None else None, seen, ops, plan)
         changes = Changes(describe(plan.steps, unsaved), show(plan.kept), None, dry_run)
         if dry_run or (move is None and not plan.steps):
             return changes
@@ -150,11 +150,15 @@ class Restorer:
 
         return read
 
-    async def _unsaved(self, tip: Record | None, seen: Seen, plan: Plan) -> Collection[bytes]:
+    async def _unsaved(
+        self, tip: Record | None, target: Record | None, seen: Seen, ops: list[Op], plan: Plan
+    ) -> Collection[bytes]:
         """Of the steps' paths, those at which the directory differs from the newest record."""
         last = await self._log.last(tip)
         if last is None or not plan.steps:
             return {op.path for op in plan.steps if op.old is not None}
+        if target is not None and last.tree == target.tree:  # that is what has been compared already
+            return {op.path for op in ops if op.old is not None}
         return {op.path for op in await compare(last.tree, seen.tree, self.reader(seen)) if op.new is not None}
 
     async def _plan(self, target: Record, seen: Seen, ops: list[Op]) -> Plan:
@@ -302,14 +306,16 @@ class Restorer:
         if not steps:
             return
         hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
+        crew = Crew(hands)
         try:
             await self._work(lambda: hands.prepare(steps))
             for batch in _batches(op for op in steps if needs_staging(op)):
                 files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
-                contents = await self._log.contents(files)
-                await self._work(partial(hands.stage_all, batch, contents))
+                await self._work(partial(crew.give, batch, await self._log.open(files)))
+            await self._work(crew.wait)
             await self._work(lambda: hands.carry_out(steps, expect))
         finally:
+            await self._work(crew.close)
             await self._work(hands.close)
 
     def _entry(self, path: bytes) -> Entry | None:
