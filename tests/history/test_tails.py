@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,24 @@ def test_values_that_are_no_plain_json_come_back_as_they_were(store: Any) -> Non
     assert session.messages(last=20) == [say(1), say(2), *said, *said, say(7)]
 
 
+def test_threads_that_append_and_read_at_once_see_what_is_there(tmp_path: Path) -> None:
+    with clew.open(tmp_path / "a.db", durability="normal") as store:
+        store.session("s").extend([say(number) for number in range(20)])
+
+        def chat(name: int) -> None:
+            session = store.session("s")
+            for number in range(40):
+                message = say(number, by=name)
+                session.append(message)
+                assert message in session.messages(last=100)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(chat, range(4)))
+        session = store.session("s")
+        assert session.messages(last=100) == session.messages()[-100:]
+        assert session.count() == 180
+
+
 # -- the memory itself -----------------------------------------------------------------------------------------------
 
 
@@ -163,16 +182,16 @@ def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyP
     small, large = {"content": "x"}, {"content": "x" * 1500}
     memory.read(listing(0, 0, 2), 0, [small, small])
     for number in range(2, 20):
-        memory.written(listing(0, 0, number + 1), row(0, number, [small]), VALUES)
+        memory.written(listing(0, 0, number + 1), row(0, number, [small]))
     assert memory.items(listing(0, 0, 20), 12, 20, VALUES) == [small] * 8
     assert memory.items(listing(0, 0, 20), 11, 20, VALUES) is None
     for number in range(20, 24):
-        memory.written(listing(0, 0, number + 1), row(0, number, [large]), VALUES)
+        memory.written(listing(0, 0, number + 1), row(0, number, [large]))
     assert memory.items(listing(0, 0, 24), 22, 24, VALUES) == [large] * 2
     assert memory.items(listing(0, 0, 24), 21, 24, VALUES) is None
-    memory.written(listing(0, 0, 25), row(0, 24, [{"content": "x" * 5000}]), VALUES)
+    memory.written(listing(0, 0, 25), row(0, 24, [{"content": "x" * 5000}]))
     assert memory.items(listing(0, 0, 25), 24, 25, VALUES) is None
-    memory.written(listing(0, 0, 26), row(0, 25, [small]), VALUES)
+    memory.written(listing(0, 0, 26), row(0, 25, [small]))
     assert memory.items(listing(0, 0, 26), 25, 26, VALUES) == [small]
     for stream in range(1, 40):
         memory.read(listing(stream, 0, 2), 0, [large] * 2)
@@ -201,7 +220,7 @@ def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> N
             new = data.draw(st.lists(item, min_size=1, max_size=3))
             known = data.draw(st.booleans()) or not items  # a writer elsewhere tells us nothing
             if known:
-                memory.written(listing(stream, 0, len(items) + len(new)), row(stream, len(items), new), VALUES)
+                memory.written(listing(stream, 0, len(items) + len(new)), row(stream, len(items), new))
             items += new
         start = data.draw(st.integers(0, len(items)))
         whole = listing(stream, 0, len(items))

@@ -81,6 +81,14 @@ def unpack(frame: bytes, where: str) -> tuple[list[Section], list[bytes]]:
     return found, values
 
 
+def sole(data: bytes) -> Section | None:
+    """The section of a payload, without its frame, that is all there is in it; None if there is more, or nothing."""
+    if not data.startswith(_ONE):
+        return None
+    stream, start, items, offset, _ = _SECTION.unpack_from(data, _COUNTS.size)
+    return Section(stream, start, items, offset, data[_COUNTS.size + _SECTION.size :])
+
+
 def lone(frames: Sequence[bytes], stream: int) -> Lone | None:
     """The sections of rows that each hold nothing but one section of this stream, as nearly all do."""
     front = BEFORE + _ONE + _STREAM.pack(stream)

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from clew.encode import payload
-from clew.encode.frame import BEFORE, BEHIND
 from clew.encode.nodes import Listing, Piece
 from clew.encode.values import Values, is_plain
 
@@ -49,9 +48,10 @@ class _Tail:
 
     def add(self, items: list[Item], size: int) -> None:
         """More items, which encode to `size` bytes together; the oldest ones make room."""
+        each = size // max(1, len(items)) + 1
         self.items += items
-        self.sizes += [size // len(items) + 1] * len(items)
-        self.bytes += self.sizes[-1] * len(items)
+        self.sizes += [each] * len(items)
+        self.bytes += each * len(items)
         gone, left = 0, self.bytes
         while left > MAX_BYTES or len(self.items) - gone > MAX_ITEMS:
             left -= self.sizes[gone]
@@ -109,35 +109,34 @@ class Tails:
             kept = _kept(items[: high - low])
             items = items[high - low :]
             with self._lock:
-                self._extend((piece.branch, piece.stream), low, high, kept, len(_encode(kept)))
+                self._extend((piece.branch, piece.stream), low, high, kept)
 
-    def written(self, listing: Listing, data: bytes, values: Values) -> None:
-        """A list has grown by what is in the payload of the row that was just committed."""
-        if not listing.pieces:
+    def written(self, listing: Listing, data: bytes) -> None:
+        """A list may have grown by what is in the payload of the row that was just committed. One item is remembered,
+        if those before it are; more, or others besides, are left to the next who reads."""
+        key = listing.tail.branch, listing.tail.stream
+        section = payload.sole(data) if key in self._tails else None  # most ends are never read
+        if section is None or section.items != 1 or section.stream != key[1]:
             return
-        piece = listing.pieces[-1]
-        key = piece.branch, piece.stream
-        if key not in self._tails:  # nobody reads its end
-            return
-        for section in payload.unpack(BEFORE + data + BEHIND, "the row that was just written")[0]:
-            if section.stream == piece.stream:
-                items: list[Item] = [section.data]
-                if section.items > 1:
-                    items = _kept(values.decode_items([section.data], section.items, "the row that was just written"))
-                with self._lock:
-                    self._extend(key, section.start, section.start + section.items, items, len(section.data))
+        with self._lock:
+            tail = self._tails.get(key)
+            if tail is not None and tail.stop == section.start:
+                self._grow(tail, [section.data], len(section.data))
 
-    def _extend(self, key: tuple[bytes, int], start: int, stop: int, items: list[Item], size: int) -> None:
+    def _extend(self, key: tuple[bytes, int], start: int, stop: int, items: list[Item]) -> None:
         """Items of a stream, of start..stop-1 those that are to be remembered, which are the last ones."""
-        tail = self._tails.pop(key, None)
-        if tail is not None:
-            self.bytes -= tail.bytes
-        if tail is None or not tail.start <= start <= stop <= tail.stop:  # else another thread was faster
-            if tail is None or tail.stop != start or len(items) != stop - start:
-                tail = _Tail(stop - len(items))
-            if items:
-                tail.add(items, size)
-        self._tails[key] = tail
+        tail = self._tails.get(key)
+        if tail is not None and tail.start <= start <= stop <= tail.stop:
+            return  # another thread was faster
+        if tail is None or tail.stop != start or len(items) != stop - start:
+            self.bytes -= 0 if tail is None else tail.bytes
+            tail = self._tails[key] = _Tail(stop - len(items))
+        self._tails.move_to_end(key)
+        self._grow(tail, items, len(_encode(items)))
+
+    def _grow(self, tail: _Tail, items: list[Item], size: int) -> None:
+        self.bytes -= tail.bytes
+        tail.add(items, size)
         self.bytes += tail.bytes
         while self.bytes > MAX_ALL_BYTES or len(self._tails) > MAX_TAILS:
             self.bytes -= self._tails.popitem(last=False)[1].bytes
