@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from clew.engines.base import Commit, Swap
+from clew.engines.base import Commit, Lease, Swap
 from clew.engines.postgres import PostgresEngine
 from clew.engines.postgres.engine import _beyond
 from clew.engines.postgres.schema import FORMAT, MIGRATIONS, Schema
@@ -366,3 +366,29 @@ def test_partitions_by_lineage_work_as_documented(
     counts = [count for (count,) in found.fetchall()]
     assert sum(counts) == 80
     assert all(count > 0 and count % 4 == 0 for count in counts)
+
+
+# -- fences ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_a_lease_waits_for_the_commits_that_rely_on_it_and_they_see_that_it_went(
+    engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any], postgres_server: PostgresServer, isolation: str
+) -> None:
+    held = step(engine.lease("role", "one", 0.001))
+    assert isinstance(held, Lease)
+    rely = f"SELECT {schema}.rely('role', {held.token})"
+    take_over = f"SELECT given FROM {schema}.lease('role', 'two', 60000000)"
+    admin.execute("SET lock_timeout = '100ms'")
+    with psycopg.connect(postgres_server.url) as writer:
+        writer.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        assert writer.execute(rely).fetchone() == (True,)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            admin.execute(take_over)
+        writer.commit()
+        writer.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        writer.execute("SELECT 1")  # from here on a repeatable reader looks at what is there now
+        assert admin.execute(take_over).fetchone() == (True,)
+        with pytest.raises(psycopg.Error) as refused:
+            writer.execute(rely)
+        assert refused.value.sqlstate == ("CLEW0" if isolation == "read committed" else "40001")

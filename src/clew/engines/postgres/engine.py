@@ -28,6 +28,7 @@ _APPEND = (
     *(_TEXT, _TEXT, _BYTES, _NUMBER, _NUMBER),
     *(_BYTES, _BYTES, _NUMBER, _NUMBER, _TEXT, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _BYTES),
     *(_BYTES, _NUMBER, _BYTES, _BYTES, _BYTES, _BYTES, _BYTES),
+    *(_TEXT, _NUMBER),
 )
 _number = struct.Struct(">q").pack
 
@@ -252,12 +253,13 @@ def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | N
     return [list(column) for column in zip(*records, strict=True)] if records else [None] * width
 
 
-def _of_append(commit: Commit) -> list[bytes] | None:
+def _of_append(commit: Commit) -> list[bytes | None] | None:
     """For append(): a commit that is one row behind the head and the head's move onto it; None if it is not."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
-    if commit.branches or commit.marks or commit.blobs or commit.fence:
+    if commit.branches or commit.marks or commit.blobs:
         return None
+    fence = commit.fence
     row, (thread, expect, new) = commit.rows[0], commit.swaps[0]
     if expect is None or new is None:
         return None
@@ -266,6 +268,7 @@ def _of_append(commit: Commit) -> list[bytes] | None:
         *(new.owner, new.branch, _number(new.step), _number(new.version), new.kind.encode()),
         *(_number(new.created), _number(new.updated), _number(new.count), _number(new.size), new.note),
         *(row.branch, _number(row.step), row.id, row.meta, row.digest, row.root, row.payload),
+        *((None, None) if fence is None else (fence.name.encode(), _number(fence.token))),
     ]
 
 

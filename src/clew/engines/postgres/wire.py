@@ -34,7 +34,7 @@ from clew.errors import Unavailable
 T = TypeVar("T")
 Query = LiteralString | bytes
 Rows = list[tuple[Any, ...]]
-Run = Callable[[Query, Params | None], Awaitable[Rows]]
+Run = Callable[[Query, "Params | None"], Awaitable[Rows]]
 
 #: What a server says while it comes up, goes down, or has no connection to spare.
 _PASSING = (
@@ -91,7 +91,7 @@ class Statement:
 class Wire(Protocol):
     """What the engine asks of its connections."""
 
-    async def tell(self, statement: Statement, values: Sequence[bytes]) -> None:
+    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         """A statement in its own transaction, whose answer is only that it was carried out."""
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
@@ -125,7 +125,7 @@ def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
 
 
 def _told(
-    pgconn: Any, prepared: set[bytes] | None, what: Statement, values: Sequence[bytes], seconds: float
+    pgconn: Any, prepared: set[bytes] | None, what: Statement, values: Sequence[bytes | None], seconds: float
 ) -> Generator[Any, Any, None]:
     """Carry out a statement; `prepared` has the names that the session should know, if it may know any."""
     if prepared is not None:
@@ -186,7 +186,7 @@ class _Blocking(psycopg.Connection[tuple[Any, ...]]):
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
         return super().wait(_bounded(gen, self.patience), *args, **options)
 
-    def tell(self, statement: Statement, values: Sequence[bytes], seconds: float) -> None:
+    def tell(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
         super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
 
 
@@ -197,7 +197,7 @@ class _Awaiting(psycopg.AsyncConnection[tuple[Any, ...]]):
     async def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
         return await super().wait(_bounded(gen, self.patience), *args, **options)
 
-    async def tell(self, statement: Statement, values: Sequence[bytes], seconds: float) -> None:
+    async def tell(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
         await super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
 
 
@@ -268,7 +268,7 @@ class BlockingWire:
             self._idle.append(connection)
         self._free.release()
 
-    async def tell(self, statement: Statement, values: Sequence[bytes]) -> None:
+    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         try:
             connection = self._take()
             try:
@@ -358,7 +358,7 @@ class AwaitingWire:
             self._idle.append(connection)
         self._free.release()
 
-    async def tell(self, statement: Statement, values: Sequence[bytes]) -> None:
+    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         try:
             connection = await self._take()
             try:

@@ -3,7 +3,7 @@
 -- The types of this one's parameters are sent along: those of the function, in its order.
 -- name: append
 SELECT {schema}.append(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24
 )
 
 -- name: commit
