@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 import clew
+from clew.engines.jsonl import lines
 
 
 def lines_of(path: Path) -> list[str]:
@@ -24,12 +26,12 @@ def test_every_message_is_plain_json_on_the_line_of_the_step_that_brought_it(tmp
                 "image": b"\xff",
             }
             thread.append("messages", [message])
-    lines = lines_of(tmp_path / "store" / "support-7.jsonl")
-    assert len(lines) == 61, "a header, and a line for each commit"
-    for number, line in enumerate(lines[1:]):
+    written = lines_of(tmp_path / "store" / "support-7.jsonl")
+    assert len(written) == 61, "a header, and a line for each commit"
+    for number, line in enumerate(written[1:]):
         json.loads(line)
         assert f'Frage \\"{number}\\" – wo ist der Faden?' in line
-    assert sum('Frage \\"50\\"' in line for line in lines) == 1, "written once"
+    assert sum('Frage \\"50\\"' in line for line in written) == 1, "written once"
 
 
 def test_a_store_of_files_can_be_opened_again_forked_rewound_and_compacted(tmp_path: Path) -> None:
@@ -70,3 +72,26 @@ def test_verify_names_a_damaged_last_line_and_salvage_sets_it_aside(tmp_path: Pa
         assert not store.verify().problems
         assert len(store.thread("t").load()["messages"]) == 3
     assert path.with_name("t.jsonl.damaged").read_bytes() == lines[-1]
+
+
+def test_a_line_with_many_rows_is_read_once_and_lines_that_lie_together_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [{"role": "user", "content": f"{number}: " + "so " * 40} for number in range(300)]
+    url, path = f"jsonl:{tmp_path / 'store'}", tmp_path / "store" / "s.jsonl"
+    with clew.open("memory:") as source, clew.open(url) as store:
+        for message in said[:200]:
+            source.session("s").append(message)
+        source.copy_to(store)
+        for message in said[200:]:
+            store.session("s").append(message)
+    checked: list[int] = []
+    fetched: list[int] = []
+    sound, pread = lines.sound, os.pread
+    with clew.open(url) as store:
+        assert store.session("s").count() == 300
+        monkeypatch.setattr(lines, "sound", lambda raw: checked.append(len(raw)) or sound(raw))
+        monkeypatch.setattr(os, "pread", lambda *args: fetched.append(args[1]) or pread(*args))
+        assert store.session("s").messages() == said
+    assert len(checked) <= len(lines_of(path))
+    assert len(fetched) <= 4

@@ -103,12 +103,14 @@ class Records(NamedTuple):
     blobs: Iterable[bytes]
 
 
-class _Payload(msgspec.Struct):
+class Payload(msgspec.Struct):
+    """Of a row, what a reader of messages needs."""
+
     payload: glass.Form | str
 
 
 class _Payloads(msgspec.Struct):
-    rows: list[_Payload]
+    rows: list[Payload]
 
 
 _line = msgspec.json.Decoder(Line)
@@ -132,9 +134,9 @@ def read(line: bytes) -> Line:
     return _line.decode(line)
 
 
-def read_payload(line: bytes, nth: int) -> bytes:
-    """The payload of one of the line's rows; the rest is passed over."""
-    return glass.undo(_payloads.decode(line).rows[nth].payload)
+def read_payloads(line: bytes) -> list[Payload]:
+    """The payloads of the line's rows; the rest is passed over."""
+    return _payloads.decode(line).rows
 
 
 def read_header(line: bytes) -> Header:

@@ -11,17 +11,20 @@ import errno
 import logging
 import os
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from clew.engines.base import Commit, Head, Row, Step
 from clew.engines.jsonl import glass, lines
+from clew.engines.jsonl.compacting import kept
 from clew.engines.jsonl.lines import Line, Records, RowLine
 from clew.engines.jsonl.places import Damage, Place, Trunk, stretch
 from clew.errors import Corrupt, UnsupportedFormat
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 24
 _TOGETHER = 1 << 20  # bytes of lines that are read at once
@@ -46,7 +49,7 @@ class Log:
         self.number = 0  # of lines
         self.trunks: dict[bytes, Trunk] = {}
         self.heads: dict[str, Head] = {}
-        self._set_at: dict[str, int] = {}  # the line that set a head
+        self.set_at: dict[str, int] = {}  # the line that set a head
         self.blobs: dict[bytes, Place] = {}
         self.damages: list[Damage] = []
         self.drops = 0
@@ -157,10 +160,10 @@ class Log:
             self.blobs.setdefault(blob, Place(offset, length, 0))
         for thread in line.deleted:
             self.heads.pop(thread, None)
-            self._set_at[thread] = self.number
+            self.set_at[thread] = self.number
         for head in heads:
             self.heads[head.thread] = head
-            self._set_at[head.thread] = self.number
+            self.set_at[head.thread] = self.number
         if line.drop is not None:
             self._drop(line.drop)
 
@@ -196,19 +199,25 @@ class Log:
 
     def line(self, place: Place) -> Line:
         """A line that was read before."""
-        return lines.read(next(self._raw_lines([place])))
+        return next(self._lines([place], lines.read))
 
-    def _raw_lines(self, places: list[Place]) -> Iterator[bytes]:
-        """The line of each place, checked. Lines that follow each other in the file are read together."""
+    def _lines(self, places: list[Place], read: Callable[[bytes], T]) -> Iterator[T]:
+        """The line of each place, checked, as `read` reads it: once, where several places are on it. Lines that follow
+        each other in the file are fetched together."""
         fd = self._descriptor()
-        start, data = 0, b""
+        start, data, held = 0, b"", -1
         for number, (offset, length, _) in enumerate(places):
-            if not start <= offset <= offset + length <= start + len(data):
-                start, data = offset, os.pread(fd, stretch(places, number, _TOGETHER), offset)
-            raw = data[offset - start : offset - start + length]
-            if not lines.sound(raw):
-                raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
-            yield raw
+            if offset != held:
+                if not start <= offset <= offset + length <= start + len(data):
+                    start, data = offset, os.pread(fd, stretch(places, number, _TOGETHER), offset)
+                raw = data[offset - start : offset - start + length]
+                if not lines.sound(raw):
+                    raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
+                try:
+                    held, line = offset, read(raw)
+                except glass.NOT_OURS as error:
+                    raise self._foreign(offset, error) from error
+            yield line
 
     def _number_of(self, offset: int) -> int:
         return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
@@ -216,8 +225,8 @@ class Log:
     def row_lines(self, trunk: Trunk, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
         """Rows as they stand in the file."""
         places = [trunk.places[step] for step in steps]
-        for step, place, raw in zip(steps, places, self._raw_lines(places), strict=True):
-            yield step, lines.read(raw).rows[place.nth]
+        for step, place, line in zip(steps, places, self._lines(places, lines.read), strict=True):
+            yield step, line.rows[place.nth]
 
     def mark(self, trunk: Trunk, step: int) -> bytes | None:
         place = trunk.marks.get(step)
@@ -227,9 +236,9 @@ class Log:
         steps = trunk.between(first, last)
         places = [trunk.places[step] for step in steps]
         found = []
-        for step, place, raw in zip(steps, places, self._raw_lines(places), strict=True):
+        for step, place, payloads in zip(steps, places, self._lines(places, lines.read_payloads), strict=True):
             try:
-                found.append((step, b"" if step in trunk.emptied else lines.read_payload(raw, place.nth)))
+                found.append((step, b"" if step in trunk.emptied else glass.undo(payloads[place.nth].payload)))
             except glass.NOT_OURS as error:
                 raise self._foreign(place.offset, error) from error
         return found
@@ -290,7 +299,7 @@ class Log:
             return
         name = lines.as_json(thread)
         for damage in self.damages:
-            later = damage.number > self._set_at.get(thread, 0)
+            later = damage.number > self.set_at.get(thread, 0)
             others = (lines.as_json(other) for other in self.heads if other != thread)
             if later and (name in damage.raw or not any(other in damage.raw for other in others)):
                 raise Corrupt(self.where(damage.number), f"it may have moved the head; {_WAY_OUT}")
@@ -360,54 +369,13 @@ class Log:
             fresh = self.path.with_name(self.path.name + ".new")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(lines.seal(lines.header(self.lineage)))
-                file.writelines(self._kept())
+                file.writelines(kept(self))
                 file.flush()
                 os.fsync(file.fileno())
             fresh.rename(self.path)
         sync_directory(self.path.parent)
         self._forget()
         self.refresh()
-
-    def _kept(self) -> Iterator[bytes]:
-        """The lines without what no longer counts."""
-        emptied = msgspec.Raw(b'""')
-        with self.path.open("rb") as file:
-            offset = 0
-            for number, raw in enumerate(file, 1):
-                at, offset = offset, offset + len(raw)
-                if number == 1 or offset > self.end or not lines.sound(raw):
-                    continue
-                line = lines.read(raw)
-                rows = []
-                for index, row in enumerate(line.rows):
-                    trunk = self.trunks.get(bytes.fromhex(row.branch))
-                    if trunk is None or trunk.places.get(row.step) != (at, len(raw), index):
-                        continue
-                    if row.step in trunk.emptied:
-                        row = msgspec.structs.replace(row, root=emptied, payload=emptied)
-                    rows.append(row)
-                line.rows = rows
-                line.heads = [head for head in line.heads if self._set_at.get(head.thread) == number]
-                line.branches = [
-                    branch
-                    for branch in line.branches
-                    if (trunk := self.trunks.get(bytes.fromhex(branch.id))) is not None and trunk.number == number
-                ]
-                line.marks = [
-                    mark for index, mark in enumerate(line.marks) if self._counts(mark, (at, len(raw), index))
-                ]
-                line.blobs = {
-                    name: data
-                    for name, data in line.blobs.items()
-                    if self.blobs.get(bytes.fromhex(name)) == (at, len(raw), 0)
-                }
-                line.deleted, line.drop = [], None
-                if not line.empty():
-                    yield lines.seal(line)
-
-    def _counts(self, mark: lines.MarkLine, place: tuple[int, int, int]) -> bool:
-        trunk = self.trunks.get(bytes.fromhex(mark.branch))
-        return trunk is not None and trunk.marks.get(mark.step) == place
 
 
 def write_all(fd: int, data: bytes) -> None:
