@@ -9,17 +9,21 @@ from clew.engines.redis.wire import Argument
 from clew.errors import Conflict
 
 
-def of_append(commit: Commit, ttl: int) -> list[Argument] | None:
+def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] | None:
     """For append.lua: a commit that is one row behind the head and the head's move onto it; None if it is not."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
-    if commit.branches or commit.marks or commit.blobs or commit.fence:
+    if commit.branches or commit.marks or commit.blobs:
+        return None
+    fence = commit.fence
+    if fence is not None and shards.of(fence.name) != shards.of(commit.lineage):
         return None
     row, (thread, expect, new) = commit.rows[0], commit.swaps[0]
     if expect is None or new is None:
         return None
     head: list[Argument] = [thread, keys.pack_key(expect), keys.pack_head(new), new.updated]
-    return [commit.lineage, ttl, *head, row.branch, row.step, keys.pack_row(row), row.payload]
+    args = [commit.lineage, ttl, *head, row.branch, row.step, keys.pack_row(row), row.payload]
+    return args if fence is None else [*args, fence.name, fence.token]
 
 
 def of_commit(shards: keys.Shards, commit: Commit, claims: dict[str, int], ttl: int) -> list[Argument]:

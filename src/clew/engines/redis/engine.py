@@ -159,7 +159,7 @@ class RedisEngine(Engine):
     async def _commit(self, commit: Commit) -> None:
         shards = self._shards or await self._ready()
         here, lost = shards.of(commit.lineage), self._repeats_unseen
-        short = changes.of_append(commit, self._ttl)
+        short = changes.of_append(shards, commit, self._ttl)
         if short:
             answer, again = await self._call(APPEND, here, short)
             if answer == b"OK":

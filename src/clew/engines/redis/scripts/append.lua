@@ -1,11 +1,16 @@
 -- What nearly every commit is: one row behind the head, and the head's move onto it. As commit.lua does it, in less time:
 -- the row's id is not put among the ids, but the branch among those whose ids are late, and locate.lua makes up for it.
 -- KEYS[1]  the shard
--- ARGV     lineage, ttl in ms (0: for ever), thread, expected key, new head, updated, branch, step, row, payload
+-- ARGV     lineage, ttl in ms (0: for ever), thread, expected key, new head, updated, branch, step, row, payload;
+--          where it relies on a lease, which lives in this shard: its name and token
 -- Returns OK, {reason, which}, or {"more"} if this is not all there is to do.
 
 local call, sub, byte = redis.call, string.sub, string.byte
 local base, lineage, thread, new, id, step = KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[7], ARGV[8]
+if ARGV[11] then
+  local lease = call('HGET', base .. 'leases', ARGV[11])
+  if not lease or cmsgpack.unpack(lease)[2] ~= tonumber(ARGV[12]) then return {'fence'} end
+end
 local heads = base .. 'heads:' .. lineage
 local head = call('HGET', heads, thread)
 if not head or sub(head, 1, 32) ~= ARGV[4] then return {'moved', thread} end
