@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.workspace.ignore import Rules
-from clew.workspace.walk import Place, walk
+from clew.workspace.skip import Place
+from clew.workspace.walk import walk
 
 PATTERNS = [
     "*.log", "!keep.log", "build/", "/top.txt", "docs/*.md", "**/cache", "a/**/z", "foo/**", "!foo/keep", "*", "!*/",

@@ -26,10 +26,11 @@ from clew.workspace.log import SHOWN, Log
 from clew.workspace.look import Eyes, Seen, Work, in_place, shown
 from clew.workspace.plan import describe, show
 from clew.workspace.restore import Restorer, alike, flags
+from clew.workspace.skip import Place
 from clew.workspace.together import HeadMove
 from clew.workspace.trees import Entry, Op, compare
 from clew.workspace.values import Changes, FileDiff, Limits, Snapshot, Status
-from clew.workspace.walk import Place, Progress
+from clew.workspace.walk import Progress
 
 ATTEMPTS = 16
 PREFIX = "workspace:"

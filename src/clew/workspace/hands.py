@@ -18,8 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from clew.errors import FilesError, UnsafePath
 from clew.workspace.index import Signature, signature
+from clew.workspace.skip import STAGING
 from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op
-from clew.workspace.walk import STAGING
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MANY = 256  # pieces that are written with one call

@@ -21,9 +21,10 @@ from clew.workspace import index as indexes
 from clew.workspace.index import Index, Signature
 from clew.workspace.log import Log, Record
 from clew.workspace.pack import LARGE, Blobs, Reading, pack, too_much
+from clew.workspace.skip import Place
 from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
 from clew.workspace.values import Skipped
-from clew.workspace.walk import TOO_LARGE, Place, Progress, Walked, walk
+from clew.workspace.walk import TOO_LARGE, Progress, Walked, walk
 
 BATCH = 16 * 2**20  # framed bytes that are written ahead in one commit, while large files are still being read
 

@@ -20,8 +20,9 @@ import msgspec
 
 from clew.errors import FilesError, MissingExtra
 from clew.workspace.index import Signature, signature, trusted
+from clew.workspace.skip import Place, unreadable
 from clew.workspace.trees import FILE, MODES, PIECES, Entry, encode_pieces
-from clew.workspace.walk import Place, Progress, Walked, unreadable
+from clew.workspace.walk import Progress, Walked
 
 LARGE = 2**20  # bytes from which pieces pay
 PIECE = 16 * 1024  # what the cutter aims at; the pieces it makes are about a quarter larger

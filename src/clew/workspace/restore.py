@@ -26,9 +26,9 @@ from clew.workspace.log import MAX_SHOWN, Journal, Log, Record
 from clew.workspace.look import Eyes, Seen, Work, shown
 from clew.workspace.pack import Reading, read
 from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
+from clew.workspace.skip import Place
 from clew.workspace.trees import DIR, FILE, LINK, MODES, Entry, Op, Tree, compare
 from clew.workspace.values import Changes
-from clew.workspace.walk import Place
 
 BATCH = 8 * 2**20  # bytes of file contents that are fetched and written at once
 

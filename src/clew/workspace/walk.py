@@ -7,9 +7,7 @@ everything below it anew, because what was skipped may count now.
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,33 +16,17 @@ from typing import NamedTuple
 import msgspec
 
 from clew.errors import FilesError
-from clew.workspace.ignore import IGNORE_FILES, Rules
+from clew.workspace.ignore import IGNORE_FILES
 from clew.workspace.index import Folder, Index, Signature, signature, trusted
-from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, is_control
-from clew.workspace.values import Limits
-
-STAGING = re.compile(rb"\.clew-restore-[0-9a-f]{32}")
+from clew.workspace.skip import Place, Skips, unreadable
+from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry
 
 TOO_LARGE = "larger than"
-MAX_RULES = 2**20  # bytes of one ignore file
+_RULES = frozenset(IGNORE_FILES)
 
 _STAND = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 Progress = Callable[[int, int], None]
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Which directory, and by which rules it is looked at."""
-
-    root: bytes  #: absolute, without symlinks
-    own: tuple[bytes, ...] = ()  #: files and directories of the store itself, absolute
-    limits: Limits = Limits()
-    unreadable: str = "raise"  #: or "flag"
-
-    @property
-    def key(self) -> bytes:
-        """What an index depends on besides the directory."""
-        return msgspec.msgpack.encode((self.root, self.own, self.limits.file_bytes))
 
 
 class Same(NamedTuple):
@@ -121,14 +103,18 @@ class _Known:
         self.now, self.sigs, self.entries = now, sigs, entries
         self.at = {name: at for at, name in enumerate(names)}
 
-    @property
-    def gone(self) -> bool:
-        """Whether any of them is not there any more."""
-        return None in self.now
-
     def changed(self) -> list[int]:
         """Which of them look different, or could not be trusted."""
         return [at for at, sig in enumerate(self.now) if sig != self.sigs[at]]
+
+
+class _Touched(NamedTuple):
+    """A folder in which contents and signatures changed, and names were at most added."""
+
+    known: _Known
+    changed: list[int]
+    skipped: list[tuple[bytes, str]]
+    added: list[bytes]
 
 
 class _Walk:
@@ -144,19 +130,23 @@ class _Walk:
         self.now: dict[int, list[Signature | None]] = {}  # by the number in the old index, where it differs from that
         self.same: list[Same] = []
         self.before: set[bytes] = set()
+        self.root: Signature = (0, 0, 0, 0, 0)
         self.inside: dict[int, list[Folder]] = {}  # the folders of the old index, by the number of the one above
         self.numbers: dict[bytes, int] = {}  # path -> number in the old index
-        self.rules: dict[bytes, Rules] = {}
+        self.touched: dict[int, _Touched | None] = {}
+        self.skips = Skips(place)
 
     def run(self) -> Walked:
-        root = signature(os.lstat(self.place.root))
-        self.new.sigs[0] = trusted(root, self.start)
+        self.root = signature(os.lstat(self.place.root))
+        self.new.sigs[0] = trusted(self.root, self.start)
         if self.old is not None:
             self.now = differing(self.old)
-            if not self.now and root == self.old.sigs[0]:
+            if not self.now and self.root == self.old.sigs[0]:
                 return Walked(self.old, [], self.start)
-            self.now[-1] = [root]  # as if it were the only item of a folder above
             self.numbers = {folder.path: number for number, folder in enumerate(self.old.folders)}
+            patched = self._patched(self.old)
+            if patched is not None:
+                return patched
             for folder in self.old.folders[1:]:
                 self.inside.setdefault(folder.parent, []).append(folder)
         todo: list[tuple[bytes, int, int, bool]] = [(b"", 0, -1, False)]
@@ -168,6 +158,9 @@ class _Walk:
             self.new.folders.append(folder)
             anew = self._fill(folder, self.numbers.get(path), anew)
             todo += ((below, child, number, anew) for below, child in self._below(folder))
+        return self._walked()
+
+    def _walked(self) -> Walked:
         return Walked(self.new, self.dirty, self.start, self.flagged, self.fresh, self.same, self.before)
 
     def _below(self, folder: Folder) -> Iterator[tuple[bytes, int]]:
@@ -197,59 +190,123 @@ class _Walk:
             return True
         old = self.old.folders[number]
         places = slice(old.first, old.first + len(old.names))
-        now, listed = self.now.get(number), self._is_listed(old)
-        if now is None and listed and not anew:
+        if number not in self.now and self._is_listed(old) and not anew:
             folder.names, folder.skipped = old.names, old.skipped
             folder.tree, folder.files, folder.size = old.tree, old.files, old.size
             self._take_over(places)
             return False
-        before = self.old.sigs[places]
-        known = _Known(before if now is None else now, before, self.old.entries[places], old.names)
-        changed = known.changed()
-        anew = anew or any(old.names[at] in IGNORE_FILES for at in changed)
-        names = old.names
-        if anew or not listed or known.gone:
-            names = self._names(folder)
-            anew = anew or [name for name in names if name in IGNORE_FILES] != [
-                name for name in old.names if name in IGNORE_FILES
-            ]
-            more = [name for name in names if name not in known.at]
-            skipped = [item for item in old.skipped if item[0] in known.at]
-            in_place = not anew and len(names) - len(more) == len(old.names)
-        else:
-            folder.skipped = [item for item in old.skipped if item[0] not in known.at]
-            more, skipped, in_place = [], list(old.skipped), True
-        if in_place and all(self._is_plain(known.now[at], known.entries[at]) for at in changed):
-            folder.skipped = skipped
-            self._refresh(folder, known, places, changed)
-            self._items(folder, more, _Known(), anew)
+        touched = None if anew else self._touch(number)
+        if touched is not None:
+            folder.names, folder.skipped = list(old.names), list(touched.skipped)
+            self._take_over(places)
+            self._refresh(folder, touched)
+            self._items(folder, touched.added, _Known(), anew)
             if len(folder.names) == len(old.names):
-                self.same.append(Same(folder, old, known.entries))
-        else:
-            self._items(folder, names, known, anew)
+                self.same.append(Same(folder, old, touched.known.entries))
+            return False
+        known = self._known(number)
+        names = self._names(folder)
+        anew = anew or _RULES.intersection(names) != _RULES.intersection(old.names)
+        anew = anew or any(old.names[at] in _RULES for at in known.changed())
+        self._items(folder, names, known, anew)
         return anew
+
+    # -- folders that hold what they held -----------------------------------------------------------------------------
+
+    def _patched(self, old: Index) -> Walked | None:
+        """The index with other signatures and contents, if every folder still holds the names it held: then whatever
+        did not change need not even be passed by."""
+        todo = [0, *(number for number in self.now if number > 0)]
+        touched: dict[int, _Touched] = {}
+        while todo:
+            number = todo.pop()
+            found = self._touch(number)
+            if found is None or found.added:
+                return None
+            touched[number] = found
+            folder = old.folders[number]
+            for at in found.changed:
+                entry = found.known.entries[at]
+                if entry is not None and entry.kind == DIR:
+                    todo.append(self.numbers[folder.path + folder.names[at] + b"/"])
+        new = self.new = Index(self.new.key, list(old.folders), old.paths, list(old.sigs), list(old.entries))
+        new.sigs[0] = trusted(self.root, self.start)
+        for number, found in sorted(touched.items()):
+            self._own(number)
+            folder, was = new.folders[number], old.folders[number]
+            folder.skipped = found.skipped
+            if found.changed:
+                folder.tree = None
+                self._refresh(folder, found)
+                self.same.append(Same(folder, was, found.known.entries))
+        return self._walked()
+
+    def _own(self, number: int) -> None:
+        """Copy a folder, and those above it, so that the old index stays as it is when they are sealed."""
+        while number >= 0 and self.old is not None and self.new.folders[number] is self.old.folders[number]:
+            self.new.folders[number] = msgspec.structs.replace(self.new.folders[number])
+            number = self.new.folders[number].parent
+
+    def _touch(self, number: int) -> _Touched | None:
+        """What changed in a folder; None if it has to be gone through item by item."""
+        if number not in self.touched:
+            self.touched[number] = self._touched(number)
+        return self.touched[number]
+
+    def _touched(self, number: int) -> _Touched | None:
+        assert self.old is not None
+        old, known = self.old.folders[number], self._known(number)
+        changed = known.changed()
+        if None in known.now or not all(self._is_plain(known, at, old.names[at]) for at in changed):
+            return None
+        if self._is_listed(old):
+            return _Touched(known, changed, old.skipped, [])
+        try:
+            names = os.listdir(self.old.paths[old.at])
+        except OSError:
+            return None
+        more = [name for name in sorted(names) if name not in known.at]
+        if len(names) - len(more) < len(known.at) or not _RULES.isdisjoint(more):
+            return None
+        touched = _Touched(known, changed, [item for item in old.skipped if item[0] in known.at], [])
+        for name in more:
+            sig = look(self.old.paths[old.at] + b"/" + name)
+            reason = None if sig is None else self.skips.reason(old.path, name, stat.S_ISDIR(sig[4]))
+            if reason is not None:
+                touched.skipped.append((name, reason))
+            elif sig is not None:
+                touched.added.append(name)
+        return touched
+
+    def _known(self, number: int) -> _Known:
+        assert self.old is not None
+        folder = self.old.folders[number]
+        places = slice(folder.first, folder.first + len(folder.names))
+        sigs = self.old.sigs[places]
+        return _Known(self.now.get(number, sigs), sigs, self.old.entries[places], folder.names)
 
     def _is_listed(self, old: Folder) -> bool:
         """Whether a directory itself looks as it did, so that it holds the names it held."""
+        if self.old is None or old.parent < 0:
+            return self.old is not None and self.root == self.old.sigs[0]
         now = self.now.get(old.parent)
-        if now is None or self.old is None:
-            return True
-        return now[old.at - self.old.folders[old.parent].first if old.parent >= 0 else 0] == self.old.sigs[old.at]
+        return now is None or now[old.at - self.old.folders[old.parent].first] == self.old.sigs[old.at]
 
-    def _is_plain(self, sig: Signature | None, old: Entry | None) -> bool:
-        """Whether an item that changed is as much a part of the snapshot as it was."""
-        if sig is None or old is None:
+    def _is_plain(self, known: _Known, at: int, name: bytes) -> bool:
+        """Whether an item that changed is as much a part of the snapshot as it was, and no more."""
+        sig, old = known.now[at], known.entries[at]
+        if sig is None or old is None or name in _RULES:
             return False
-        return stat.S_ISDIR(sig[4]) or (stat.S_ISREG(sig[4]) and sig[2] <= self.place.limits.file_bytes)
+        if stat.S_ISDIR(sig[4]) or old.kind == DIR:
+            return stat.S_ISDIR(sig[4]) and old.kind == DIR
+        return stat.S_ISREG(sig[4]) and sig[2] <= self.place.limits.file_bytes
 
-    def _refresh(self, folder: Folder, known: _Known, places: slice, changed: list[int]) -> None:
-        """Take over a folder's items, but for the signatures and contents of those that changed."""
-        folder.names = list(known.at)
-        self._take_over(places)
-        for number in changed:
-            at, sig = folder.first + number, known.now[number]
+    def _refresh(self, folder: Folder, touched: _Touched) -> None:
+        """Give the items that changed their signatures, and have those read that may hold something else."""
+        for number in touched.changed:
+            at, sig = folder.first + number, touched.known.now[number]
             assert sig is not None
-            self.new.sigs[at], self.new.entries[at] = self._changed(at, sig, known.entries[number])
+            self.new.sigs[at], self.new.entries[at] = self._changed(at, sig, touched.known.entries[number])
 
     def _take_over(self, places: slice) -> None:
         if self.old is not None:
@@ -283,10 +340,10 @@ class _Walk:
                 continue  # gone since the directory was listed
             old = None if at is None else known.entries[at]
             if old is None or anew:
-                reason = self._skip(folder, name, base + name, stat.S_ISDIR(sig[4]))
+                reason = self.skips.reason(folder.path, name, stat.S_ISDIR(sig[4]))
                 if reason is not None:
                     folder.skipped.append((name, reason))
-                    if name in IGNORE_FILES:  # its rules count even where it is itself ignored
+                    if name in _RULES:  # its rules count even where it is itself ignored
                         self._add(folder, name, base, trusted(sig, self.start), None)
                     continue
             if old is not None and at is not None and sig == known.sigs[at]:
@@ -327,44 +384,3 @@ class _Walk:
         self.new.paths.append(base + name)
         self.new.sigs.append(sig)
         self.new.entries.append(entry)
-
-    def _skip(self, folder: Folder, name: bytes, full: bytes, is_dir: bool) -> str | None:
-        if is_control(name):
-            return "version control"
-        if any(full == own or full.startswith(own + b"-") for own in self.place.own):  # with its -wal, -shm, -lock, …
-            return "the store itself"
-        if not folder.path and is_dir and STAGING.fullmatch(name):
-            return "a restore at work"
-        rules = self._rules_in(folder.path)
-        return "ignored by rule" if rules.ignores(folder.path + name, is_dir) else None
-
-    def _rules_in(self, path: bytes) -> Rules:
-        """The rules in a folder, read from the directory on the first question."""
-        rules = self.rules.get(path)
-        if rules is None:
-            above = self._rules_in(path[: path[:-1].rfind(b"/") + 1]) if path else Rules()
-            rules = self.rules[path] = above.below(path, self._ignore_files(path))
-        return rules
-
-    def _ignore_files(self, path: bytes) -> Iterator[bytes]:
-        for name in IGNORE_FILES:
-            full = self.place.root + b"/" + path + name
-            try:
-                handle = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                if error.errno == errno.ELOOP:  # a link: git does not follow it either
-                    continue
-                raise unreadable(full, error) from error
-            with os.fdopen(handle, "rb") as file:
-                if stat.S_ISREG(os.fstat(handle).st_mode):
-                    yield file.read(MAX_RULES)
-
-
-def unreadable(path: bytes, error: OSError) -> FilesError:
-    return FilesError(
-        path,
-        f"it cannot be read ({error.strerror}): let clew read it, name it in .clewignore, "
-        "or open the workspace with unreadable='flag' to go on without it",
-    )
