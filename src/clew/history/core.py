@@ -32,7 +32,7 @@ from clew.model import Retention
 Follow = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
 MAX_TIPS = 4096  # threads
 MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
-MAX_BRANCHES = 8192
+MAX_BRANCHES = 4096
 
 
 class Tip(msgspec.Struct, gc=False):

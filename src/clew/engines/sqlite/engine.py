@@ -23,7 +23,7 @@ from clew.engines.sqlite.writer import Shared, Writer
 from clew.engines.stepping import park, sharing
 from clew.errors import ClewError, Corrupt, Unavailable
 
-REMEMBERED = 10_000  #: branch numbers kept in memory, about 2 MB
+REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as there are tips
 SHORT = 256  #: steps that count as a little
 LEASES_KEPT = 86_400.0  #: seconds after their end
 
