@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any
 
@@ -27,6 +27,7 @@ MAX_TAILS = 4096  # streams
 _TEXT = frozenset({str})
 _NEVER_CHANGE = frozenset({str, int, float, bool, NoneType, bytes})
 _encode = msgspec.msgpack.Encoder().encode
+_copy: Callable[[Any], dict[str, Any]] = dict.copy
 
 Item = dict[str, Any] | bytes  #: a flat dict, or the encoding of anything else
 
@@ -82,11 +83,7 @@ class Tails:
                 if tail is None or low < tail.start or high > tail.stop:
                     return None
                 self._tails.move_to_end((piece.branch, piece.stream))
-                first = low - tail.start
-                found += [
-                    item.copy() if isinstance(item, dict) else _decoded(tail, at, item, values)
-                    for at, item in enumerate(tail.items[first : high - tail.start], first)
-                ]
+                found += _copies(tail, low - tail.start, high - tail.start, values)
         return found
 
     def reach(self, listing: Listing, start: int) -> int:
@@ -156,11 +153,23 @@ def _kept(items: list[Any]) -> list[Item]:
     return kept
 
 
-def _decoded(tail: _Tail, at: int, item: bytes, values: Values) -> Any:
+def _copies(tail: _Tail, first: int, last: int, values: Values) -> list[Any]:
+    """New items for a caller. The newest may still be encoded, as it was written; all others are, in most chats, flat."""
+    items = tail.items
+    if type(items[-1]) is bytes:
+        _decoded(items, -1, items[-1], values)
+    try:
+        return list(map(_copy, items[first:last]))
+    except TypeError:  # some are encoded
+        part = enumerate(items[first:last], first)
+        return [item.copy() if isinstance(item, dict) else _decoded(items, at, item, values) for at, item in part]
+
+
+def _decoded(items: list[Item], at: int, item: bytes, values: Values) -> Any:
     """An item that is kept encoded; one that may as well be kept as it is, is from now on."""
     value = values.decode(item)
     if _is_flat(value):
-        tail.items[at] = value.copy()
+        items[at] = value.copy()
     return value
 
 

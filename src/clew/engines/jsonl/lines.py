@@ -33,14 +33,14 @@ class Header(msgspec.Struct):
     lineage: str
 
 
-class BranchLine(msgspec.Struct, omit_defaults=True):
+class BranchLine(msgspec.Struct, omit_defaults=True, gc=False):
     id: str
     thread: str
     owner: str
     origin: tuple[str, int] | None = None
 
 
-class RowLine(msgspec.Struct):
+class RowLine(msgspec.Struct, gc=False):
     branch: str
     step: int
     id: str
@@ -50,7 +50,7 @@ class RowLine(msgspec.Struct):
     payload: msgspec.Raw
 
 
-class HeadLine(msgspec.Struct):
+class HeadLine(msgspec.Struct, gc=False):
     thread: str
     owner: str
     branch: str
@@ -64,7 +64,7 @@ class HeadLine(msgspec.Struct):
     note: msgspec.Raw
 
 
-class MarkLine(msgspec.Struct):
+class MarkLine(msgspec.Struct, gc=False):
     branch: str
     step: int
     data: msgspec.Raw  #: null takes the mark away
@@ -77,7 +77,7 @@ class DropLine(msgspec.Struct, omit_defaults=True):
     blobs: list[str] = []
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class Line(msgspec.Struct, omit_defaults=True, gc=False):
     """What a commit or a sweep wrote. Rows come first: they are what people look for."""
 
     at: str
