@@ -154,7 +154,7 @@ def _kept(items: list[Any]) -> list[Item]:
 
 
 def _copies(tail: _Tail, first: int, last: int, values: Values) -> list[Any]:
-    """New items for a caller. The newest may still be encoded, as it was written; all others are, in most chats, flat."""
+    """New items for a caller. The newest may still be encoded, as it was written; others are flat in most chats."""
     items = tail.items
     if type(items[-1]) is bytes:
         _decoded(items, -1, items[-1], values)
