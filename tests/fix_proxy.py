@@ -1,4 +1,4 @@
-"""A TCP proxy that misbehaves on demand: it delays, cuts, swallows answers, or keeps silent.
+"""A TCP proxy that misbehaves on demand: it delays, cuts, swallows answers, holds them back, or keeps silent.
 
 It also counts round trips: each time the client speaks after the server did, a new one begins.
 """
@@ -26,6 +26,9 @@ class Proxy:
         self.silent = False  #: take what clients say, and pass nothing on
         self.refusing = False  #: close new connections at once
         self.trips = 0
+        self.held_for = 0  #: keep all answers back until so many connections wait for one at the same time
+        self._asking: set[socket.socket] = set()
+        self._enough = threading.Condition()
         self._cut_answers = 0
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
@@ -61,6 +64,9 @@ class Proxy:
         """Cut all, and listen no more."""
         self._open = False
         self._listener.close()
+        with self._enough:
+            self.held_for = 0
+            self._enough.notify_all()
         self.cut()
 
     def _accept(self) -> None:
@@ -102,6 +108,7 @@ class Proxy:
                             asked = True
                             with self._lock:
                                 self.trips += 1
+                            self._ask(client)
                         server.sendall(data)
                         continue
                     asked = False
@@ -112,8 +119,22 @@ class Proxy:
                         return self._end(pair)
                     if self.delay:
                         time.sleep(self.delay)
+                    if self.held_for:
+                        self._hold()
+                    self._asking.discard(client)
                     client.sendall(data)
         return self._end(pair)
+
+    def _ask(self, client: socket.socket) -> None:
+        with self._enough:
+            self._asking.add(client)
+            if len(self._asking) >= self.held_for:
+                self.held_for = 0  # once is proof enough
+                self._enough.notify_all()
+
+    def _hold(self) -> None:
+        with self._enough:
+            self._enough.wait_for(lambda: not self.held_for)
 
     def _end(self, pair: tuple[socket.socket, socket.socket]) -> None:
         with self._lock:
