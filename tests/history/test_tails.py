@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from clew.encode.types import Types
 from clew.encode.values import Values
 from clew.engines.base import Engine
 from clew.history import tails
+from clew.history.core import Tips
 from clew.history.tails import Tails
 
 LONG = "long enough to be kept outside of the root; " * 8
@@ -201,6 +205,31 @@ def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyP
     assert memory.items(listing(39, 0, 2), 0, 2, VALUES) == [large] * 2
     memory.read(listing(40, 0, 9), 0, [small] * 9)  # more than may be remembered: not even begun
     assert memory.items(listing(40, 0, 9), 8, 9, VALUES) is None
+
+
+@pytest.mark.parametrize("memory", [Tails(), Tips()], ids=["tails", "tips"])
+def test_a_child_finds_no_lock_held_that_nobody_will_release(memory: Any) -> None:
+    busy = threading.Event()
+
+    def use() -> None:
+        while not busy.is_set():
+            memory.take("t") if isinstance(memory, Tips) else memory.reach(listing(0, 0, 2), 0)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(30):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # kills it, if it waits for ever
+                held = not memory._lock.acquire(timeout=10)
+                os._exit(held)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        busy.set()
+        for thread in threads:
+            thread.join()
 
 
 @given(st.data())

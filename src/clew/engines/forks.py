@@ -7,6 +7,7 @@ is asked to stand still before the fork, to go on in the parent, and to start an
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -26,6 +27,23 @@ _forking: list[Forked] = []
 def watch(engine: Forked) -> None:
     """Tell `engine` of every fork for as long as it lives."""
     _living.add(engine)
+
+
+class Guarded:
+    """Something that is guarded by a lock of its own, and whose child shall not find that held by a thread it lacks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        watch(self)
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
 
 
 def _before() -> None:

@@ -8,7 +8,6 @@ costs a retry and never a wrong write.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from clew.encode.plan import Memories
 from clew.encode.types import Types
 from clew.encode.values import Values
 from clew.engines.base import Branch, Engine, Head
+from clew.engines.forks import Guarded
 from clew.errors import InvalidInput, Unavailable
 from clew.history.ids import Ids
 from clew.history.records import Note
@@ -52,11 +52,11 @@ class Tip(msgspec.Struct, gc=False):
         return 1024 + (self.head.size if self.memories else 0) + (200 * len(self.ids.known) if self.ids else 0)
 
 
-class Tips:
+class Tips(Guarded):
     """The tips of the threads used last. `take` hands one over for good: a tip has one user at a time."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self._tips: OrderedDict[str, tuple[Tip, int]] = OrderedDict()  # with its cost when it was put there
         self.bytes = 0
 

@@ -8,7 +8,6 @@ A message without anything nested in it is kept as it is and copied for each rea
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from types import NoneType
@@ -19,6 +18,7 @@ import msgspec
 from clew.encode import payload
 from clew.encode.nodes import Listing, Piece
 from clew.encode.values import Values, is_plain
+from clew.engines.forks import Guarded
 
 MAX_ITEMS = 256  # of one stream
 MAX_BYTES = 1024 * 1024  # of one stream, encoded
@@ -63,11 +63,11 @@ class _Tail:
             del self.items[:gone], self.sizes[:gone]
 
 
-class Tails:
+class Tails(Guarded):
     """The tails of the streams used last. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self._tails: OrderedDict[tuple[bytes, int], _Tail] = OrderedDict()
         self.bytes = 0
 
