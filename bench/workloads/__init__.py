@@ -8,7 +8,21 @@ from importlib import import_module
 from bench.measure import Outcome
 from bench.setting import Setting
 
-NAMES = ("w1", "disk", "w2", "w3", "w4", "sessions", "reads", "cold", "command", "memory", "servers", "keeping")
+NAMES = (
+    "w1",
+    "where",
+    "disk",
+    "w2",
+    "w3",
+    "w4",
+    "sessions",
+    "reads",
+    "cold",
+    "command",
+    "memory",
+    "servers",
+    "keeping",
+)
 
 
 def load(name: str) -> Callable[[Setting], Outcome]:
