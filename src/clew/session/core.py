@@ -106,7 +106,7 @@ class SessionCore:
             planned[:] = [extending(planner, messages, {}, added)]
             return planned[0]
 
-        saved = await self.thread.edit(plan, self._facts())
+        saved = await self.thread.writer.save(plan, self._facts(), rebase=True)
         self.thread.grown(MESSAGES, planned[0])
         return saved
 
