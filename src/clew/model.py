@@ -143,7 +143,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0  #: rows that were freed: theirs, and what earlier deletions had left
     blobs: int = 0
     bytes: int = 0  #: about how many bytes that is
-    damaged: tuple[str, ...] = ()  #: lineages that were left as they are because something in them is damaged
+    damaged: tuple[str, ...] = ()  #: lineages, or the blobs of one, that stay because something in them is damaged
     dry_run: bool = False
 
     def __str__(self) -> str:

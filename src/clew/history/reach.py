@@ -9,6 +9,7 @@ import msgspec
 
 from clew.encode.assemble import Ranges, blobs_of, merge, pages_of, wanted
 from clew.encode.nodes import unpack_root
+from clew.errors import Corrupt, UnsafePath, UnsupportedFormat
 from clew.history.core import Core, Follow
 from clew.history.dictionary import is_dictionary
 from clew.history.pace import Pace
@@ -18,6 +19,7 @@ from clew.history.view import Place, View
 
 PLAIN = frozenset({"thread", "session", "run"})  # kinds whose blobs are all named by their roots
 ASIDE, GAP = b"aside:", b"gap:"  # blobs in which a repair keeps what it set aside, and which gaps it left
+# A blob named ASIDE alone, and nothing else, says that there are others, whose names follow.
 TOGETHER = 128  # rows whose roots are read at once
 
 
@@ -67,6 +69,7 @@ class Garbage(msgspec.Struct, frozen=True):
     bytes: int
     count: int  #: rows that go, those of whole branches included
     light: int  #: bytes that rows say they wrote, and whose bodies have gone before
+    unsure: str | None = None  #: why all blobs stay: what some of them are needed for cannot be read
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.bodies or self.branches or self.blobs)
@@ -104,7 +107,13 @@ async def garbage(core: Core, view: View, doomed: set[Place], *, all_blobs: bool
     needed_branches |= {branch for branch, step in gone if (branch, step) in links}
     branches = [branch for branch in view.branches if branch not in needed_branches]
     whole = set(branches)  # their rows go with them
-    blobs = await _orphans(core, view, living, needed.blobs, follow) if gone or all_blobs else []
+    blobs: list[bytes] = []
+    unsure: str | None = None
+    if gone or all_blobs:
+        try:
+            blobs = await _orphans(core, view, living, needed.blobs, follow)
+        except (Corrupt, UnsafePath, UnsupportedFormat) as error:
+            unsure = str(error)  # rows may go all the same: only blobs are pointed at from there
     size = sum(gone[place].meta.written for place in (*rows, *bodies))
     light = sum(seen.meta.written for seen in gone.values()) - size
     return Garbage(
@@ -115,6 +124,7 @@ async def garbage(core: Core, view: View, doomed: set[Place], *, all_blobs: bool
         size,
         len(rows) + len(bodies),
         light,
+        unsure,
     )
 
 

@@ -108,16 +108,18 @@ class Sweeper:
                 if await self._core.engine.heads(lineage) == heads:
                     raise
                 continue
+            if found.unsure is not None and await self._core.engine.heads(lineage) != heads:
+                continue
             if dry_run or not (gone or doomed or found):
-                return _report(threads + len(gone), checkpoints + len(doomed), found, dry_run)
+                return _report(lineage, threads + len(gone), checkpoints + len(doomed), found, dry_run)
             try:
                 heads = await self._mark(view, gone, doomed)
                 threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
                 await self._drop(lineage, heads, found)
             except Conflict:
                 continue  # a writer was faster; what it did may need what was about to go
-            return _report(threads, checkpoints, found, dry_run)
-        return _report(threads, checkpoints, NO_GARBAGE, dry_run)
+            return _report(lineage, threads, checkpoints, found, dry_run)
+        return _report(lineage, threads, checkpoints, NO_GARBAGE, dry_run)
 
     async def _look(
         self, lineage: str, given: Retention | None, *, all_blobs: bool
@@ -216,8 +218,9 @@ def _parts(places: list[Place]) -> list[list[Place]]:
     return [places[start : start + _TOGETHER] for start in range(0, len(places), _TOGETHER)]
 
 
-def _report(threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:
+def _report(lineage: str, threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:
     return Pruned(
+        damaged=() if found.unsure is None else (f"{lineage!r}, all of its blobs: {found.unsure}",),
         threads=threads,
         checkpoints=checkpoints,
         rows=found.count,

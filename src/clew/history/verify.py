@@ -140,6 +140,7 @@ class _Repair:
                 blobs[id] = core.frames.wrap(msgspec.msgpack.encode(tuple(row)), f"aside {id.hex()}")
         for bad, data in (await core.engine.blobs(lineage, sorted(self._seen.bad_blobs))).items():
             blobs[ASIDE + bad] = core.frames.wrap(data, f"aside {bad.hex()}")
+            blobs[ASIDE] = core.frames.wrap(b"", "aside")  # says to whoever remembers blobs that some are gone
         return blobs
 
     def _head(self, head: Head) -> Head | None:

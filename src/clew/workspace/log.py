@@ -17,6 +17,7 @@ import msgspec
 from clew.encode.plan import Planned, Planner
 from clew.errors import CheckpointNotFound, Corrupt, NoCheckpoint
 from clew.history.core import Core
+from clew.history.reach import ASIDE
 from clew.history.thread import Thread
 from clew.history.trail import Seen
 from clew.history.write import Facts
@@ -27,6 +28,7 @@ from clew.workspace.values import Skipped, Snapshot
 
 LEVEL = 1  # of zstd: a higher one costs more than it saves
 MAX_TREES = 20_000  # kept in memory
+PAGE = 1000  # names of blobs that are read at once
 MAX_SHOWN = 100  # problems that the metadata itself lists
 KIND = "workspace"
 SHOWN = ("snapshot", "restoring")  # kinds of record that hold a state of the directory
@@ -212,6 +214,19 @@ class Log:
         if not self._frames.is_named(content, name):
             raise Corrupt(where, "its content does not match its name")
         return content
+
+    async def lost(self) -> set[bytes]:
+        """Blobs that a repair has set aside, and that nobody has written again."""
+        engine = self._core.engine
+        if not await engine.blobs(self.name, [ASIDE]):
+            return set()
+        lost: set[bytes] = set()
+        after = ASIDE
+        while after.startswith(ASIDE):
+            page = [name for name, _ in await engine.blob_ids(self.name, after=after, limit=PAGE)]
+            lost |= {name.removeprefix(ASIDE) for name in page if name.startswith(ASIDE)}
+            after = page[-1] if page else b""
+        return lost - (await engine.blobs(self.name, sorted(lost))).keys()
 
     async def trees(self, names: Iterable[bytes]) -> dict[bytes, Tree]:
         """Trees by name, every entry of them checked."""

@@ -101,7 +101,11 @@ class Eyes:
             have = await self._distrust(walked, old, None if tip is None else tip.tree)
         else:
             have = walked.before
-        have |= await self._log.pieces(self._large_before(walked, old, have, tip))
+        lost = await self._log.lost()
+        if lost:
+            await self._reread(walked, old, lost)
+            have -= lost
+        have |= await self._log.pieces(self._large_before(walked, old, have, tip, lost)) - lost
         reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
         blobs, after = await self._pack(walked, reading, tip, progress)
         made: dict[bytes, tuple[Tree, bytes]] = {}
@@ -146,7 +150,9 @@ class Eyes:
                 return blobs, tip
             tip = await self._log.put(blobs, tip, shown(self._place.root))
 
-    def _large_before(self, walked: Walked, old: Index | None, have: set[bytes], tip: Record | None) -> Iterator[Entry]:
+    def _large_before(
+        self, walked: Walked, old: Index | None, have: set[bytes], tip: Record | None, lost: set[bytes]
+    ) -> Iterator[Entry]:
         """What large dirty files were before, as far as the store is sure to have it."""
         large = [walked.index.paths[at] for at in walked.dirty if at in walked.fresh and walked.fresh[at][2] >= LARGE]
         if not large or old is None or tip is None:
@@ -154,8 +160,31 @@ class Eyes:
         before = dict(zip(old.paths, old.entries, strict=True))
         for path in large:
             entry = before.get(path)
-            if entry is not None and entry.kind == PIECES and (old.tree == tip.tree or entry.ref in have):
+            if entry is None or entry.kind != PIECES or entry.ref in lost:
+                continue
+            if old.tree == tip.tree or entry.ref in have:
                 yield entry
+
+    async def _reread(self, walked: Walked, old: Index | None, lost: set[bytes]) -> None:
+        """Mark as dirty what a repair has taken out of the store since: the directory may still hold it."""
+        if walked.index is old:
+            walked.index = _copy(walked.index)
+        index = walked.index
+        broken = set(lost)
+        for entry in {e for e in index.entries if e is not None and e.kind == PIECES and e.ref not in lost}:
+            try:
+                if not lost.isdisjoint(await self._log.pieces([entry])):
+                    broken.add(entry.ref)
+            except Corrupt:
+                broken.add(entry.ref)
+        dirty = set(walked.dirty)
+        for folder in index.folders:
+            found = [at for at in folder.places if (e := index.entries[at]) is not None and e.ref in broken]
+            if found or folder.tree in lost:
+                folder.tree = None
+            dirty.update(at for at in found if not _is_dir(index.entries[at]))
+        walked.dirty = sorted(dirty)
+        walked.same = [same for same in walked.same if same.old.tree not in lost]
 
     async def _distrust(self, walked: Walked, old: Index | None, head: bytes | None) -> set[bytes]:
         """Mark as dirty what the tree `head` does not hold; return what it does, as far as it was looked at."""
@@ -198,6 +227,10 @@ class Eyes:
         walked.dirty = sorted(dirty)
         walked.same = []  # the store need not have their trees
         return have
+
+
+def _is_dir(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == DIR
 
 
 def _collect(stream: Iterator[Blobs]) -> tuple[Blobs, bool]:
