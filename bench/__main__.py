@@ -1,4 +1,4 @@
-"""`python -m bench`: run the workloads, print the tables, draw the chart, keep the raw numbers."""
+"""`python -m bench`: run the workloads, print the tables, draw the chart, keep the raw numbers, fill in the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import workloads
+from bench import page, workloads
 from bench.measure import Target
 from bench.report import show, show_targets
 from bench.setting import Setting
@@ -43,11 +43,13 @@ def main() -> int:
     parser.add_argument(
         "--dir", type=Path, help="scratch directory, on the disk to be measured (default: a fresh one here)"
     )
-    parser.add_argument("--redraw", action="store_true", help="draw the chart again from bench/results.json")
+    parser.add_argument(
+        "--redraw", action="store_true", help="draw the chart and fill in the page again from bench/results.json"
+    )
     options = parser.parse_args()
-    results, chart = HERE / "results.json", HERE.parent / "docs" / "bench.svg"
+    results, docs = HERE / "results.json", HERE.parent / "docs"
     if options.redraw:
-        draw(json.loads(results.read_text()), chart)
+        publish(json.loads(results.read_text()), docs)
         return 0
     console = Console(width=None if sys.stdout.isatty() else 160)
     start, load = perf_counter(), os.getloadavg()[0]
@@ -63,8 +65,8 @@ def main() -> int:
         raw["targets"] = [asdict(target) | {"reached": target.reached} for target in targets]
         raw["machine"] = machine(options.quick, options.rounds, load)
         results.write_text(json.dumps(raw, indent=1) + "\n")
-        draw(raw, chart)
-        console.print(f"raw numbers: {results}\nchart: {chart}")
+        publish(raw, docs)
+        console.print(f"raw numbers: {results}\nchart and page: {docs / 'bench.svg'}, {docs / 'performance.md'}")
     return 0
 
 
@@ -95,10 +97,11 @@ def machine(quick: bool, rounds: int, load: float) -> dict[str, Any]:
     }
 
 
-def draw(raw: dict[str, Any], path: Path) -> None:
-    from bench.chart import draw as draw_chart  # matplotlib is slow to import and only needed here
+def publish(raw: dict[str, Any], docs: Path) -> None:
+    from bench.chart import draw  # matplotlib is slow to import and only needed here
 
-    draw_chart(raw, path)
+    draw(raw, docs / "bench.svg")
+    page.write(raw, docs / "performance.md")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""The page docs/performance.md: its table is written by the bench, everything else by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
+
+
+def write(raw: dict[str, Any], path: Path) -> None:
+    """Put the figures of a run into the page."""
+    text = path.read_text(encoding="utf-8")
+    before, found, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not found or not end:
+        raise ValueError(f"{path} has no place for figures: {BEGIN} … {END}")
+    path.write_text(f"{before}{BEGIN}\n{figures(raw)}\n{END}{after}", encoding="utf-8")
+
+
+def figures(raw: dict[str, Any]) -> str:
+    """Every promise, reached or not, and what it was measured on."""
+    machine, targets = raw["machine"], raw["targets"]
+    load = f"{machine['load_before']:.1f} before the run and {machine['load_at_end']:.1f} at its end"
+    reached = sum(target["reached"] for target in targets)
+    lines = [
+        f"{reached} of {len(targets)} reached; {machine['cores']} cores, load {load}, Python {machine['python']}, "
+        f"SQLite {machine['sqlite']}, {machine['rounds']} rounds.",
+        "",
+        "| | what | asked | measured | |",
+        "| --- | --- | ---: | ---: | --- |",
+    ]
+    for target in targets:
+        sign = "≥" if target["at_least"] else "≤"
+        asked, measured = f"{sign} {target['limit']:.4g} {target['unit']}", f"{target['measured']:.3g} {target['unit']}"
+        verdict = "yes" if target["reached"] else "**no**"
+        lines.append(f"| {target['workload']} | {target['what']} | {asked} | {measured} | {verdict} |")
+    return "\n".join(lines)
