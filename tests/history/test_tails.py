@@ -60,6 +60,9 @@ def test_whoever_appends_and_reads_the_end_reads_no_row_twice(tmp_path: Path, mo
             assert session.messages(last=10) == said[-10:]
             assert store.session("s").messages(last=5) == said[-5:]
             assert session.thread.tail("messages", 3) == said[-3:]
+        said += [say(60), say(61, tool={"nested": [61]}), say(62)]
+        session.extend(said[-3:])
+        assert session.messages(last=10) == said[-10:]
         assert len(asked) == 1
         assert session.messages(last=50) == said[-50:]
         assert len(asked) > 1
@@ -186,16 +189,16 @@ def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyP
     small, large = {"content": "x"}, {"content": "x" * 1500}
     memory.read(listing(0, 0, 2), 0, [small, small])
     for number in range(2, 20):
-        memory.written(listing(0, 0, number + 1), row(0, number, [small]))
+        memory.written(listing(0, 0, number + 1), row(0, number, [small]), VALUES)
     assert memory.items(listing(0, 0, 20), 12, 20, VALUES) == [small] * 8
     assert memory.items(listing(0, 0, 20), 11, 20, VALUES) is None
     for number in range(20, 24):
-        memory.written(listing(0, 0, number + 1), row(0, number, [large]))
+        memory.written(listing(0, 0, number + 1), row(0, number, [large]), VALUES)
     assert memory.items(listing(0, 0, 24), 22, 24, VALUES) == [large] * 2
     assert memory.items(listing(0, 0, 24), 21, 24, VALUES) is None
-    memory.written(listing(0, 0, 25), row(0, 24, [{"content": "x" * 5000}]))
+    memory.written(listing(0, 0, 25), row(0, 24, [{"content": "x" * 5000}]), VALUES)
     assert memory.items(listing(0, 0, 25), 24, 25, VALUES) is None
-    memory.written(listing(0, 0, 26), row(0, 25, [small]))
+    memory.written(listing(0, 0, 26), row(0, 25, [small]), VALUES)
     assert memory.items(listing(0, 0, 26), 25, 26, VALUES) == [small]
     for stream in range(1, 40):
         memory.read(listing(stream, 0, 2), 0, [large] * 2)
@@ -249,7 +252,7 @@ def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> N
             new = data.draw(st.lists(item, min_size=1, max_size=3))
             known = data.draw(st.booleans()) or not items  # a writer elsewhere tells us nothing
             if known:
-                memory.written(listing(stream, 0, len(items) + len(new)), row(stream, len(items), new))
+                memory.written(listing(stream, 0, len(items) + len(new)), row(stream, len(items), new), VALUES)
             items += new
         start = data.draw(st.integers(0, len(items)))
         whole = listing(stream, 0, len(items))

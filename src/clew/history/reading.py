@@ -88,7 +88,7 @@ class Reading(Handle[S]):
         """A plan by which the list at a top-level key grew has been committed: whoever reads its end shall find it."""
         node = (planned.root.tree.children or {}).get(key)
         if isinstance(node, Listing):
-            self.core.tails.written(node, planned.payload)
+            self.core.tails.written(node, planned.payload, self.values)
 
     async def _row(self, at: Any) -> tuple[Head, bytes, bytes, int, bytes]:
         """(head, checkpoint id, branch, step, root's bytes) of a place."""

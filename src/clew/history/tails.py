@@ -108,17 +108,20 @@ class Tails(Guarded):
             with self._lock:
                 self._extend((piece.branch, piece.stream), low, high, kept)
 
-    def written(self, listing: Listing, data: bytes) -> None:
-        """A list may have grown by what is in the payload of the row that was just committed. One item is remembered,
-        if those before it are; more, or others besides, are left to the next who reads."""
+    def written(self, listing: Listing, data: bytes, values: Values) -> None:
+        """A list may have grown by what is in the payload of the row that was just committed. If nothing else is in it,
+        and the items before are remembered, these are too; else they are left to the next who reads."""
         key = listing.tail.branch, listing.tail.stream
         section = payload.sole(data) if key in self._tails else None  # most ends are never read
-        if section is None or section.items != 1 or section.stream != key[1]:
+        if section is None or section.stream != key[1]:
             return
+        items: list[Item] = [section.data]
+        if section.items != 1:
+            items = _kept(values.decode_items([section.data], section.items, "the row that was just written"))
         with self._lock:
             tail = self._tails.get(key)
-            if tail is not None and tail.stop == section.start:
-                self._grow(tail, [section.data], len(section.data))
+            if tail is not None and tail.stop == section.start and len(items) == section.items:
+                self._grow(tail, items, len(section.data))
 
     def _extend(self, key: tuple[bytes, int], start: int, stop: int, items: list[Item]) -> None:
         """Items of a stream, of start..stop-1 those that are to be remembered, which are the last ones."""
