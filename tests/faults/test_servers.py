@@ -403,6 +403,22 @@ def test_a_redis_that_was_made_a_replica_is_waited_for(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_redis_that_has_too_few_connections_to_open_beforehand_costs_none_of_the_pool(
+    own_redis: Callable[..., RedisServer], asynchronous: bool
+) -> None:
+    server = own_redis("--maxclients", "1")
+
+    async def test(_: object) -> None:
+        engine = RedisEngine(server.url, asynchronous=asynchronous, pool_size=2, min_idle=2, retries=0)
+        answers = [(await drive.race([engine.ping()]))[0] for _ in range(4)]
+        await engine.close()
+        assert all(isinstance(answer, Unavailable) for answer in answers)
+        assert not [answer for answer in answers if "busy" in str(answer)]
+
+    drive.run("awaited" if asynchronous else "stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_wrong_redis_password_is_said_at_once(own_redis: Callable[..., RedisServer], asynchronous: bool) -> None:
     server = own_redis("--requirepass", "right")
 
@@ -460,6 +476,29 @@ def test_a_postgres_that_cannot_write_more_refuses_whole_commits(own_postgres: C
         await engine.close()
 
     drive.run("stepped", test)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_postgres_that_has_too_few_connections_to_open_beforehand_costs_none_of_the_pool(
+    own_postgres: Callable[..., PostgresServer], asynchronous: bool
+) -> None:
+    server = own_postgres("-c", "fsync=off")
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE modest LOGIN CONNECTION LIMIT 1")
+        admin.execute("GRANT CREATE ON DATABASE postgres TO modest")
+
+        async def test(_: object) -> None:
+            url = server.url.replace("clew@", "modest@")
+            engine = PostgresEngine(url, asynchronous=asynchronous, pool_size=2, min_idle=2, retries=0)
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="too many connections"):
+                    await engine.ping()
+            admin.execute("ALTER ROLE modest CONNECTION LIMIT 2")
+            await begin(engine)
+            assert await drive.race([steps_of(engine) for _ in range(4)]) == [[1]] * 4
+            await engine.close()
+
+        drive.run("awaited" if asynchronous else "stepped", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

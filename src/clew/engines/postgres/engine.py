@@ -103,7 +103,7 @@ class PostgresEngine(Engine):
 
         await patiently(once, self._patience, self._wire.sleep)
         if self._min_idle:
-            await self._wire.warm(self._min_idle)
+            await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
         self._ready = True
 
     async def _call(self, query: str, params: Params) -> tuple[Rows, bool]:

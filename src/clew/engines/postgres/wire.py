@@ -305,10 +305,14 @@ class BlockingWire:
                 self._give_back(connection)
 
     async def warm(self, connections: int) -> None:
-        with _translated():
-            taken = [self._take() for _ in range(connections)]
-        for connection in taken:
-            self._give_back(connection)
+        taken: list[_Blocking] = []
+        try:
+            with _translated():
+                while len(taken) < connections:
+                    taken.append(self._take())
+        finally:
+            for connection in taken:
+                self._give_back(connection)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 (a blocking engine blocks)
@@ -395,10 +399,14 @@ class AwaitingWire:
                 await self._give_back(connection)
 
     async def warm(self, connections: int) -> None:
-        with _translated():
-            taken = [await self._take() for _ in range(connections)]
-        for connection in taken:
-            await self._give_back(connection)
+        taken: list[_Awaiting] = []
+        try:
+            with _translated():
+                while len(taken) < connections:
+                    taken.append(await self._take())
+        finally:
+            for connection in taken:
+                await self._give_back(connection)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

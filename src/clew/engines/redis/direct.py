@@ -8,6 +8,7 @@ was restarted. Nobody looks whether an idle connection still lives: the engine r
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -34,7 +35,7 @@ def packed(first: Sequence[bytes], args: Sequence[bytes | str | int]) -> list[by
 
 
 class Connections:
-    """Lends the connections of a pool that nobody else uses."""
+    """Lends the blocking connections of a pool that nobody else uses, to many threads."""
 
     def __init__(self, pool: Any, size: int, timeout: float) -> None:
         self._pool = pool
@@ -130,3 +131,77 @@ class Connections:
         """Close those that are idle now, and the others when they come back."""
         self._closed = True
         self._empty()
+
+
+class AwaitingConnections:
+    """The same for asyncio, on one event loop; here the pool only makes connections, and keeps no count of them."""
+
+    def __init__(self, pool: Any, size: int, timeout: float) -> None:
+        self._pool = pool
+        self._size = size
+        self._timeout = timeout
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[Any] = []
+        self._closed = False  # what is given back from now on is closed, too
+
+    async def call(self, command: Sequence[bytes]) -> Any:
+        """Send a packed command, and wait for the answer."""
+        connection = await self.take()
+        try:
+            await connection.send_packed_command(command)
+            answer = await connection.read_response()
+        except _ANSWERS as error:
+            await self.give_back(connection, broken="READONLY" in str(error))
+            raise
+        except BaseException:
+            await self.give_back(connection, broken=True)
+            raise
+        await self.give_back(connection)
+        return answer
+
+    async def take(self) -> Any:
+        """A connection that is ready; `ConnectionError` if all are lent for too long, or if none can be made."""
+        if self._free.locked():
+            await self._waited()
+        else:
+            await self._free.acquire()  # does not wait
+        if self._idle:
+            return self._idle.pop()
+        connection = None
+        try:
+            connection = self._pool.make_connection()
+            await connection.connect()
+        except BaseException:
+            self._free.release()
+            if connection is not None:
+                await connection.disconnect(nowait=True)
+            raise
+        return connection
+
+    async def _waited(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise exceptions.ConnectionError(f"all {self._size} connections are busy: raise pool_size") from error
+
+    async def give_back(self, connection: Any, *, broken: bool = False) -> None:
+        """Let others have it; if it is `broken`, all that are idle go with it."""
+        if broken or self._closed:
+            suspects, self._idle = [connection, *self._idle], []
+            self._free.release()
+            await _all_closed(suspects)
+        else:
+            self._idle.append(connection)
+            self._free.release()
+
+    async def close(self) -> None:
+        """Close those that are idle now, and the others when they come back."""
+        self._closed = True
+        suspects, self._idle = self._idle, []
+        await _all_closed(suspects)
+
+
+async def _all_closed(connections: list[Any]) -> None:
+    for connection in connections:
+        await connection.disconnect(nowait=True)

@@ -116,7 +116,7 @@ class RedisEngine(Engine):
         if self._wanted_shards not in (None, count):
             raise InvalidInput(f"the store under {self._prefix!r} has {count} shards: copy it to change that")
         if self._min_idle and not self._cluster:
-            await self._wire.warm(self._min_idle)
+            await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
         self._shards = keys.Shards(self._prefix, count)
         return self._shards
 

@@ -16,12 +16,13 @@ from importlib import resources
 from typing import Any, Protocol
 
 import redis
+import redis.asyncio
 from redis import exceptions
 
 from clew.engines import tls
 from clew.engines.patience import Interrupted
 from clew.engines.redis.connect import Login
-from clew.engines.redis.direct import Connections, packed
+from clew.engines.redis.direct import AwaitingConnections, Connections, packed
 from clew.errors import Unavailable
 
 Argument = bytes | str | int
@@ -151,10 +152,14 @@ class DirectWire(BlockingWire):
             self._connections.call(packed((b"PING",), ()))
 
     async def warm(self, connections: int) -> None:
-        with translated():
-            taken = [self._connections.take() for _ in range(connections)]
-        for connection in taken:
-            self._connections.give_back(connection)
+        taken: list[Any] = []
+        try:
+            with translated():
+                while len(taken) < connections:
+                    taken.append(self._connections.take())
+        finally:
+            for connection in taken:
+                self._connections.give_back(connection)
 
     async def close(self) -> None:
         self._connections.close()
@@ -207,6 +212,41 @@ class AwaitingWire:
                 await sentinel.aclose()
 
 
+class DirectAwaitingWire(AwaitingWire):
+    """Over the connections of a `redis.asyncio.Redis` that nobody else uses."""
+
+    def __init__(self, client: Any, login: Login) -> None:
+        super().__init__(client, ours=True)
+        self._connections = AwaitingConnections(client.connection_pool, login.pool_size, login.waiting)
+
+    async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
+        try:
+            try:
+                return await self._connections.call(packed((*script.by_digest, key), args))
+            except exceptions.NoScriptError:
+                return await self._connections.call(packed((*script.whole, key), args))
+        except _ANY as error:
+            raise _translation(error) from error
+
+    async def ping(self) -> None:
+        with translated():
+            await self._connections.call(packed((b"PING",), ()))
+
+    async def warm(self, connections: int) -> None:
+        taken: list[Any] = []
+        try:
+            with translated():
+                while len(taken) < connections:
+                    taken.append(await self._connections.take())
+        finally:
+            for connection in taken:
+                await self._connections.give_back(connection)
+
+    async def close(self) -> None:
+        await self._connections.close()
+        await super().close()
+
+
 def _sentinels(client: Any) -> list[Any]:
     """The clients, if any, that a client asks for its master: closing it leaves them open."""
     finder = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
@@ -217,5 +257,7 @@ def over(client: Any, login: Login | None) -> BlockingWire | AwaitingWire:
     """The wire that fits a client; `login` is how we made it, None if it was given to us."""
     if login is not None and isinstance(client, redis.Redis):
         return DirectWire(client, login)
+    if login is not None and isinstance(client, redis.asyncio.Redis):
+        return DirectAwaitingWire(client, login)
     blocking = isinstance(client, redis.Redis | redis.RedisCluster)
     return (BlockingWire if blocking else AwaitingWire)(client, ours=login is not None)
