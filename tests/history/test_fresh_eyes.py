@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import linecache
 import sys
 import uuid
+import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,3 +289,26 @@ def test_autosave_keeps_what_was_said_about_the_state_that_it_saves_at_the_end(s
         save({"n": 2}, label="last")
     assert thread.load() == {"n": 2}
     assert thread.head.label == "last"
+
+
+def test_a_store_that_its_own_types_know_of_is_collected(tmp_path: Path) -> None:
+    """Tips remember lists with the types that encode them: nothing on that way may be hidden from the collector."""
+    known: list[Any] = []
+
+    def use(path: Path) -> weakref.ref[type]:
+        @dataclasses.dataclass
+        class Message:
+            text: str
+
+            def store(self) -> Any:
+                return store
+
+        store = clew.open(path, types=[Message], durability="normal")
+        known.append(weakref.ref(store._core))
+        store.thread("t").save({"log": [Message("a long text") for _ in range(40)]})
+        store.close()
+        return weakref.ref(Message)
+
+    message = use(tmp_path / "s.db")
+    gc.collect()
+    assert message() is None and known[0]() is None

@@ -35,8 +35,10 @@ MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips rememb
 MAX_BRANCHES = 4096
 
 
-class Tip(msgspec.Struct, gc=False):
-    """Where a thread stands, with all that the next save needs. `memories` None: lists were not looked at yet."""
+class Tip(msgspec.Struct):
+    """Where a thread stands, with all that the next save needs. `memories` None: lists were not looked at yet.
+
+    The collector visits tips: memories lead to the caller's types and objects, and those may lead back to the store."""
 
     head: Head
     note: Note
