@@ -148,15 +148,17 @@ def header(lineage: str) -> Header:
 
 
 def of_commit(commit: Commit) -> Line:
-    return Line(
-        at=_now(),
-        rows=[_row(row) for row in commit.rows],
-        heads=[_head(swap.new) for swap in commit.swaps if swap.new is not None],
-        deleted=[swap.thread for swap in commit.swaps if swap.new is None],
-        branches=[_branch(branch) for branch in commit.branches],
-        marks=[_mark(mark) for mark in commit.marks],
-        blobs={name.hex(): glass.show(data) for name, data in commit.blobs.items()},
-    )
+    heads = [_head(swap.new) for swap in commit.swaps if swap.new is not None]
+    line = Line(_now(), [_row(row) for row in commit.rows], heads)
+    if len(heads) < len(commit.swaps):
+        line.deleted = [swap.thread for swap in commit.swaps if swap.new is None]
+    if commit.branches:
+        line.branches = [_branch(branch) for branch in commit.branches]
+    if commit.marks:
+        line.marks = [_mark(mark) for mark in commit.marks]
+    if commit.blobs:
+        line.blobs = {name.hex(): glass.show(data) for name, data in commit.blobs.items()}
+    return line
 
 
 def records_of(commit: Commit) -> Records:
