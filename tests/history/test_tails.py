@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -166,6 +167,35 @@ def test_threads_that_append_and_read_at_once_see_what_is_there(tmp_path: Path) 
         session = store.session("s")
         assert session.messages(last=100) == session.messages()[-100:]
         assert session.count() == 180
+
+
+@dataclasses.dataclass
+class Curious:
+    """A type that looks into its own session whenever it is put together."""
+
+    n: int
+    look: ClassVar[Any] = None
+
+    def __post_init__(self) -> None:
+        if self.n and Curious.look is not None:
+            look, Curious.look = Curious.look, None
+            look()
+            Curious.look = look
+
+
+def test_code_of_the_user_that_runs_while_a_message_is_read_may_use_the_session() -> None:
+    with clew.open("memory:", types=[Curious]) as store:
+        session = store.session("s")
+        session.extend([say(1), say(2)])
+        session.messages(last=2)
+        session.append(say(3, mind=Curious(7)))
+        looked: list[int] = []
+        Curious.look = lambda: looked.append(len(session.messages(last=2)))
+        try:
+            assert [message.get("mind") for message in session.messages(last=2)] == [None, Curious(7)]
+        finally:
+            Curious.look = None
+        assert looked
 
 
 # -- the memory itself -----------------------------------------------------------------------------------------------

@@ -76,15 +76,41 @@ class Tails(Guarded):
 
     def items(self, listing: Listing, start: int, stop: int, values: Values) -> list[Any] | None:
         """Items start..stop-1 of a list, new ones for each caller; None if not all of them are remembered."""
-        found: list[Any] = []
+        parts = []
         with self._lock:
             for piece, low, high in _parts(listing, start, stop):
-                tail = self._tails.get((piece.branch, piece.stream))
+                key = piece.branch, piece.stream
+                tail = self._tails.get(key)
                 if tail is None or low < tail.start or high > tail.stop:
                     return None
-                self._tails.move_to_end((piece.branch, piece.stream))
-                found += _copies(tail, low - tail.start, high - tail.start, values)
+                self._tails.move_to_end(key)
+                parts.append((tail, low, tail.items[low - tail.start : high - tail.start]))
+        # Items that are kept never change, so all the rest is done without the lock: decoding may be the user's code.
+        found: list[Any] = []
+        for tail, low, part in parts:
+            if type(part[-1]) is bytes:  # as it was written; when it is settled, in most chats all are flat
+                self._settle(tail, low, part, len(part) - 1, values)
+            try:
+                found += list(map(_copy, part))
+            except TypeError:
+                found += [
+                    item.copy() if isinstance(item, dict) else self._settle(tail, low, part, at, values)
+                    for at, item in enumerate(part)
+                ]
         return found
+
+    def _settle(self, tail: _Tail, low: int, part: list[Item], at: int, values: Values) -> Any:
+        """The value of an encoded item in a part of a tail that begins at item `low`. If it may as well be kept as it
+        is, it is from now on, and in this part too."""
+        item = part[at]
+        value = values.decode(item) if isinstance(item, bytes) else item.copy()
+        if _is_flat(value):
+            part[at] = value.copy()
+            with self._lock:
+                place = low + at - tail.start
+                if 0 <= place < len(tail.items) and tail.items[place] is item:
+                    tail.items[place] = part[at]
+        return value
 
     def reach(self, listing: Listing, start: int) -> int:
         """Up to which item of a list those from `start` on are remembered without a gap."""
@@ -154,26 +180,6 @@ def _kept(items: list[Any]) -> list[Item]:
         else:
             kept.clear()
     return kept
-
-
-def _copies(tail: _Tail, first: int, last: int, values: Values) -> list[Any]:
-    """New items for a caller. The newest may still be encoded, as it was written; others are flat in most chats."""
-    items = tail.items
-    if type(items[-1]) is bytes:
-        _decoded(items, -1, items[-1], values)
-    try:
-        return list(map(_copy, items[first:last]))
-    except TypeError:  # some are encoded
-        part = enumerate(items[first:last], first)
-        return [item.copy() if isinstance(item, dict) else _decoded(items, at, item, values) for at, item in part]
-
-
-def _decoded(items: list[Item], at: int, item: bytes, values: Values) -> Any:
-    """An item that is kept encoded; one that may as well be kept as it is, is from now on."""
-    value = values.decode(item)
-    if _is_flat(value):
-        items[at] = value.copy()
-    return value
 
 
 def _is_flat(item: Any) -> bool:
