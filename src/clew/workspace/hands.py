@@ -217,7 +217,7 @@ class Hands:
 
 class Crew:
     """Stages large files in threads, where they are unpacked and written without the interpreter's lock, while its
-    caller stages the small ones and fetches what comes next. Threads for small files would only take turns."""
+    caller fetches what comes next. Threads for small files would only take turns."""
 
     def __init__(self, hands: Hands) -> None:
         self._hands = hands

@@ -4,8 +4,8 @@ A file is read through one descriptor and looked at before and after: if it chan
 it never stands still what was read last is kept and reported. Small files are one blob. From 1 MB up a file is cut
 where its content says so, so that an insertion in the middle costs one piece and not the file.
 
-Large files are read in threads beside the small ones: their pieces are hashed and compressed without the interpreter's
-lock. A small file needs the lock too often for that; there, a second thread only makes both slower.
+Large files come last, in threads, ahead of what is being written: their pieces are hashed and compressed without the
+interpreter's lock. A small file needs the lock too often for that; there, a second thread only makes both slower.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 
@@ -33,6 +35,7 @@ AHEAD = 4  # large files per core that may wait to be written
 Name = Callable[[bytes], bytes]  # content -> id
 Wrap = Callable[[bytes, bytes], bytes]  # (id, content) -> what the engine keeps
 Blobs = dict[bytes, bytes]
+T = TypeVar("T")
 
 
 class Packed(msgspec.Struct):
@@ -40,7 +43,6 @@ class Packed(msgspec.Struct):
 
     entry: Entry | None
     sig: Signature | None
-    blobs: Blobs
     problem: str | None = None
 
 
@@ -66,10 +68,11 @@ def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | No
     """Read the dirty files, fill their places in the index, and give out the new blobs."""
     index, total, done, volume = walked.index, len(walked.dirty), 0, 0
 
-    def work(places: Sequence[int]) -> list[Packed]:
-        return [read(place, index.paths[at], reading, walked.fresh.get(at)) for at in places]
+    def work(places: Sequence[int]) -> tuple[list[Packed], Blobs]:
+        blobs: Blobs = {}
+        return [read(place, index.paths[at], reading, blobs, walked.fresh.get(at)) for at in places], blobs
 
-    for places, bundle in _spread(work, walked):
+    for places, (bundle, blobs) in _spread(work, walked):
         for at, packed in zip(places, bundle, strict=True):
             index.entries[at] = packed.entry
             if packed.sig is None:
@@ -81,8 +84,7 @@ def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | No
             if packed.problem is not None:
                 walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
             volume += packed.entry.size if packed.entry is not None else 0
-            if packed.blobs:
-                yield packed.blobs
+        yield blobs
         if volume > place.limits.total_bytes:
             raise too_much(place)
         done += len(places)
@@ -95,35 +97,27 @@ def too_much(place: Place) -> FilesError:
     return FilesError(place.root, f"its files have more than {place.limits.total_bytes} bytes (limits.total_bytes)")
 
 
-def _spread(work: Callable[[Sequence[int]], list[Packed]], walked: Walked) -> Iterator[tuple[list[int], list[Packed]]]:
-    """Do the work, the large files in threads beside the others."""
+def _spread(work: Callable[[Sequence[int]], T], walked: Walked) -> Iterator[tuple[list[int], T]]:
+    """Do the work: the small files here, then the large ones in threads, some of them ahead."""
     large = [at for at in walked.dirty if at in walked.fresh and walked.fresh[at][2] >= LARGE]
-    small = walked.dirty
-    if len(large) > 1:
-        small = [at for at in walked.dirty if at not in walked.fresh or walked.fresh[at][2] < LARGE]
-    else:
-        large = []
+    apart = set(large)
+    for bundle in _bundles(walked, [at for at in walked.dirty if at not in apart]):
+        yield bundle, work(bundle)
+    if len(large) < 2:
+        for at in large:
+            yield [at], work([at])
+        return
     cores = min(os.cpu_count() or 1, 8)
-    with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:  # starts a thread when there is work
-        waiting = [[at] for at in reversed(large)]
-        ahead: list[tuple[list[int], Future[list[Packed]]]] = []
-
-        def begin() -> None:
-            while waiting and len(ahead) < AHEAD * cores:
-                bundle = waiting.pop()
-                ahead.append((bundle, pool.submit(work, bundle)))
-
+    with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:
+        ahead: deque[tuple[list[int], Future[T]]] = deque()
         try:
-            begin()
-            for bundle in _bundles(walked, small):
-                yield bundle, work(bundle)
-                while ahead and ahead[0][1].done():
-                    first, future = ahead.pop(0)
+            for at in large:
+                ahead.append(([at], pool.submit(work, [at])))
+                if len(ahead) > AHEAD * cores:
+                    first, future = ahead.popleft()
                     yield first, future.result()
-                begin()
             while ahead:
-                first, future = ahead.pop(0)
-                begin()
+                first, future = ahead.popleft()
                 yield first, future.result()
         finally:
             for _, future in ahead:
@@ -145,64 +139,71 @@ def _bundles(walked: Walked, places: list[int]) -> Iterator[list[int]]:
         yield bundle
 
 
-def read(place: Place, path: bytes, reading: Reading, seen: Signature | None = None) -> Packed:
-    """Read one file as it stands. `seen` is how the walk saw it: if it still looks like that after it was read, it
-    need not be looked at before."""
+def read(place: Place, path: bytes, reading: Reading, blobs: Blobs, seen: Signature | None = None) -> Packed:
+    """Read one file as it stands; what is new of it goes to `blobs`. `seen` is how the walk saw it: if it still looks
+    like that after it was read, it need not be looked at before."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        return Packed(None, None, {})
+        return Packed(None, None)
     except OSError as error:
         return _failed(place, path, error)
+    known = len(blobs)
     try:
         before = signature(os.fstat(handle)) if seen is None else seen
         for attempt in range(ATTEMPTS):
             if not stat.S_ISREG(before[4]):
-                return Packed(None, None, {})  # replaced since it was looked at: listed again next time
+                return Packed(None, None)  # replaced since it was looked at: listed again next time
             if attempt:
                 os.lseek(handle, 0, os.SEEK_SET)
-            entry, blobs = _content(handle, before, reading)
+                _forget(blobs, known)
+            entry = _content(handle, before, reading, blobs)
             after = signature(os.fstat(handle))
             if after == before and entry.size == after[2]:
-                return Packed(entry, after, blobs)
+                return Packed(entry, after)
             before = after
-        return Packed(entry, None, blobs, "it kept changing while it was read")
+        return Packed(entry, None, "it kept changing while it was read")
     except OSError as error:
+        _forget(blobs, known)
         return _failed(place, path, error)
     finally:
         os.close(handle)
 
 
+def _forget(blobs: Blobs, known: int) -> None:
+    """Take back all but the first so many."""
+    while len(blobs) > known:
+        blobs.popitem()
+
+
 def _failed(place: Place, path: bytes, error: OSError) -> Packed:
     if place.unreadable == "raise":
         raise unreadable(path, error) from error
-    return Packed(None, None, {}, f"unreadable: {error.strerror}")
+    return Packed(None, None, f"unreadable: {error.strerror}")
 
 
-def _content(handle: int, seen: Signature, reading: Reading) -> tuple[Entry, Blobs]:
+def _content(handle: int, seen: Signature, reading: Reading, blobs: Blobs) -> Entry:
     mode, size = seen[4] & MODES, seen[2]
     if size >= LARGE:
-        return _pieces(handle, mode, reading)
+        return _pieces(handle, mode, reading, blobs)
     data = os.read(handle, size + 1)
     while len(data) < size:  # a short read, or the file shrank
         more = os.read(handle, size + 1 - len(data))
         if not more:
             break
         data += more
-    blobs: Blobs = {}
-    return Entry(FILE, mode, len(data), reading.keep(blobs, data)), blobs
+    return Entry(FILE, mode, len(data), reading.keep(blobs, data))
 
 
-def _pieces(handle: int, mode: int, reading: Reading) -> tuple[Entry, Blobs]:
+def _pieces(handle: int, mode: int, reading: Reading, blobs: Blobs) -> Entry:
     try:
         from pyfastcdc import FastCDC
     except ImportError as error:
         raise MissingExtra("a snapshot of files over 1 MB", "files") from error
     sizes: list[int] = []
     names: list[bytes] = []
-    blobs: Blobs = {}
     with io.FileIO(handle, closefd=False) as stream:
         for chunk in FastCDC(PIECE).cut_stream(stream):
             sizes.append(chunk.length)
             names.append(reading.keep(blobs, bytes(chunk.data)))
-    return Entry(PIECES, mode, sum(sizes), reading.keep(blobs, encode_pieces(sizes, names))), blobs
+    return Entry(PIECES, mode, sum(sizes), reading.keep(blobs, encode_pieces(sizes, names)))

@@ -27,7 +27,7 @@ from clew.workspace.look import Eyes, Seen, Work, shown
 from clew.workspace.pack import Reading, read
 from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
 from clew.workspace.skip import Place
-from clew.workspace.trees import DIR, FILE, LINK, MODES, Entry, Op, Tree, compare
+from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op, Tree, compare
 from clew.workspace.values import Changes
 
 BATCH = 8 * 2**20  # bytes of file contents that are fetched and written at once
@@ -309,7 +309,8 @@ class Restorer:
         crew = Crew(hands)
         try:
             await self._work(lambda: hands.prepare(steps))
-            for batch in _batches(op for op in steps if needs_staging(op)):
+            staged = [op for op in steps if needs_staging(op)]
+            for batch in _batches(sorted(staged, key=_is_large)):
                 files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
                 await self._work(partial(crew.give, batch, await self._log.open(files)))
             await self._work(crew.wait)
@@ -328,7 +329,7 @@ class Restorer:
             return Entry(DIR, mode & MODES, 0, b"")
         if stat.S_ISLNK(mode):
             return Entry(LINK, 0, 0, os.readlink(full))
-        return read(self._place, full, self._reading).entry or Entry(-1, 0, 0, b"")
+        return read(self._place, full, self._reading, {}).entry or Entry(-1, 0, 0, b"")
 
 
 def alike(one: Entry | None, other: Entry | None) -> bool:
@@ -349,6 +350,10 @@ def flags(seen: Seen) -> dict[str, Any]:
     """Problems, as the metadata shows them."""
     flagged = [[shown(os.fsencode(item.path)), item.reason] for item in seen.flagged[:MAX_SHOWN]]
     return {"flagged": flagged} if flagged else {}
+
+
+def _is_large(op: Op) -> bool:
+    return op.new is not None and op.new.kind == PIECES
 
 
 def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:
