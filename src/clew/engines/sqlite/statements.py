@@ -69,15 +69,24 @@ DELETE FROM stretches AS r WHERE branch = ?1 AND pos = {FAR:d} AND coalesce((
     ), {FAR:d}) = {FAR:d}"""  # noqa: S608
 # A position is never used twice, so that a gap in a stretch is always its own: where the last row goes, an empty one
 # of no branch keeps the place until others are behind it.
-DELETE_KEEPERS = "DELETE FROM steps WHERE pos IN (SELECT pos FROM stretches WHERE branch = 0 AND pos < ?)"
+DELETE_KEEPERS = """
+DELETE FROM steps WHERE branch = 0 AND pos IN (SELECT pos FROM stretches WHERE branch = 0 AND pos < ?)"""
 FORGET_KEEPERS = "DELETE FROM stretches WHERE branch = 0 AND pos < ?"
 ADD_KEEPER = "INSERT INTO steps VALUES (?, 0, 0, x'', x'', x'', x'', x'')"
 DELETE_BLOB = "DELETE FROM blobs WHERE pool = ? AND id = ?"
-# Every row says itself whose it is, so that stretches which were lost or damaged can be told from the rows.
-FORGET_STRETCHES = "DELETE FROM stretches WHERE branch > 0"
-FIND_STRETCHES = """
-INSERT INTO stretches SELECT branch, step, pos FROM steps s WHERE branch > 0 AND NOT EXISTS (
-    SELECT 1 FROM steps p WHERE p.pos = s.pos - 1 AND p.branch = s.branch AND p.step = s.step - 1)"""
+# Every row says itself whose it is, so that stretches which were lost or damaged can be told from the rows. A row that
+# was written again while it was hidden counts once. No stretch goes on behind a gap: others may have rows in it. Where
+# the next one is elsewhere, one that is far away stands for the gap, like those of which no row is left.
+FORGET_STRETCHES = "DELETE FROM stretches WHERE branch <> 0"
+FIND_STRETCHES = f"""
+WITH found AS (SELECT branch, step, min(pos) AS pos FROM steps WHERE branch > 0 GROUP BY branch, step),
+beside AS (
+    SELECT branch, step, pos, pos - step AS shift, lag(step) OVER w AS last, lag(pos - step) OVER w AS before
+    FROM found WINDOW w AS (PARTITION BY branch ORDER BY step)
+)
+INSERT INTO stretches
+SELECT branch, step, pos FROM beside WHERE before IS NOT shift OR last + 1 < step
+UNION ALL SELECT branch, last + 1, {FAR:d} FROM beside WHERE before <> shift AND last + 1 < step"""  # noqa: S608
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -139,7 +148,7 @@ ROWS = f"SELECT s.step, s.id, s.meta, s.digest, m.data, s.root, s.payload {_MARK
 DELETE_ROWS = f"DELETE FROM steps WHERE pos IN (SELECT s.pos {_BARE})"  # noqa: S608
 _END = """coalesce(
     (SELECT s.pos - 1 FROM steps s WHERE s.pos > r.pos AND s.branch <> r.branch ORDER BY s.pos LIMIT 1),
-    (SELECT max(s.pos) FROM steps s))"""
+    (SELECT max(s.pos) FROM steps s), r.pos)"""
 LAST_STEP_OF = f"SELECT {_END} - r.pos + r.first FROM stretches r WHERE r.branch = ? ORDER BY r.first DESC LIMIT 1"  # noqa: S608
 LOCATE = f"""
 SELECT b.id, s.step, s.id
