@@ -116,6 +116,22 @@ def test_a_file_that_is_not_a_store_is_refused_and_left_untouched(tmp_path: Path
     assert [file.name for file in tmp_path.iterdir()] == ["s.db"]
 
 
+def test_a_store_that_a_newer_clew_takes_over_while_it_is_open_says_so(tmp_path: Path) -> None:
+    engine = SQLiteEngine(tmp_path / "s.db")
+    branch = records.branch("t")
+    step(engine.commit(records.first(branch)))
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE steps RENAME TO elsewhere")
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(UnsupportedFormat, match="has format 99"):
+        step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+    with pytest.raises(UnsupportedFormat, match="has format 99"):
+        step(engine.steps("t", branch.id, 1, 2))
+    with pytest.raises(UnsupportedFormat, match="has format 99"):
+        step(engine.stats())
+    step(engine.close())
+
+
 def test_a_newer_store_says_that_clew_must_be_upgraded(tmp_path: Path) -> None:
     newer_store(tmp_path / "s.db")
     with pytest.raises(UnsupportedFormat, match="has format 99, this clew reads formats up to 2"):

@@ -157,6 +157,10 @@ def translated(error: Exception, path: Path) -> ClewError:
         return Conflict(str(path), None, None, f"{path}: {error}")
     if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
         return InvalidInput(f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}")
+    if primary == sqlite3.SQLITE_ERROR:  # our statements are all right, so the tables are others than they were
+        version = _version_now(path)
+        if version > migrations.newest():
+            return _too_new(path, version)
     return Unavailable(f"{path} cannot be used now: {error}")
 
 
@@ -186,6 +190,16 @@ def _look(path: Path) -> int:
     if version > migrations.newest():
         raise _too_new(path, version)
     return version
+
+
+def _version_now(path: Path) -> int:
+    """The format of a store that is open, by SQLite's word; 0 if that cannot be told."""
+    try:
+        uri = f"file:{quote(os.fsencode(path))}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error:
+        return 0
 
 
 def _too_new(path: Path, version: int) -> UnsupportedFormat:

@@ -2,6 +2,9 @@
 
 A store's format is its `user_version`; the table `migrations` says when each script was run. A new store runs them
 all, an older one runs what it lacks, in one transaction. Scripts that were released never change.
+
+A process of an older clew may have the store open all the while. It looks at the format no more, so a script that
+changes what a table means also changes its name or its columns: then every statement of that process fails.
 """
 
 from __future__ import annotations
