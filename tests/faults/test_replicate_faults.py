@@ -111,7 +111,7 @@ class Machine(Place):
         if fault == "killed":
             self.server.kill()
             self._killed = True
-        elif fault == "paused":
+        elif fault == "paused" and not self._killed:
             self.server.signal(signal.SIGSTOP)
             self._paused = True
         elif fault == "cut":
@@ -121,7 +121,7 @@ class Machine(Place):
             self.proxy.delay = 0.05
         elif fault == "silent":
             self.proxy.silent = True
-        else:
+        elif fault == "lost answer":
             self.proxy.cut_next_answers(2)
 
     def heal(self) -> None:

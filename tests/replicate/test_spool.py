@@ -260,6 +260,21 @@ def test_several_processes_share_a_spool(pair: Pair, tmp_path: Path) -> None:
     pair.equal()
 
 
+def test_a_process_that_knows_more_than_the_spool_goes_on_with_the_spool(pair: Pair, tmp_path: Path) -> None:
+    one, two = (pair.open(spool=tmp_path / "spool", **NEVER) for _ in range(2))
+    one.thread("t").append("messages", ["start"])
+    two.thread("t").load()
+    later = one.thread("t").append("messages", ["two has not seen this"])
+    away(pair)
+    two.thread("t").append("messages", ["two"])
+    spooled = one.thread("t").append("messages", ["one"])
+    status = landed(pair, one)
+    assert status.diverged == 1
+    assert one.thread("t").load(later.id) == {"messages": ["start", "two has not seen this"]}
+    assert one.thread("t").load(spooled.id) == {"messages": ["start", "two", "one"]}
+    pair.equal()
+
+
 def test_a_process_that_never_saw_a_thread_begins_one_that_is_kept_beside_it(pair: Pair, tmp_path: Path) -> None:
     pair.open(spool=tmp_path / "spool", **NEVER).thread("t").append("messages", ["one"])
     store = pair.open(spool=tmp_path / "spool", **NEVER)

@@ -136,13 +136,16 @@ class Tracks:
 
 
 class Background:
-    """Calls `tick` every now and then, and at once after `wake`. Starts at the first `wake`; stops with `stop`."""
+    """Calls `tick` every now and then, and soon after `wake`: `gather` seconds later, together with what is called for
+    meanwhile. Starts at the first `wake`; stops with `stop`."""
 
-    def __init__(self, blocking: bool, tick: Callable[[], Coroutine[Any, Any, float]]) -> None:
+    def __init__(self, blocking: bool, tick: Callable[[], Coroutine[Any, Any, float]], gather: float = 0.0) -> None:
         self._blocking = blocking
         self._tick = tick
+        self._gather = gather
         self._stopping = False
         self._due = threading.Event()
+        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self._task_due: asyncio.Event | None = None
@@ -151,7 +154,8 @@ class Background:
         if self._stopping:
             return
         if self._blocking:
-            self._due.set()
+            if not self._due.is_set():
+                self._due.set()
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="clew-mirror", daemon=True)
                 self._thread.start()
@@ -165,7 +169,8 @@ class Background:
     def _run(self) -> None:
         wait = 0.0
         while not self._stopping:
-            self._due.wait(wait)
+            if self._due.wait(wait) and self._gather:
+                self._stop.wait(self._gather)
             self._due.clear()
             if not self._stopping:
                 wait = finish(self._tick())
@@ -176,6 +181,8 @@ class Background:
         while not self._stopping:
             try:
                 await asyncio.wait_for(self._task_due.wait(), wait or 0.001)
+                if self._gather and not self._stopping:
+                    await asyncio.sleep(self._gather)
             except TimeoutError:
                 wait = 0.0  # nobody called: it is time for the next look
             self._task_due.clear()
@@ -186,6 +193,7 @@ class Background:
         """Let a tick that is under way come to its end, for at most `patience` seconds."""
         self._stopping = True
         self._due.set()
+        self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(patience)
         if self._task is not None:

@@ -17,6 +17,7 @@ from clew.replicate.settings import Settings
 from clew.replicate.shipping import Pending
 from clew.replicate.status import log
 
+_GATHER = 0.01  # seconds that a commit may wait for others that go along
 _QUICK = 0.5  # seconds between looks while something is wrong or under way
 _ROUND = 5.0  # seconds that a round under way may still take when the mirror is closed
 _VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
@@ -34,7 +35,7 @@ class Following:
         self._roles = roles
         self._blocking = blocking
         self._settings = settings
-        self._background = colour.Background(blocking, self._tick)
+        self._background = colour.Background(blocking, self._tick, _GATHER if settings.replication == "async" else 0.0)
         self._round = colour.Turn(blocking)
         self._checked = 0.0
         self._until_whole = 0
@@ -48,14 +49,15 @@ class Following:
         self._checked, self._until_whole = 0.0, 0
 
     def _wait(self) -> float:
-        roles, pending = self._roles, self.pending
-        busy = pending.behind or pending.records or roles.standing.active == "replica"
+        """Seconds between two looks at both sides."""
+        roles = self._roles
+        busy = self.pending.behind or roles.standing.active == "replica"
         unwell = not (roles.well("primary") and roles.well("replica"))
         return min(_QUICK, self._settings.health_every) if busy or unwell else self._settings.health_every
 
     async def _tick(self) -> float:
         await self.round()
-        return self._wait()
+        return min(_QUICK, self._wait()) if self.pending.records else self._wait()
 
     async def round(self, whole: bool = False) -> None:
         """Look at both sides, ship what waits, compare what has to be, return home."""
@@ -95,21 +97,33 @@ class Following:
         standing = roles.standing
         if roles.well(standing.follower):
             if self._until_whole <= 0:
-                self.pending.mark(*await differing(roles.sides[standing.active], roles.sides[standing.follower]))
+                for lineage in await differing(roles.sides[standing.active], roles.sides[standing.follower]):
+                    if await self._differs(lineage):
+                        self.pending.mark(lineage)
                 for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
                     await control.clear(roles.fenced(side), roles.sides[other])
                 self._until_whole = _WHOLE
             self._until_whole -= 1
 
+    async def _differs(self, lineage: str) -> bool:
+        """Whether a lineage that looked different does so still, and not because a commit is on its way."""
+        standing, sides = self._roles.standing, self._roles.sides
+        async with self.lanes.of(lineage):  # no save is half done
+            if self.pending.expects(lineage):
+                return False
+            theirs = await sides[standing.follower].heads(lineage)
+            return theirs != await sides[standing.active].heads(lineage) and not self.pending.expects(lineage)
+
     async def ship(self, most: int | None = None) -> None:
-        """Send what waits in the queue, in order."""
+        """Send what waits in the queue now, in order; what comes meanwhile gathers for the next time."""
         roles = self._roles
-        sent = 0
-        while most is None or sent < most:
+        sent, left = 0, self.pending.records
+        while left > 0 and (most is None or sent < most):
             follower = roles.standing.follower
-            commit = self.pending.next() if roles.well(follower) else None
-            if commit is None:
+            shipment = self.pending.next() if roles.well(follower) else None
+            if shipment is None:
                 return
+            commit = shipment.commit
             try:
                 await roles.fenced(follower).commit(commit)
             except Unavailable as error:
@@ -122,8 +136,8 @@ class Following:
                 self.pending.mark(commit.lineage)
                 raise
             finally:
-                self.pending.arrived()
-            sent += 1
+                self.pending.arrived(shipment)
+            sent, left = sent + 1, left - shipment.saves
 
     async def _has(self, name: Name, commit: Commit) -> bool:
         """Whether a side refused a commit because a comparison had brought it already."""

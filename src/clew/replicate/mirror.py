@@ -236,12 +236,15 @@ class Mirror(Engine):
     ) -> tuple[BaseException | None, BaseException | None]:
         """Both sides at once."""
         one, two = self.sides[standing.active], self.sides[standing.follower]
+        # The active side's commit runs in this task: a second one costs about as much as the mirror itself.
+        follower = asyncio.get_running_loop().create_task(_try(two, theirs))
         try:
-            raised, other = await asyncio.gather(one.commit(own), two.commit(theirs), return_exceptions=True)
+            raised = await _try(one, own)
+            return raised, await follower
         except asyncio.CancelledError:
+            follower.cancel()
             self._following.pending.mark(own.lineage)  # one of them may have it
             raise
-        return raised, other
 
     async def _refused(
         self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool

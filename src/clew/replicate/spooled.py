@@ -274,7 +274,7 @@ class Spooled(Engine):
             await self._try_ashore()
         async with self._gate:
             if in_doubt:
-                self._leave(self.mirror.both_away())  # also if a side came back just now: the delivery will know it
+                self.adrift = True  # also if a side came back just now: the delivery will know it
             elif not self.adrift or self.mirror.planned_before(commit, self.stamp):
                 raise _look_again(commit)
             self._check_base(commit)
@@ -334,7 +334,7 @@ class Spooled(Engine):
                 self._leave(error)
         found = await self._local(self._spool.answer("tip", thread))
         if found is not NOTHING:
-            self._tips.put(thread, found, self._era)
+            self._tips.put(thread, found, self._era, sure=True)  # what is spooled is gone on with, whoever did it
         known = self._tips.get(thread)
         if known is not None and known[1] is None:
             raise self.mirror.both_away()  # it was moved to a step that this process has not seen
