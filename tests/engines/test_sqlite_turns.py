@@ -6,13 +6,14 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import clew
-from clew.engines.base import Commit, Drop, Head, Swap
+from clew.engines.base import LAST_STEP, Commit, Drop, Head, Swap
 from clew.engines.sqlite import SQLiteEngine, changes
 from clew.engines.sqlite.turns import Ticket, Turns
 from clew.errors import Conflict, InvalidInput, Unavailable
@@ -259,3 +260,23 @@ def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: 
         writer._turns.wait(Ticket(lambda cursor, argument: None, None, alone=True))  # the same, while queueing
         assert thread.append("log", [2]).step == 3
         assert thread.load() == {"log": [0, 1, 2]}
+
+
+def test_a_commit_that_is_run_again_goes_by_no_number_that_was_rolled_back(tmp_path: Path) -> None:
+    """Else a row could land on a branch of somebody else that got the number meanwhile."""
+    engine = SQLiteEngine(tmp_path / "s.db")
+    mine, other = records.branch("mine"), records.branch("other")
+    begin, goes_on = (
+        changes.Writing(commit, {}, {}) for commit in (records.first(mine), Commit("mine", rows=[records.row(mine, 2)]))
+    )
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("BEGIN")
+        changes.write(cursor, begin)
+        changes.write(cursor, goes_on)
+        cursor.execute("ROLLBACK")
+        step(engine.commit(records.first(other)))
+        with pytest.raises(Conflict):
+            changes.write(cursor, goes_on)
+    assert [row.step for row in step(engine.steps("other", other.id, 1, LAST_STEP))] == [1]
+    step(engine.close())
