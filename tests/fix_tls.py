@@ -109,16 +109,18 @@ class Door:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        with _aborted(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
             if self._asked:
                 assert await reader.readexactly(8) == ASKS_FOR_TLS
                 writer.write(b"S")
                 await writer.drain()
                 await writer.start_tls(self._context)
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self.target)
-            with contextlib.closing(inner_writer):
-                both = [_pump(reader, inner_writer), _pump(inner_reader, writer)]
-                pumps = [asyncio.create_task(pump) for pump in both]
+            with _aborted(inner_writer):
+                pumps = [
+                    asyncio.create_task(_pump(reader, inner_writer)),
+                    asyncio.create_task(_pump(inner_reader, writer)),
+                ]
                 try:
                     await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -138,6 +140,17 @@ class Door:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _ in range(3):
+            await asyncio.sleep(0)  # a loop closes sockets in its next turn
+
+
+@contextlib.contextmanager
+def _aborted(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """Closed without a goodbye: the other side may be gone, and then it would be waited for."""
+    try:
+        yield
+    finally:
+        writer.transport.abort()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

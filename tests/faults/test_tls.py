@@ -141,7 +141,9 @@ def test_a_server_may_ask_who_we_are(place: Place, authority: Authority, strange
 
 
 def test_a_server_without_tls_is_not_spoken_to_in_the_clear(place: Place, authority: Authority) -> None:
-    engine = place.open(place.server.port, trust=authority.file, retries=1, connect_timeout=0.3, **place.secret)
+    engine = place.open(
+        place.server.port, trust=authority.file, retries=1, connect_timeout=0.3, read_timeout=0.3, **place.secret
+    )
     place.run(engine, lambda engine: refused(engine, "TLS|SSL|did not answer"))
 
 

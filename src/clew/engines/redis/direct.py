@@ -190,7 +190,8 @@ class AwaitingConnections:
         if broken or self._closed:
             suspects, self._idle = [connection, *self._idle], []
             self._free.release()
-            await _all_closed(suspects)
+            for suspect in suspects:
+                await suspect.disconnect(nowait=True)
         else:
             self._idle.append(connection)
             self._free.release()
@@ -198,10 +199,9 @@ class AwaitingConnections:
     async def close(self) -> None:
         """Close those that are idle now, and the others when they come back."""
         self._closed = True
-        suspects, self._idle = self._idle, []
-        await _all_closed(suspects)
-
-
-async def _all_closed(connections: list[Any]) -> None:
-    for connection in connections:
-        await connection.disconnect(nowait=True)
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            # With TLS both sides say goodbye; one who does not answer is left after a while.
+            with contextlib.suppress(exceptions.TimeoutError, OSError):
+                await connection.disconnect()
+        await asyncio.sleep(0)  # a loop closes sockets in its next turn, and this may be its last one
