@@ -49,9 +49,9 @@ def run(setting: Setting) -> Outcome:
 
 
 def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
-    """In turns: clew appends a message, then the very line it wrote is appended to a file of its own. One by one, since
-    a disk that has just been waited for answers sooner: in a chat, both would come after a pause. (The floor is fsync,
-    as asked; the engine itself may do with fdatasync, which costs the same on a file that grows.)"""
+    """In turns, twenty by twenty: clew appends messages, then the very lines it wrote are appended to a file of their
+    own. (The floor is fsync, as asked; the engine itself may do with fdatasync, which costs the same on a file that
+    grows.)"""
     here, there = scratch.new(), scratch.new()
     store: Any = clew.open(f"jsonl:{here}")
     session = store.session("chat")
@@ -62,15 +62,16 @@ def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
     mine, floor = list[float](), list[float]()
     with file.open("rb") as written:
         written.seek(0, os.SEEK_END)
-        for message in messages[1:]:
-            start = perf_counter()
-            session.append(message)
-            mine.append(perf_counter() - start)
-            line = written.readline()
-            start = perf_counter()
-            os.write(bare, line)
-            os.fsync(bare)
-            floor.append(perf_counter() - start)
+        for first in range(1, count, 20):
+            for message in messages[first : first + 20]:
+                start = perf_counter()
+                session.append(message)
+                mine.append(perf_counter() - start)
+            for line in written.readlines():
+                start = perf_counter()
+                os.write(bare, line)
+                os.fsync(bare)
+                floor.append(perf_counter() - start)
     os.close(bare)
     store.close()
     return statistics.median(mine), statistics.median(floor)
