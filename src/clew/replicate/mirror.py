@@ -236,7 +236,7 @@ class Mirror(Engine):
     ) -> tuple[BaseException | None, BaseException | None]:
         """Both sides at once."""
         one, two = self.sides[standing.active], self.sides[standing.follower]
-        # The active side's commit runs in this task: a second one costs about as much as the mirror itself.
+        # The active side's commit runs in this task: one more costs about as much as all the rest of the mirror.
         follower = asyncio.get_running_loop().create_task(_try(two, theirs))
         try:
             raised = await _try(one, own)
