@@ -17,7 +17,7 @@ from clew.replicate.settings import Settings
 from clew.replicate.shipping import Pending
 from clew.replicate.status import log
 
-_GATHER = 0.01  # seconds that a commit may wait for others that go along
+_GATHER = 0.02  # seconds that a commit may wait for others that go along
 _QUICK = 0.5  # seconds between looks while something is wrong or under way
 _ROUND = 5.0  # seconds that a round under way may still take when the mirror is closed
 _VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
