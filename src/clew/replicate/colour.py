@@ -11,13 +11,72 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, cast
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from clew.engines.base import Commit, Engine, Fence
 from clew.engines.stepping import finish
+from clew.replicate.status import log
+
+T = TypeVar("T")
+_HANDS = 16  # threads for each side
+
+
+class Hands:
+    """Threads that finish coroutines of blocking engines, made as they are needed. An executor's own futures cost more
+    than most commits to a file do in Python."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[tuple[Coroutine[Any, Any, Any], asyncio.Future[Any]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = self._idle = 0
+
+    def take(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin with it now; what comes of it."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+            elif self._threads < _HANDS:
+                self._threads += 1
+                threading.Thread(target=self._run, name="clew-side", daemon=True).start()
+        self._work.put((coroutine, outcome))
+        return outcome
+
+    def _run(self) -> None:
+        while (given := self._work.get()) is not None:
+            coroutine, outcome = given
+            loop = outcome.get_loop()
+            value, error = None, None
+            try:
+                value = finish(coroutine)
+            except BaseException as raised:  # noqa: BLE001  # it is the caller's
+                error = raised
+            with self._lock:
+                self._idle += 1
+            try:
+                loop.call_soon_threadsafe(_settle, outcome, value, error)
+            except RuntimeError:
+                log.debug("a loop was closed before a side had answered")
+
+    def let_go(self) -> None:
+        """No more work: each thread ends when it has done what it is at."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._work.put(None)
+            self._threads = self._idle = 0
+
+
+def _settle(outcome: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if outcome.cancelled():
+        return
+    if error is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(value)
 
 
 class Hopped:
@@ -25,15 +84,20 @@ class Hopped:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._hands = Hands()
         self.properties = msgspec.structs.replace(engine.properties, blocking=False)
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._engine, name)
 
         async def hop(*args: Any, **options: Any) -> Any:
-            return await asyncio.to_thread(finish, method(*args, **options))
+            return await self._hands.take(method(*args, **options))
 
         return hop
+
+    async def close(self) -> None:
+        await self._hands.take(self._engine.close())
+        self._hands.let_go()
 
 
 def side(engine: Engine, blocking: bool) -> Engine:

@@ -236,15 +236,22 @@ class Mirror(Engine):
     ) -> tuple[BaseException | None, BaseException | None]:
         """Both sides at once."""
         one, two = self.sides[standing.active], self.sides[standing.follower]
-        # The active side's commit runs in this task: one more costs about as much as all the rest of the mirror.
-        follower = asyncio.get_running_loop().create_task(_try(two, theirs))
+        # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it
+        # is the one that is on its way to a server while the other one's thread keeps this one from working.
+        if isinstance(one, colour.Hopped):
+            other = asyncio.get_running_loop().create_task(_try(one, own))
+            here = _try(two, theirs)
+        else:
+            other = asyncio.get_running_loop().create_task(_try(two, theirs))
+            here = _try(one, own)
         try:
-            raised = await _try(one, own)
-            return raised, await follower
+            first = await here
+            second = await other
         except asyncio.CancelledError:
-            follower.cancel()
+            other.cancel()
             self._following.pending.mark(own.lineage)  # one of them may have it
             raise
+        return (second, first) if isinstance(one, colour.Hopped) else (first, second)
 
     async def _refused(
         self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool

@@ -1,0 +1,84 @@
+"""The colour of a mirror: blocking sides are called in threads, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from clew.engines.memory import MemoryEngine
+from clew.errors import Conflict
+from clew.replicate.colour import Hands, Tracks, side
+from clew.testing import records
+
+
+async def _number(n: int) -> int:
+    time.sleep(0.001)  # it stands for a disk
+    if n % 7 == 0:
+        raise ValueError(n)
+    return n
+
+
+def test_hands_finish_everything_and_give_each_caller_its_own() -> None:
+    async def main() -> None:
+        hands = Hands()
+        for _ in range(2):  # also after they were let go
+            found = await asyncio.gather(*(hands.take(_number(n)) for n in range(100)), return_exceptions=True)
+            for n, one in enumerate(found):
+                assert one == n if n % 7 else isinstance(one, ValueError)
+            hands.let_go()
+
+    before = threading.active_count()
+    asyncio.run(main())
+    end = time.monotonic() + 10
+    while threading.active_count() > before:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_caller_that_was_cancelled_is_not_told_and_harms_nobody() -> None:
+    async def main() -> None:
+        hands = Hands()
+        going = hands.take(_number(1))
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        assert await hands.take(_number(2)) == 2
+        hands.let_go()
+
+    asyncio.run(main())
+
+
+def test_a_blocking_side_answers_and_refuses_from_its_thread() -> None:
+    async def main() -> None:
+        hopped = side(MemoryEngine(), blocking=False)
+        await hopped.commit(records.first(records.branch("t")))
+        with pytest.raises(Conflict):
+            await hopped.commit(records.first(records.branch("t")))
+        head = await hopped.head("t")
+        assert head is not None
+        assert not hopped.properties.blocking
+        await hopped.close()
+
+    asyncio.run(main())
+
+
+def test_of_one_lineage_one_at_a_time_in_threads() -> None:
+    tracks, at_once, most = Tracks(blocking=True), 0, 0
+
+    async def work() -> None:
+        nonlocal at_once, most
+        async with tracks.of("t"):
+            at_once += 1
+            most = max(most, at_once)
+            time.sleep(0.001)
+            at_once -= 1
+
+    crew = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(8)]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    assert most == 1
