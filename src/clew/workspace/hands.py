@@ -39,6 +39,7 @@ class Hands:
         self._staging: int | None = None
         self._staged: dict[bytes, bytes] = {}  # path -> name in the staging directory
         self._given = 0  # permission bits that new files are known to get when they are asked for: the umask's others
+        self._made: set[bytes] = set()  # directories that had their mode from the start
         self._open: list[tuple[bytes, int]] = []  # directories from the root down to the one used last
         self._loosened: dict[bytes, int] = {}  # directories made writable for a while, and the mode they had
 
@@ -64,7 +65,14 @@ class Hands:
         for op in steps:  # parents come before children
             if op.new is not None and op.new.kind == DIR and (op.old is None or op.old.kind != DIR):
                 self._staged[op.path] = name = self._staged_name(op.path)
-                os.mkdir(name, 0o700, dir_fd=self._staging)
+                mode = op.new.mode & MODES
+                os.mkdir(name, mode | 0o700, dir_fd=self._staging)
+                if mode & 0o700 != 0o700:
+                    continue  # it gets its mode when it is filled
+                if mode & ~self._given:
+                    self._given |= stat.S_IMODE(os.stat(name, dir_fd=self._staging).st_mode) & mode
+                if not mode & ~self._given:
+                    self._made.add(op.path)
 
     def _staged_name(self, path: bytes) -> bytes:
         above, _, name = path.rpartition(b"/")
@@ -117,7 +125,7 @@ class Hands:
                 self._set_mode(op.path, op.new.mode)
         self._forget(0)
         for op in reversed(steps):
-            if op.new is not None and op.new.kind == DIR:
+            if op.new is not None and op.new.kind == DIR and op.path not in self._made:
                 self._loosened.pop(op.path, None)
                 self._set_mode(op.path, op.new.mode)
         for path, mode in self._loosened.items():
@@ -254,6 +262,8 @@ def _write(handle: int, pieces: Sequence[bytes]) -> None:
         some = pieces[at : at + MANY]
         at += len(some)
         done = os.writev(handle, some)
+        if done == sum(map(len, some)):
+            continue
         for piece in some:
             while done < len(piece):  # a full disk raises; a signal or a limit may cut a write short
                 done += os.write(handle, memoryview(piece)[done:])

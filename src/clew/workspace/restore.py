@@ -132,7 +132,7 @@ class Restorer:
                 expect[path] = sig
             if path in above and entry.mode & 0o700 != 0o700:
                 tight.append(Op(path, entry, entry))
-        return sorted(steps + tight), expect
+        return sorted(steps + tight) if tight else steps, expect
 
     def towards(self, tree: bytes) -> Wanted:
         """Everything in which the directory differs from `tree`."""
