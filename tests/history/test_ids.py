@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.engines.stepping import finish
 
 
 def chosen(number: int) -> str:
@@ -99,3 +100,30 @@ def test_a_fork_knows_what_it_inherited_and_what_its_parent_did_later_is_not_its
         fork.load(at=chosen(21))
     assert fork.append("log", ["own"], id=chosen(21)).step == 8
     assert fork.load(at=chosen(21))["log"] == [0, 1, 2, 10, 11, 12, 13, "own"]
+
+
+def test_a_caller_who_is_behind_does_not_make_those_in_front_forget(store: Any, counted: list[str]) -> None:
+    thread = store.thread("t")
+    for number in range(5):
+        thread.append("log", [number], id=chosen(number))
+    core = store._core
+    behind = finish(core.engine.head("t"))
+    thread.append("log", [5], id=chosen(5))
+    before = len(counted)
+    finish(core.ids.places(core.engine, behind, uuid.UUID(chosen(9)).bytes))
+    assert len(counted) == before + 1, "it gets the engine's word"
+    for number in range(6, 20):
+        thread.append("log", [number], id=chosen(number))
+    assert len(counted) == before + 1
+
+
+def test_a_thread_that_was_deleted_and_made_anew_has_new_ids(store: Any, counted: list[str]) -> None:
+    thread = store.thread("t")
+    for number in range(10):
+        thread.append("log", [number], id=chosen(number))
+    store.thread("t").delete()
+    again = store.thread("t")
+    for number in range(10):
+        assert again.append("log", [number], id=chosen(number)).step == number + 1
+    assert again.load() == {"log": list(range(10))}
+    assert len(counted) <= 5

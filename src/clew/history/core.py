@@ -46,12 +46,11 @@ class Tip(msgspec.Struct):
     root: Root
     memories: Memories | None
     line: object = None  # of `retire`: what the next saves may let go of
-    ids: Ids | None = None  # once somebody looked one up
 
     @property
     def cost(self) -> int:
         """About how many bytes the tip keeps alive."""
-        return 1024 + (self.head.size if self.memories else 0) + (200 * len(self.ids.known) if self.ids else 0)
+        return 1024 + (self.head.size if self.memories else 0)
 
 
 class Tips(Guarded):
@@ -119,6 +118,7 @@ class Core:
         self.workspaces: dict[str, Any] = {}  # by thread: the ones opened last, for rewinds that move files as well
         self.trained = b""  # the dictionary that this process trained last
         self.tips = Tips()
+        self.ids = Ids()
         self.tails = Tails()
         self.closed = False
         self.mirrored = False  # it has a replica

@@ -1,52 +1,95 @@
-"""Which checkpoint has which id, remembered with a thread's tip.
+"""Which checkpoint has which id, remembered for threads in which ids are looked up again and again.
 
-An engine may have to look through a whole lineage to find an id, or to say that it is not there. A thread in which ids
-are looked up again and again, because its caller chooses them, would pay that with every save. Whoever adds a
-checkpoint to a thread moves its head, so the ids that belong to a head do not change while it stands.
+An engine may have to look through a whole lineage to find an id, or to say that it is not there. A thread whose caller
+chooses the ids would pay that with every save. Whoever adds a checkpoint to a thread moves its head, so the ids that
+belong to a head do not change while it stands: what was fetched for one head is good for it, and for each head that a
+save of this process puts in its place. Where another process has moved it, the engine is asked again.
 """
 
 from __future__ import annotations
 
-from clew.engines.base import Engine
+from collections import OrderedDict
 
-MANY = 1 << 17  # ids of a lineage that are remembered, 200 bytes each; one that has more is asked for each of them
+from clew.engines.base import Engine, Head
+from clew.engines.forks import Guarded
+
+MANY = 1 << 17  # ids that are remembered, 200 bytes each; a lineage that has more is asked for each of them
 TWINS = 1024  # rows of one id that are looked at: deleted ones, and those of other threads of the lineage
 _LOW, _HIGH = bytes(16), b"\xff" * 16
 
+Key = tuple[bytes, int, int]
+Place = tuple[bytes, int]
 
-class Ids:
-    """The ids of one thread, and of the rest of its lineage when they were fetched. They are fetched when somebody asks
-    for the second time, and from then on every save adds its own."""
 
-    __slots__ = ("_asked", "_complete", "known")
+class _Known:
+    """The ids of a thread as it stands at `key`, and of the rest of its lineage when they were fetched."""
+
+    __slots__ = ("key", "owner", "places")
+
+    def __init__(self, head: Head) -> None:
+        self.key = head.key
+        self.owner = head.owner
+        self.places: dict[bytes, tuple[Place, ...]] | None = None  # None: asked for once, and not worth fetching yet
+
+    def add(self, id: bytes, place: Place) -> None:
+        assert self.places is not None
+        self.places[id] = (*self.places.get(id, ()), place)
+
+
+class Ids(Guarded):
+    """The ids of the threads in which somebody looked one up last."""
 
     def __init__(self) -> None:
-        self.known: dict[bytes, list[tuple[bytes, int]]] = {}
-        self._asked = 0
-        self._complete = False
+        super().__init__()
+        self._threads: OrderedDict[str, _Known] = OrderedDict()
+        self._count = 0
 
-    def add(self, id: bytes, branch: bytes, step: int) -> None:
-        """A save made a checkpoint at this place."""
-        self.known[id] = [*self.known.get(id, ()), (branch, step)]
+    async def places(self, engine: Engine, head: Head, id: bytes) -> tuple[Place, ...]:
+        """Where rows of this id are: all of the thread that stands at `head`, and perhaps some of others. Who asks for
+        the first time gets the engine's answer; for the second time at the same head, all ids are fetched."""
+        with self._lock:
+            known = self._threads.get(head.thread)
+            if known is not None and known.key == head.key and known.places is not None:
+                return known.places.get(id, ())
+            worth = known is not None and known.key == head.key
+            newer = known is not None and known.owner == head.owner and known.key[2] > head.version
+        if not worth:
+            if not newer:  # else the caller is behind: its save will be refused, and what is known is good for the next
+                self._remember(head.thread, _Known(head))
+            return tuple((branch, step) for branch, step, _ in await engine.locate(head.lineage, id, id, TWINS))
+        found = await engine.locate(head.lineage, _LOW, _HIGH, MANY)
+        fetched = _Known(head)
+        fetched.places = {}
+        for branch, step, one in found:
+            fetched.add(one, (branch, step))
+        if len(found) < MANY:
+            self._remember(head.thread, fetched)
+            return fetched.places.get(id, ())
+        return tuple((branch, step) for branch, step, _ in await engine.locate(head.lineage, id, id, TWINS))
 
-    async def places(self, engine: Engine, lineage: str, id: bytes) -> list[tuple[bytes, int]]:
-        """Where rows of this id are, of this thread and perhaps of others."""
-        self._asked += 1
-        if self._asked == 2:
-            await self._fetch(engine, lineage)
-        return self.known.get(id, []) if self._complete else await places(engine, lineage, id)
+    def saved(self, thread: str, before: Key, now: Key, id: bytes, place: Place) -> None:
+        """A save of this process has moved a head, and put a checkpoint there."""
+        with self._lock:
+            known = self._threads.get(thread)
+            if known is None or known.key != before:
+                return
+            known.key = now
+            if known.places is not None:
+                known.add(id, place)
+                self._count += 1
 
-    async def _fetch(self, engine: Engine, lineage: str) -> None:
-        found = await engine.locate(lineage, _LOW, _HIGH, MANY)
-        if len(found) == MANY:
-            return
-        for branch, step, id in found:
-            there = self.known.get(id, [])
-            if (branch, step) not in there:  # a save may be adding to it at this moment
-                self.known[id] = [*there, (branch, step)]
-        self._complete = True
+    def _remember(self, thread: str, known: _Known) -> None:
+        with self._lock:
+            self._forget(self._threads.pop(thread, None))
+            self._threads[thread] = known
+            self._count += _weight(known)
+            while self._count > MANY and len(self._threads) > 1:
+                self._forget(self._threads.popitem(last=False)[1])
+
+    def _forget(self, known: _Known | None) -> None:
+        self._count -= _weight(known)
 
 
-async def places(engine: Engine, lineage: str, id: bytes) -> list[tuple[bytes, int]]:
-    """The same by the engine's word."""
-    return [(branch, step) for branch, step, _ in await engine.locate(lineage, id, id, TWINS)]
+def _weight(known: _Known | None) -> int:
+    """Ids, and one for the thread itself."""
+    return 0 if known is None else 1 + sum(map(len, (known.places or {}).values()))

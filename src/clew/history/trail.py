@@ -7,7 +7,7 @@ included, and every place on branches of its own that a rewind left behind.
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ from clew.encode.assemble import place
 from clew.engines.base import LAST_STEP, Branch, Head, Step
 from clew.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from clew.history.core import Core
-from clew.history.ids import Ids
 from clew.history.records import Meta, Remark, checkpoint, open_note, read_step, uuid_text
 from clew.model import Checkpoint
 
@@ -214,12 +213,10 @@ async def _find_id(core: Core, head: Head, text: str) -> Seen:
     raise CheckpointNotFound(head.thread, text)
 
 
-async def _places(core: Core, head: Head, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int]]:
+async def _places(core: Core, head: Head, low: bytes, high: bytes, limit: int) -> Sequence[tuple[bytes, int]]:
     """Where the first `limit` rows are whose ids lie in a range."""
-    tip = core.tips.peek(head.thread) if low == high else None
-    if tip is not None and tip.head.key == head.key:
-        tip.ids = tip.ids or Ids()
-        return await tip.ids.places(core.engine, head.lineage, low)
+    if low == high:
+        return await core.ids.places(core.engine, head, low)
     return [(branch, step) for branch, step, _ in await core.engine.locate(head.lineage, low, high, limit)]
 
 

@@ -22,7 +22,6 @@ from clew.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost
 from clew.history.core import Core, Tip
 from clew.history.dictionary import choose
-from clew.history.ids import Ids
 from clew.history.names import check_custom, check_label, check_tags
 from clew.history.read import Reader
 from clew.history.records import (
@@ -168,9 +167,7 @@ class Writer:
 
     async def _already(self, tip: Tip, id: bytes) -> Checkpoint | None:
         """The checkpoint of this id, if it is there: then the save that is being repeated was done."""
-        if tip.ids is None:
-            tip.ids = Ids()
-        places = await tip.ids.places(self._core.engine, tip.head.lineage, id)
+        places = await self._core.ids.places(self._core.engine, tip.head, id)
         trail = await Trail.to(self._core, tip.head, tip.head.branch, tip.head.step) if places else ()
         for branch_id, step in places:
             branch = await self._core.branch(tip.head.lineage, branch_id)
@@ -242,10 +239,9 @@ class Writer:
         await core.engine.commit(Commit(lineage, (swap,), (row,), branches, marks, blobs, self.fence))
         for new in branches:
             core.learn(new)
-        ids = tip.ids if tip is not None else None
-        if ids is not None:
-            ids.add(id, here, step)
-        core.tips.put(Tip(moved, note, row.digest, planned.root, memories, line, ids))
+        if expect is not None:
+            core.ids.saved(self._thread, expect, moved.key, id, (here, step))
+        core.tips.put(Tip(moved, note, row.digest, planned.root, memories, line))
         self.seen = id
         if line is not None and due(line):
             await self._sweep(lineage)
@@ -299,6 +295,7 @@ class Writer:
             except Conflict:
                 continue
             core.learn(branch)
+            core.ids.saved(self._thread, head.key, moved.key, id, (branch.id, step))
             if follow:
                 self.seen = id
             return checkpoint(core.values, self._thread, id, step, meta, None, base)
