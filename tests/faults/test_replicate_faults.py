@@ -408,7 +408,7 @@ def test_whatever_breaks_nothing_acknowledged_is_lost_and_both_sides_become_equa
 
 @pytest.mark.parametrize(
     ("primary", "replica", "rounds"),
-    [("redis", "postgres", 10), ("postgres", "sqlite", 10), ("sqlite", "sqlite-2", 15)],
+    [("redis", "postgres", 7), ("postgres", "sqlite", 8), ("sqlite", "sqlite-2", 15)],
 )
 def test_with_a_spool_nothing_is_lost_either_while_both_sides_are_away(
     primary: str, replica: str, rounds: int, places: Callable[[str], Place], tmp_path: Path
