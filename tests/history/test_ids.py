@@ -127,3 +127,15 @@ def test_a_thread_that_was_deleted_and_made_anew_has_new_ids(store: Any, counted
         assert again.append("log", [number], id=chosen(number)).step == number + 1
     assert again.load() == {"log": list(range(10))}
     assert len(counted) <= 5
+
+
+def test_a_repetition_is_none_after_another_process_deleted_the_thread(store: Any, tmp_path: Path) -> None:
+    """The rows of a deleted fork stay until they are swept: they must not pass for what a save has done."""
+    store.thread("t").save({"log": []})
+    fork = store.thread("t").fork("fork")
+    for number in range(3):
+        fork.append("log", [number], id=chosen(number))
+    with clew.open(tmp_path / "s.db", durability="normal") as other:
+        other.thread("fork").delete()
+        fork.append("log", ["anew"], id=chosen(2))
+        assert other.thread("fork").load() == fork.load() == {"log": ["anew"]}

@@ -146,8 +146,10 @@ class Writer:
                 raise self._conflict(base, tip)
             if facts.id is not None and tip is not None:
                 done = await self._already(tip, facts.id)
-                if done is not None:
+                if done is not None and not (cached and await self._moved(tip)):
                     return done
+                if done is not None:
+                    continue  # what was done may have been undone since, with the whole thread
             try:
                 return await self._commit(plan, facts, tip, whole)
             except LockLost:
@@ -180,6 +182,11 @@ class Writer:
                 self._core.tips.put(tip)
                 return await describe(self._core, tip.head, seen)
         return None
+
+    async def _moved(self, tip: Tip) -> bool:
+        """Whether a tip that was remembered is not the newest any more."""
+        head = await self._core.engine.head(self._thread)
+        return head is None or head.key != tip.head.key
 
     async def _commit(self, plan: Plan, facts: Facts, tip: Tip | None, whole: bool) -> Checkpoint:
         core = self._core
