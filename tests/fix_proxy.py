@@ -96,7 +96,7 @@ class Proxy:
         with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
             selector.register(client, selectors.EVENT_READ)
             selector.register(server, selectors.EVENT_READ)
-            while True:
+            while pair in self._pairs:  # a pair that was cut says nothing more, not even that it ended
                 for key, _ in selector.select(timeout=1.0):
                     data = key.fileobj.recv(CHUNK)  # type: ignore[union-attr]
                     if not data:
