@@ -139,3 +139,17 @@ def test_a_repetition_is_none_after_another_process_deleted_the_thread(store: An
         other.thread("fork").delete()
         fork.append("log", ["anew"], id=chosen(2))
         assert other.thread("fork").load() == fork.load() == {"log": ["anew"]}
+
+
+def test_a_checkpoint_that_was_fetched_before_its_save_told_of_it_is_there_once(store: Any, tmp_path: Path) -> None:
+    thread, core = store.thread("t"), store._core
+    thread.save({"log": []})
+    before = finish(core.engine.head("t"))
+    finish(core.ids.places(core.engine, before, bytes(16)))
+    with clew.open(tmp_path / "s.db", durability="normal") as other:  # stands for a save that has just committed
+        saved = other.thread("t").append("log", [1], id=chosen(1))
+    finish(core.ids.places(core.engine, before, bytes(16)))
+    now = finish(core.engine.head("t"))
+    core.ids.saved("t", before.key, now.key, uuid.UUID(saved.id).bytes, (now.branch, now.step))
+    thread.append("log", [2])
+    assert thread.get(chosen(1)) == saved

@@ -31,9 +31,14 @@ class _Known:
         self.owner = head.owner
         self.places: dict[bytes, tuple[Place, ...]] | None = None  # None: asked for once, and not worth fetching yet
 
-    def add(self, id: bytes, place: Place) -> None:
+    def add(self, id: bytes, place: Place) -> bool:
+        """False if it is known: who fetches while a save commits may see its row before the save tells of it."""
         assert self.places is not None
-        self.places[id] = (*self.places.get(id, ()), place)
+        there = self.places.get(id, ())
+        if place in there:
+            return False
+        self.places[id] = (*there, place)
+        return True
 
 
 class Ids(Guarded):
@@ -74,8 +79,7 @@ class Ids(Guarded):
             if known is None or known.key != before:
                 return
             known.key = now
-            if known.places is not None:
-                known.add(id, place)
+            if known.places is not None and known.add(id, place):
                 self._count += 1
 
     def _remember(self, thread: str, known: _Known) -> None:
