@@ -106,6 +106,29 @@ def test_a_store_of_an_older_clew_is_brought_up_to_date(
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT + 1,)]
 
 
+def test_a_store_of_the_first_format_goes_on_in_the_newest(
+    postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    at = records.branch("t")
+    with pytest.MonkeyPatch.context() as patch:
+        for later_format in range(2, FORMAT + 1):
+            patch.delitem(MIGRATIONS, later_format)
+        patch.setattr("clew.engines.postgres.schema.FORMAT", 1)
+        patch.setattr("clew.engines.postgres.engine.FORMAT", 1)
+        older = PostgresEngine(postgres_server.url, schema=schema)
+        step(older.commit(records.first(at)))
+        step(older.close())
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(1,)]
+    engine = PostgresEngine(postgres_server.url, schema=schema)
+    head = step(engine.head("t"))
+    assert head == records.head(at)
+    step(engine.commit(records.following(records.head(at), at)))
+    assert [found.thread for found in step(engine.threads(newest_first=True))] == ["t"]
+    assert [found.step for found in step(engine.steps("t", at.id, 1, 9))] == [1, 2]
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT,)]
+    step(engine.close())
+
+
 def test_one_who_may_only_read_and_write_can_use_a_store_that_is_there(
     engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:

@@ -393,6 +393,15 @@ def test_urls_that_cannot_be_right_are_refused(url: str) -> None:
         RedisEngine(url)
 
 
+def test_a_store_of_an_older_format_is_left_alone(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
+    admin.hset(f"{prefix}:{{0}}:store", mapping={"format": 1, "shards": 1})
+    engine = RedisEngine(redis_server.url, prefix=prefix)
+    with pytest.raises(UnsupportedFormat, match=r"has format 1, .* copy it"):
+        step(engine.commit(records.first(records.branch("t"))))
+    assert list(admin.scan_iter(f"{prefix}*")) == [f"{prefix}:{{0}}:store".encode()]
+    step(engine.close())
+
+
 def test_a_store_of_a_newer_clew_is_left_alone(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
     admin.hset(f"{prefix}:{{0}}:store", mapping={"format": 99, "shards": 1})
     engine = RedisEngine(redis_server.url, prefix=prefix)

@@ -14,7 +14,7 @@ from clew.engines.postgres.wire import Run
 from clew.errors import InvalidInput, UnsupportedFormat
 
 #: For each format the files that lead to it from the one before.
-MIGRATIONS = {1: ("001_tables.sql", "001_functions.sql")}
+MIGRATIONS = {1: ("001_tables.sql", "001_functions.sql"), 2: ("002_tables.sql", "002_functions.sql")}
 FORMAT = max(MIGRATIONS)
 #: The key of the advisory lock under which schemas are made: "clew" in ASCII.
 LOCK = 0x636C6577

@@ -113,6 +113,11 @@ class RedisEngine(Engine):
         written, count = map(int, answer)
         if written > keys.FORMAT:
             raise UnsupportedFormat(f"the store under {self._prefix!r} was written by a newer clew: install that one")
+        if written < keys.FORMAT:
+            raise UnsupportedFormat(
+                f"the store under {self._prefix!r} has format {written}, which this clew does not read any more: "
+                "copy it into a file with the one that wrote it, and from there to another prefix with this one"
+            )
         if self._wanted_shards not in (None, count):
             raise InvalidInput(f"the store under {self._prefix!r} has {count} shards: copy it to change that")
         if self._min_idle and not self._cluster:

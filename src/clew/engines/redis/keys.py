@@ -45,7 +45,7 @@ import msgspec
 from clew.engines.base import Branch, Head, NewRow
 from clew.errors import InvalidInput
 
-FORMAT = 1
+FORMAT = 2
 _pack = msgspec.msgpack.encode
 
 

@@ -8,37 +8,18 @@ BEGIN
 END
 $body$;
 
--- Whoever relies on a lease and whoever gives it to another keep apart by a lock of no table: one on the lease's row would
--- write to it in every commit. What is looked at afterwards is what is there then, unless the session was told to look at
--- everything as it was when it began; there the row has to be locked after all.
-CREATE FUNCTION {schema}.rely(fence_name text, fence_token bigint) RETURNS boolean
-LANGUAGE plpgsql AS $body$
-BEGIN
-    IF pg_advisory_xact_lock_shared(hashtextextended(fence_name, 1)) IS NULL THEN RETURN false; END IF;
-    IF current_setting('transaction_isolation') = 'read committed' THEN
-        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token;
-    ELSE
-        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token FOR SHARE;
-    END IF;
-    IF NOT FOUND THEN PERFORM {schema}.refuse('fence', fence_name); END IF;
-    RETURN true;
-END
-$body$;
-
 -- Nearly every commit is one row behind the head, and the head's move onto it. It needs no lock of the lineage: a sweep
 -- locks every head that is there, and this one is.
 CREATE FUNCTION {schema}.append(
     of_lineage text, of_thread text, expected_branch bytea, expected_step bigint, expected_version bigint,
     new_owner bytea, new_branch bytea, new_step bigint, new_version bigint, new_kind text,
     new_created bigint, new_updated bigint, new_count bigint, new_size bigint, new_note bytea,
-    row_branch bytea, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_root bytea, row_payload bytea,
-    fence_name text, fence_token bigint
+    row_branch bytea, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_root bytea, row_payload bytea
 ) RETURNS void
 LANGUAGE plpgsql AS $body$
 DECLARE
     number bigint;
 BEGIN
-    IF fence_token IS NOT NULL AND {schema}.rely(fence_name, fence_token) THEN NULL; END IF;
     UPDATE {schema}.heads SET
         lineage = of_lineage, owner = new_owner, branch = new_branch, step = new_step, version = new_version,
         kind = new_kind, created = new_created, updated = new_updated, count = new_count, size = new_size, note = new_note
@@ -74,7 +55,10 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(of_lineage, 0));
 
-    IF fence_token IS NOT NULL AND {schema}.rely(fence_name, fence_token) THEN NULL; END IF;
+    IF fence_token IS NOT NULL THEN
+        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token FOR SHARE;
+        IF NOT FOUND THEN PERFORM {schema}.refuse('fence', fence_name); END IF;
+    END IF;
 
     FOR i IN 1 .. coalesce(array_length(swap_threads, 1), 0) LOOP
         IF expected_branches[i] = '' THEN
@@ -218,7 +202,6 @@ LANGUAGE plpgsql AS $body$
 DECLARE
     now_us constant bigint := {schema}.now_us();
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(lease_name, 1));
     INSERT INTO {schema}.leases AS l VALUES (lease_name, asker, 1, now_us + ttl)
     ON CONFLICT (name) DO UPDATE SET
         token = CASE WHEN l.owner = asker AND l.expires > now_us THEN l.token ELSE l.token + 1 END,

@@ -1,0 +1,5 @@
+-- Heads change with every commit: no index on what moves. A listing by age goes through minutes (of 67 seconds), which
+-- seldom change, and sorts within one.
+DROP INDEX {schema}.heads_age;
+ALTER TABLE {schema}.heads ADD COLUMN minute bigint NOT NULL GENERATED ALWAYS AS (updated >> 26) STORED;
+CREATE INDEX heads_age ON {schema}.heads (kind, minute);
