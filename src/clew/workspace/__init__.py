@@ -1,7 +1,7 @@
 """A directory seen as file snapshots, shared by the threads that work in it.
 
-`core` says what a workspace does and `doors` says it in two colours. Below them: `walk` and `index` find out what
-changed, `pack` reads it, `trees` names it, `log` keeps it; `plan`, `hands` and `restore` bring it back.
+`core` says what a workspace does and `doors` says it in two colours. Below them: `walk`, `skip` and `index` find out
+what changed, `pack` reads it, `trees` names it, `log` keeps it; `plan`, `hands` and `restore` bring it back.
 """
 
 from clew.workspace.core import WorkspaceCore, rewind_together, workspace_of
