@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "servers",
     "keeping",
+    "mirror",
 )
 
 

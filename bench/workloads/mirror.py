@@ -1,33 +1,26 @@
 """What a replica costs: saves through a mirror against saves on each side alone, taking turns in one run.
 
-    python -m bench.replication [--saves 600] [--rounds 6]
-
-Redis and PostgreSQL are started privately; SQLite is a file. A figure is the median of all saves of one conversation,
-in milliseconds, and beside it the CPU time that this process spent for each save, its background included. The ratio
-is the one that the mirror is held to: in the async colour sync against the slower side, in the blocking colour sync
-against the sum, and async replication against the primary alone.
-
-Where both servers, the client and whatever else share a few cores, two commits at once take longer than the slower of
-them, mirror or not. So there is one more contender, two stores that know nothing of each other, saved to at once (or,
-in the blocking colour, one after the other): what the mirror adds is what it takes beyond that. Last, catch-up: how
+Redis and PostgreSQL are started privately; SQLite is a file. The ratio is the one that the mirror is held to: in the
+async colour sync against the slower side, in the blocking colour sync against the sum, and async replication against
+the primary alone. "both, without a mirror" is what the machine itself makes of two saves at once. Last, catch-up: how
 fast an empty replica gets everything, and how long the first save after a kill of the primary takes.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import inspect
 import statistics
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import clew
 import clew.aio
+from bench.measure import Outcome, Target
+from bench.setting import Setting
 from clew.testing.servers import PostgresServer, RedisServer, private_place
 
 MESSAGE = {"role": "user", "content": "a message of the usual length, as people write them to agents " * 8}
@@ -74,8 +67,15 @@ async def time_saves(open_store: Opener, saves: int, name: str) -> tuple[list[fl
     return took, spent / saves
 
 
-def compare(title: str, openers: dict[str, Opener], saves: int, rounds: int) -> dict[str, float]:
-    """Median milliseconds of each, measured in turns."""
+class Times(NamedTuple):
+    """Milliseconds of a save: from call to answer, and of processor time."""
+
+    taken: float
+    spent: float
+
+
+def compare(openers: dict[str, Opener], saves: int, rounds: int) -> dict[str, Times]:
+    """Medians of each, measured in turns."""
     samples: dict[str, list[float]] = defaultdict(list)
     spent: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds):
@@ -83,14 +83,13 @@ def compare(title: str, openers: dict[str, Opener], saves: int, rounds: int) -> 
             took, each = asyncio.run(time_saves(opener, saves // rounds, f"{name}-{number}"))
             samples[name] += took
             spent[name].append(each)
-    medians = {name: statistics.median(found) * 1000 for name, found in samples.items()}
-    print(f"\n{title}")
-    for name, median in medians.items():
-        print(f"  {name:<28} {median:8.3f} ms   CPU {statistics.median(spent[name]) * 1000:6.3f} ms")
-    return medians
+    return {
+        name: Times(statistics.median(found) * 1000, statistics.median(spent[name]) * 1000)
+        for name, found in samples.items()
+    }
 
 
-def pair(title: str, one: Place, two: Place, saves: int, rounds: int) -> None:
+def pair(title: str, one: Place, two: Place, saves: int, rounds: int, outcome: Outcome) -> None:
     """Both colours of one pair; each contender has places of its own."""
     for colour, opening in ("async", clew.aio.open), ("blocking", clew.open):
 
@@ -102,29 +101,28 @@ def pair(title: str, one: Place, two: Place, saves: int, rounds: int) -> None:
             name = f"apart_{colour}"
             return Two(await _settle(opening(one(name))), await _settle(opening(two(name))))
 
-        found = compare(
-            f"{title}, {colour} colour",
-            {
-                "primary alone": lambda opening=opening, colour=colour: opening(one(f"alone_{colour}")),
-                "replica alone": lambda opening=opening, colour=colour: opening(two(f"alone_{colour}")),
-                "both, without a mirror": apart,
-                "sync": lambda mirror=mirror: mirror("sync"),
-                "async": lambda mirror=mirror: mirror("async"),
-            },
-            saves,
-            rounds,
-        )
-        alone = found["primary alone"], found["replica alone"]
-        limit, against = (1.15, max(alone)) if colour == "async" else (1.0, sum(alone))
+        openers: dict[str, Opener] = {
+            "primary alone": lambda opening=opening, colour=colour: opening(one(f"alone_{colour}")),
+            "replica alone": lambda opening=opening, colour=colour: opening(two(f"alone_{colour}")),
+            "both, without a mirror": apart,
+            "clew sync": lambda mirror=mirror: mirror("sync"),
+            "clew async": lambda mirror=mirror: mirror("async"),
+        }
+        found = compare(openers, saves, rounds)
+        for name, times in found.items():
+            outcome.rows.append([f"{title}, {colour}", name, f"{times.taken:.3f}", f"{times.spent:.3f}"])
+        outcome.raw[f"{title}, {colour}"] = {name: list(times) for name, times in found.items()}
+        primary, replica, apart_, sync, later = (found[name].taken for name in openers)
+        limit, against = (1.15, max(primary, replica)) if colour == "async" else (1.0, primary + replica)
         words = "the slower side" if colour == "async" else "the sum of both"
-        floor = found["sync"] / found["both, without a mirror"]
-        print(
-            f"  sync is {found['sync'] / against:.2f} x {words} (at most {limit}), {floor:.2f} x both without a mirror"
-        )
-        print(f"  async is {found['async'] / alone[0]:.2f} x the primary alone (at most 1.1)")
+        note = f"{sync / apart_:.2f} x both without a mirror"
+        outcome.targets += [
+            Target("mirror", f"{title}, {colour}: sync against {words}", sync / against, limit, note=note),
+            Target("mirror", f"{title}, {colour}: async against the primary alone", later / primary, 1.1),
+        ]
 
 
-def catch_up(title: str, one: str, two: str) -> None:
+def catch_up(title: str, one: str, two: str, outcome: Outcome) -> None:
     """Fill a store, then let an empty replica catch up."""
     with clew.open(one) as source:
         for number in range(0 if len(source) else 20):
@@ -134,11 +132,11 @@ def catch_up(title: str, one: str, two: str) -> None:
             began = time.perf_counter()
             report = source.sync_to(target)
             took = time.perf_counter() - began
-    rate, volume = report.records / took, report.bytes / took / 1e6
-    print(f"\ncatch-up {title}: {report.records:,} records in {took:.2f} s, {rate:,.0f} records/s, {volume:.1f} MB/s")
+    outcome.raw[f"catch-up {title}"] = {"records": report.records, "bytes": report.bytes, "seconds": took}
+    outcome.rows.append([f"catch-up {title}", f"{report.records / took:,.0f} records/s", f"{took * 1000:.0f}", "-"])
 
 
-def takeover(server: RedisServer | PostgresServer, replica: str) -> None:
+def takeover(server: RedisServer | PostgresServer, replica: str, outcome: Outcome) -> None:
     """Kill the primary, and save."""
     with clew.open(server.url, replica=replica) as store:
         thread = store.thread("takeover")
@@ -147,12 +145,16 @@ def takeover(server: RedisServer | PostgresServer, replica: str) -> None:
         began = time.perf_counter()
         thread.append("messages", [MESSAGE])
         took = (time.perf_counter() - began) * 1000
-    print(f"\n{type(server).__name__} killed: {took:.1f} ms to the first acknowledged save on the replica")
+    outcome.raw["takeover"] = took
+    outcome.rows.append([f"{type(server).__name__} killed", "first save on the replica", f"{took:.1f}", "-"])
 
 
-def run(saves: int = 600, rounds: int = 6) -> None:
-    """Everything, printed."""
-    with private_place() as place, tempfile.TemporaryDirectory() as folder:
+def run(setting: Setting) -> Outcome:
+    saves, rounds = setting.scaled(600), 2 * setting.rounds
+    outcome = Outcome("Mirror: two stores that hold the same", ["pair, colour", "what", "ms", "processor ms"], [])
+    outcome.note = "medians of a save; sync: on both when it answers; async: the replica follows"
+    with setting.bar("mirror", 4) as bar, private_place() as place, setting.place() as scratch:
+        folder: Path = scratch.new()
         redis, postgres = RedisServer(place / "redis"), PostgresServer(place / "postgres")
         redis.start()
         postgres.start()
@@ -165,26 +167,23 @@ def run(saves: int = 600, rounds: int = 6) -> None:
                 return f"{postgres.url}?schema={name}"
 
             def on_file(name: str) -> str:
-                return str(Path(folder) / f"{name}.db")
+                return str(folder / f"{name}.db")
 
             def on_second_file(name: str) -> str:
                 return on_file(f"{name}_too")
 
-            pair("Redis + PostgreSQL", on_redis, on_postgres, saves, rounds)
-            pair("PostgreSQL + SQLite", lambda name: on_postgres(f"{name}_2"), on_file, saves, rounds)
-            pair("SQLite + SQLite", lambda name: on_file(f"{name}_3"), on_second_file, saves, rounds)
-            catch_up("SQLite to SQLite", on_file("full"), on_file("caught_up"))
-            catch_up("SQLite to PostgreSQL", on_file("full"), on_postgres("caught_up"))
-            catch_up("SQLite to Redis", on_file("full"), on_redis("caught_up"))
-            takeover(redis, on_file("taken_over"))
+            pair("Redis + PostgreSQL", on_redis, on_postgres, saves, rounds, outcome)
+            bar.tick()
+            pair("PostgreSQL + SQLite", lambda name: on_postgres(f"{name}_2"), on_file, saves, rounds, outcome)
+            bar.tick()
+            pair("SQLite + SQLite", lambda name: on_file(f"{name}_3"), on_second_file, saves, rounds, outcome)
+            bar.tick()
+            catch_up("SQLite to SQLite", on_file("full"), on_file("caught_up"), outcome)
+            catch_up("SQLite to PostgreSQL", on_file("full"), on_postgres("caught_up"), outcome)
+            catch_up("SQLite to Redis", on_file("full"), on_redis("caught_up"), outcome)
+            takeover(redis, on_file("taken_over"), outcome)
+            bar.tick()
         finally:
             redis.kill()
             postgres.kill()
-
-
-if __name__ == "__main__":
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--saves", type=int, default=600)
-    words.add_argument("--rounds", type=int, default=6)
-    given = words.parse_args()
-    run(given.saves, given.rounds)
+    return outcome
