@@ -65,11 +65,11 @@ test-adapters: $(FRAMES_READY)
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)
 
-bench: $(BENCH_READY)
+bench: $(BENCH_READY) bench-adapters
 	$(BENCH)/bin/python -m bench $(ARGS)
 
 bench-adapters: $(FRAMES_READY)
-	$(FRAMES)/bin/python -m bench.adapters $(ARGS)
+	$(FRAMES)/bin/python -m bench.adapters $(ADAPTER_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

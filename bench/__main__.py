@@ -101,7 +101,8 @@ def publish(raw: dict[str, Any], docs: Path) -> None:
     from bench.chart import draw  # matplotlib is slow to import and only needed here
 
     draw(raw, docs / "bench.svg")
-    page.write(raw, docs / "performance.md")
+    frames = HERE / "adapters.json"  # of `make bench-adapters`
+    page.write(raw, docs / "performance.md", json.loads(frames.read_text())["targets"] if frames.exists() else ())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The frameworks' own graphs and runners, on clew and on what they come with: the same program on the same place.
 
-    make bench-adapters [ARGS="--quick"]
+    make bench-adapters [ADAPTER_ARGS="--quick"]
 
 LangGraph: an unmodified graph of one node with a plain `add_messages` list, two messages of 1 KB a turn. `Holding` is a
 saver that stores nothing and hands back the last checkpoint: what LangGraph itself costs. OpenAI Agents: the newest 50
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -241,6 +243,9 @@ def main() -> int:
             show(console, outcome)
             targets += outcome.targets
         show_targets(console, targets, options.quick)
+    if not options.quick:
+        kept = {"targets": [asdict(target) | {"reached": target.reached} for target in targets]}
+        Path(__file__).with_suffix(".json").write_text(json.dumps(kept, indent=1) + "\n")
     return 0
 
 

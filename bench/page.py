@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
-def write(raw: dict[str, Any], path: Path) -> None:
-    """Put the figures of a run into the page."""
+def write(raw: dict[str, Any], path: Path, more: Sequence[dict[str, Any]] = ()) -> None:
+    """Put the figures of a run into the page, and those of the run that needs an environment of its own."""
     text = path.read_text(encoding="utf-8")
     before, found, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not found or not end:
         raise ValueError(f"{path} has no place for figures: {BEGIN} … {END}")
-    path.write_text(f"{before}{BEGIN}\n{figures(raw)}\n{END}{after}", encoding="utf-8")
+    path.write_text(f"{before}{BEGIN}\n{figures(raw, more)}\n{END}{after}", encoding="utf-8")
 
 
-def figures(raw: dict[str, Any]) -> str:
+def figures(raw: dict[str, Any], more: Sequence[dict[str, Any]] = ()) -> str:
     """Every promise, reached or not, and what it was measured on."""
-    machine, targets = raw["machine"], raw["targets"]
+    machine, targets = raw["machine"], [*raw["targets"], *more]
     load = f"{machine['load_before']:.1f} before the run and {machine['load_at_end']:.1f} at its end"
     reached = sum(target["reached"] for target in targets)
     lines = [
