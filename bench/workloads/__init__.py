@@ -23,6 +23,7 @@ NAMES = (
     "servers",
     "keeping",
     "mirror",
+    "files",
 )
 
 

@@ -1,34 +1,40 @@
 """Workspaces against git: the same directory, the same edits, taking turns in one run.
 
-    python -m bench.workspace [--rounds 5] [--files 10000] [--walk 100000]
-
 git works in a shadow GIT_DIR of its own, once with its defaults (`add -A` and `commit`) and once tuned (manyFiles,
 untrackedCache, `add -A` and `write-tree`, no commit). Every figure is a median; the ratio is clew's to the better-known
 contender named beside it. Time spent making edits, and clearing up between turns, is not counted.
 
 Nobody pays for what another did: every turn begins with the disk at rest, git packs nothing in the background, and
 nothing is deleted before the end, since a file system without a journal takes ten times as long to make a file for
-minutes after many were deleted. For the same reason, let some minutes pass between two runs.
+minutes after many were deleted. For the same reason this workload comes last; let some minutes pass between two runs.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
 import sqlite3
 import statistics
 import subprocess
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import clew
+from bench.measure import Outcome, Target
+from bench.setting import Setting
 
-LARGE_FILES, LARGE_SIZE, DIRECTORIES, EDITS = 20, 5 * 2**20, 300, 10
+FILES, LARGE_FILES, LARGE_SIZE, DIRECTORIES, EDITS = 10_000, 20, 5 * 2**20, 300, 10
+ORDER = ("clew", "git", "tuned")
+PROMISES = (
+    ("first snapshot", "first", "git", 0.25),
+    ("nothing changed", "nothing", "tuned", 1.15),
+    ("10 files changed", "ten", "git", 0.8),
+    ("restore of 10 files", "restore", "git", 1.15),
+    ("full restore", "full", "git", 0.6),
+)
 
 
 def make_tree(root: Path, files: int, large: int = LARGE_FILES, seed: int = 7) -> list[Path]:
@@ -212,66 +218,60 @@ def round_trip(
     return growth
 
 
-def walk(files: int) -> tuple[float, float]:
+def walk(folder: Path, files: int) -> tuple[float, float]:
     """First and unchanged snapshot of a larger tree, in milliseconds."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd() if os.access(Path.cwd(), os.W_OK) else None) as folder:
-        root = Path(folder, "tree")
-        root.mkdir()
-        make_tree(root, files, large=0)
-        subject = Clew(root, Path(folder, "clew"))
-        clock = Clock()
-        with clock.measure("first"):
-            subject.snapshot()
-        time.sleep(2.5)
-        subject.snapshot()
-        for _ in range(5):
-            with clock.measure("nothing"):
-                subject.snapshot()
-        subject.close()
-        return clock.median("first"), clock.median("nothing")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--walk", type=int, default=0, help="also walk a tree of this many files")
-    options = parser.parse_args()
+    root = folder / "tree"
+    root.mkdir(parents=True)
+    make_tree(root, files, large=0)
+    subject = Clew(root, folder / "clew")
     clock = Clock()
+    with clock.measure("first"):
+        subject.snapshot()
+    time.sleep(2.5)
+    subject.snapshot()
+    for _ in range(5):
+        with clock.measure("nothing"):
+            subject.snapshot()
+    subject.close()
+    return clock.median("first"), clock.median("nothing")
+
+
+def run(setting: Setting) -> Outcome:
+    clock, files = Clock(), setting.scaled(FILES)
     growth: dict[str, list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory(prefix="clew-bench-") as folder:
-        base = Path(folder)
+    with setting.bar("files", setting.rounds + 2) as bar, setting.place() as scratch:
+        base: Path = scratch.new()
         root = base / "tree"
         root.mkdir()
-        paths = make_tree(root, options.files)
+        paths = make_tree(root, files)
         time.sleep(2.5)
-        for turn in range(options.rounds):
+        for turn in range(setting.rounds):
             for name, value in round_trip(clock, base, root, paths, random.Random(turn), turn).items():
                 growth[name].append(value)
-    print(f"{options.files} files in directories, {LARGE_FILES} of 5 MB; {options.rounds} rounds; medians in ms")
-    print(f"{'':28}{'clew':>9}{'git':>9}{'tuned':>9}{'ratio':>8}{'goal':>7}   processor time, ms")
-    for title, key, rival, goal in (
-        ("first snapshot", "first", "git", 0.25),
-        ("nothing changed", "nothing", "tuned", 1.15),
-        ("10 files changed", "ten", "git", 0.8),
-        ("restore of 10 files", "restore", "git", 1.15),
-        ("full restore", "full", "git", 0.6),
-    ):
-        cells = [f"{clock.median(f'{key} {n}'):9.1f}" if clock.times[f"{key} {n}"] else f"{'-':>9}" for n in ORDER]
+            bar.tick()
+        walks = {}
+        for size in (files, 10 * files):
+            walks[size] = walk(scratch.new(), size)
+            bar.tick()
+    rows, targets = [], []
+    for title, key, rival, goal in PROMISES:
+        medians = [clock.median(f"{key} {name}") if clock.times[f"{key} {name}"] else None for name in ORDER]
+        work = f"{clock.mean_work(f'{key} clew'):.0f} / {clock.mean_work(f'{key} {rival}'):.0f}"
+        rows.append([title, *("-" if median is None else f"{median:.1f}" for median in medians), rival, work])
         ratio = clock.median(f"{key} clew") / clock.median(f"{key} {rival}")
-        work = clock.mean_work(f"{key} clew"), clock.mean_work(f"{key} {rival}")
-        print(f"{title:28}{''.join(cells)}{ratio:8.2f}{goal:7.2f}   {work[0]:7.0f} / {work[1]:.0f} vs {rival}")
-    kilobytes = [statistics.median(growth[name]) / 1024 for name in ORDER]
-    cells = [f"{value:9.1f}" for value in kilobytes]
-    print(f"{'growth per 10 changed (KB)':28}{''.join(cells)}{kilobytes[0] / kilobytes[1]:8.2f}{1.0:7.2f}")
-    if options.walk:
-        first, nothing = walk(options.walk)
-        small_first, small_nothing = walk(options.walk // 10)
-        print(f"{options.walk} files: first {first:.0f} ms, unchanged {nothing:.0f} ms")
-        print(f"{options.walk // 10} files: first {small_first:.0f} ms, unchanged {small_nothing:.0f} ms")
-
-
-ORDER = ("clew", "git", "tuned")
-
-if __name__ == "__main__":
-    main()
+        note = f"processor time, ms: {work}"
+        targets.append(Target("files", f"{title}, against {rival}", ratio, goal, note=note))
+    grown = [statistics.median(growth[name]) / 1024 for name in ORDER]
+    rows.append(["growth per 10 changed, KB", *(f"{value:.1f}" for value in grown), "git", "-"])
+    targets.append(Target("files", "growth per 10 changed, against git", grown[0] / grown[1], 1.0))
+    for size, (first, nothing) in walks.items():
+        rows.append([f"{size:,} small files: first, then unchanged", f"{first:.0f}", "-", "-", f"{nothing:.1f}", "-"])
+    small, large = walks[files][1] / files, walks[10 * files][1] / (10 * files)
+    note = "linear: taken as at most 1.5 x"
+    targets.append(
+        Target("files", f"unchanged, per file: {10 * files:,} against {files:,}", large / small, 1.5, note=note)
+    )
+    raw = {"seconds": clock.times, "work": clock.work, "growth": growth, "walks": list(walks.items())}
+    columns = ["what, ms", *ORDER, "against", "processor ms"]
+    note = f"{files:,} files in directories, {LARGE_FILES} of 5 MB; medians of {setting.rounds} rounds"
+    return Outcome("Files: a workspace beside git", columns, rows, targets, raw, note)
