@@ -28,12 +28,14 @@ def figures(raw: dict[str, Any], more: Sequence[dict[str, Any]] = ()) -> str:
         f"{reached} of {len(targets)} reached; {machine['cores']} cores, load {load}, Python {machine['python']}, "
         f"SQLite {machine['sqlite']}, {machine['rounds']} rounds.",
         "",
-        "| | what | asked | measured | |",
-        "| --- | --- | ---: | ---: | --- |",
+        "| | what | asked | measured | reached | |",
+        "| --- | --- | ---: | ---: | --- | --- |",
     ]
     for target in targets:
         sign = "≥" if target["at_least"] else "≤"
         asked, measured = f"{sign} {target['limit']:.4g} {target['unit']}", f"{target['measured']:.3g} {target['unit']}"
         verdict = "yes" if target["reached"] else "**no**"
-        lines.append(f"| {target['workload']} | {target['what']} | {asked} | {measured} | {verdict} |")
+        lines.append(
+            f"| {target['workload']} | {target['what']} | {asked} | {measured} | {verdict} | {target['note']} |"
+        )
     return "\n".join(lines)
