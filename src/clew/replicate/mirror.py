@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Row, Step, Taken
+from clew.engines.base import Commit, Drop, Engine, Head
 from clew.errors import Conflict, LockLost, Unavailable
 from clew.replicate import colour, control
+from clew.replicate.asking import Asking
 from clew.replicate.control import Name
 from clew.replicate.following import Following
 from clew.replicate.reconcile import Diverged, Keep
@@ -36,7 +37,7 @@ class _Lacking(NamedTuple):
     raised: BaseException | None
 
 
-class Mirror(Engine):
+class Mirror(Asking):
     """Two engines as one. `on_diverged` is told of heads that lost against the active side, to label them."""
 
     def __init__(self, primary: Engine, replica: Engine, settings: Settings) -> None:
@@ -110,7 +111,7 @@ class Mirror(Engine):
                     self._following.wake()
         return self._roles.standing
 
-    async def _call(self, method: str, *args: Any, **options: Any) -> Any:
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         """Ask the active side; if it is away, the other one."""
         await self._start()
         for last in (False, True):
@@ -307,7 +308,7 @@ class Mirror(Engine):
         self._following.wake()
 
     async def drop(self, drop: Drop) -> None:
-        await self._call("drop", drop)
+        await self._ask("drop", drop)
         follower = self._roles.standing.follower
         if self._roles.well(follower):
             try:
@@ -317,91 +318,17 @@ class Mirror(Engine):
             except Conflict:
                 self._following.pending.mark(drop.lineage)  # it is behind; what it has too much is harmless
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    async def head(self, thread: str) -> Head | None:
-        found: Head | None = await self._call("head", thread)
-        return found
-
-    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
-        found: tuple[Head, Row | None] | None = await self._call("tip", thread)
-        return found
-
-    async def heads(self, lineage: str) -> list[Head]:
-        found: list[Head] = await self._call("heads", lineage)
-        return found
-
-    async def threads(
-        self,
-        *,
-        prefix: str = "",
-        after: str | None = None,
-        limit: int | None = None,
-        kind: str | None = None,
-        newest_first: bool = False,
-    ) -> list[Head]:
-        found: list[Head] = await self._call(
-            "threads", prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first
-        )
-        return found
-
-    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
-        found: list[str] = await self._call("lineages", after=after, limit=limit)
-        return found
-
-    async def branches(self, lineage: str) -> list[Branch]:
-        found: list[Branch] = await self._call("branches", lineage)
-        return found
-
-    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
-        found: Row | None = await self._call("row", lineage, branch, step)
-        return found
-
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        found: list[Step] = await self._call("steps", lineage, branch, first, last)
-        return found
-
-    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = await self._call("payloads", lineage, branch, first, last)
-        return found
-
-    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
-        found: list[Row] = await self._call("rows", lineage, branch, first, last)
-        return found
-
-    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
-        found: list[tuple[bytes, int, bytes]] = await self._call("locate", lineage, low, high, limit)
-        return found
-
-    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = await self._call("blobs", pool, ids)
-        return found
-
-    async def blob_ids(
-        self, pool: str, *, after: bytes | None = None, limit: int | None = None
-    ) -> list[tuple[bytes, int]]:
-        found: list[tuple[bytes, int]] = await self._call("blob_ids", pool, after=after, limit=limit)
-        return found
-
-    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        answer: Lease | Taken = await self._call("lease", name, owner, ttl)
-        return answer
-
-    async def release(self, name: str, owner: str) -> bool:
-        given: bool = await self._call("release", name, owner)
-        return given
-
     # -- the place -------------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
-        await self._call("ping")
+        await self._ask("ping")
 
     async def stats(self) -> dict[str, int]:
-        figures: dict[str, int] = await self._call("stats")
+        figures: dict[str, int] = await self._ask("stats")
         return figures
 
     async def compact(self) -> None:
-        await self._call("compact")
+        await self._ask("compact")
         follower = self._roles.standing.follower
         if self._roles.well(follower):
             try:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Row, Step, Taken
+from clew.engines.base import Commit, Drop, Head, Lease, Row, Taken
 from clew.engines.stepping import finish
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, Unavailable
 from clew.replicate import colour
+from clew.replicate.asking import Asking
 from clew.replicate.landing import Shore, Stranded, deliver
 from clew.replicate.mirror import Mirror
 from clew.replicate.spool import NOTHING, Holdings, Kin, Spool
@@ -43,7 +44,7 @@ def _made(ring: Head | None) -> int | None:
     return None if ring is None else ring.created
 
 
-class Spooled(Engine):
+class Spooled(Asking):
     """A mirror that goes on while both its sides are away."""
 
     def __init__(self, mirror: Mirror, spool: Spool) -> None:
@@ -363,10 +364,6 @@ class Spooled(Engine):
             await self._local(self._spool.remember(thread, Kin(ring, self._generation)))
         return ring
 
-    async def heads(self, lineage: str) -> list[Head]:
-        found: list[Head] = await self._ask("heads", lineage)
-        return found
-
     async def threads(
         self,
         *,
@@ -382,40 +379,6 @@ class Spooled(Engine):
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         await self._ashore()
         return await self.mirror.lineages(after=after, limit=limit)
-
-    async def branches(self, lineage: str) -> list[Branch]:
-        found: list[Branch] = await self._ask("branches", lineage)
-        return found
-
-    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
-        found: Row | None = await self._ask("row", lineage, branch, step)
-        return found
-
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        found: list[Step] = await self._ask("steps", lineage, branch, first, last)
-        return found
-
-    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = await self._ask("payloads", lineage, branch, first, last)
-        return found
-
-    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
-        found: list[Row] = await self._ask("rows", lineage, branch, first, last)
-        return found
-
-    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
-        found: list[tuple[bytes, int, bytes]] = await self._ask("locate", lineage, low, high, limit)
-        return found
-
-    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = await self._ask("blobs", pool, ids)
-        return found
-
-    async def blob_ids(
-        self, pool: str, *, after: bytes | None = None, limit: int | None = None
-    ) -> list[tuple[bytes, int]]:
-        found: list[tuple[bytes, int]] = await self._ask("blob_ids", pool, after=after, limit=limit)
-        return found
 
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
         await self._ashore()
