@@ -145,6 +145,8 @@ class Planner:
         drop: tuple[str, ...] = (),
     ) -> Planned:
         """Some keys are set, one list grows, some lists become ranges of what they were, some keys go."""
+        if append is not None and not (changes or place or drop):
+            return self.append(*append)
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
         children = dict(_children(tree))
         for key in drop:

@@ -1,4 +1,4 @@
-"""An engine that asks others: every reading method of the contract is one question, put by name to whoever can answer.
+"""An engine that asks others: what changes no row is one question, put by name to whoever can answer.
 
 What a mirror and a spool have in common. They differ in whom they ask, in what they do when nobody answers, and in how
 they write.
@@ -91,3 +91,10 @@ class Asking(Engine):
     async def release(self, name: str, owner: str) -> bool:
         given: bool = await self._ask("release", name, owner)
         return given
+
+    async def ping(self) -> None:
+        await self._ask("ping")
+
+    async def stats(self) -> dict[str, int]:
+        figures: dict[str, int] = await self._ask("stats")
+        return figures

@@ -320,13 +320,6 @@ class Mirror(Asking):
 
     # -- the place -------------------------------------------------------------------------------------------------
 
-    async def ping(self) -> None:
-        await self._ask("ping")
-
-    async def stats(self) -> dict[str, int]:
-        figures: dict[str, int] = await self._ask("stats")
-        return figures
-
     async def compact(self) -> None:
         await self._ask("compact")
         follower = self._roles.standing.follower

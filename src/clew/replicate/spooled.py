@@ -16,7 +16,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from clew.engines.base import Commit, Drop, Head, Lease, Row, Taken
+from clew.engines.base import Commit, Drop, Head, Row
 from clew.engines.stepping import finish
 from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, Unavailable
 from clew.replicate import colour
@@ -342,14 +342,13 @@ class Spooled(Asking):
         return known
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
-        found: tuple[Head, Row | None] | None = await self._ask("tip", thread)
+        found = await super().tip(thread)
         self._tips.put(thread, found, self._era)
         return found
 
     async def head(self, thread: str) -> Head | None:
         if not thread.endswith(_KEYS):
-            found: Head | None = await self._ask("head", thread)
-            return found
+            return await super().head(thread)
         # A store is opened with its key ring, so that has to be known when nobody can be asked; and nothing is
         # delivered before, because what lost against others could not be labelled.
         await self._start()
@@ -364,39 +363,7 @@ class Spooled(Asking):
             await self._local(self._spool.remember(thread, Kin(ring, self._generation)))
         return ring
 
-    async def threads(
-        self,
-        *,
-        prefix: str = "",
-        after: str | None = None,
-        limit: int | None = None,
-        kind: str | None = None,
-        newest_first: bool = False,
-    ) -> list[Head]:
-        await self._ashore()
-        return await self.mirror.threads(prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
-
-    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
-        await self._ashore()
-        return await self.mirror.lineages(after=after, limit=limit)
-
-    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        await self._ashore()
-        return await self.mirror.lease(name, owner, ttl)
-
-    async def release(self, name: str, owner: str) -> bool:
-        await self._ashore()
-        return await self.mirror.release(name, owner)
-
     # -- the place -----------------------------------------------------------------------------------------------------
-
-    async def ping(self) -> None:
-        await self._ashore()
-        await self.mirror.ping()
-
-    async def stats(self) -> dict[str, int]:
-        await self._ashore()
-        return await self.mirror.stats()
 
     async def compact(self) -> None:
         await self._ashore()

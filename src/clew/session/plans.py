@@ -18,8 +18,6 @@ def extending(planner: Planner, messages: list[Message], extra: dict[str, Any], 
     before = planner.peek(TURNS)
     if added is None:
         added = turns.user_turns(messages)
-    if before is not None and not added and not extra:
-        return planner.append(MESSAGES, messages)
     changes = {TURNS: (before or 0) + added} if added or before is None else {}
     return planner.change({**changes, **extra}, append=(MESSAGES, messages))
 
