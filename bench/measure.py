@@ -185,6 +185,14 @@ class Target:
     def reached(self) -> bool:
         return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
+    @property
+    def asked(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.limit:.4g} {self.unit}"
+
+    @property
+    def found(self) -> str:
+        return f"{self.measured:.3g} {self.unit}"
+
 
 @dataclass
 class Outcome:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.measure import Target
+
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
@@ -21,9 +23,12 @@ def write(raw: dict[str, Any], path: Path, more: Sequence[dict[str, Any]] = ()) 
 
 def figures(raw: dict[str, Any], more: Sequence[dict[str, Any]] = ()) -> str:
     """Every promise, reached or not, and what it was measured on."""
-    machine, targets = raw["machine"], [*raw["targets"], *more]
+    machine = raw["machine"]
+    targets = [
+        Target(**{key: value for key, value in told.items() if key != "reached"}) for told in (*raw["targets"], *more)
+    ]
     load = f"{machine['load_before']:.1f} before the run and {machine['load_at_end']:.1f} at its end"
-    reached = sum(target["reached"] for target in targets)
+    reached = sum(target.reached for target in targets)
     lines = [
         f"{reached} of {len(targets)} reached; {machine['cores']} cores, load {load}, Python {machine['python']}, "
         f"SQLite {machine['sqlite']}, {machine['rounds']} rounds.",
@@ -32,10 +37,8 @@ def figures(raw: dict[str, Any], more: Sequence[dict[str, Any]] = ()) -> str:
         "| --- | --- | ---: | ---: | --- | --- |",
     ]
     for target in targets:
-        sign = "≥" if target["at_least"] else "≤"
-        asked, measured = f"{sign} {target['limit']:.4g} {target['unit']}", f"{target['measured']:.3g} {target['unit']}"
-        verdict = "yes" if target["reached"] else "**no**"
+        verdict = "yes" if target.reached else "**no**"
         lines.append(
-            f"| {target['workload']} | {target['what']} | {asked} | {measured} | {verdict} | {target['note']} |"
+            f"| {target.workload} | {target.what} | {target.asked} | {target.found} | {verdict} | {target.note} |"
         )
     return "\n".join(lines)

@@ -33,11 +33,9 @@ def show_targets(console: Console, targets: Sequence[Target], quick: bool) -> No
     for column in ("workload", "target", "asked", "measured", "measured / asked", "reached", "note"):
         table.add_column(column, justify="right" if column in ("asked", "measured", "measured / asked") else "left")
     for target in targets:
-        sign = "≥" if target.at_least else "≤"
         reached = "[green]yes[/green]" if target.reached else "[red]no[/red]"
-        asked, measured = f"{sign} {target.limit:.4g} {target.unit}", f"{target.measured:.3g} {target.unit}"
         ratio = f"{target.measured / target.limit:.2f}"
-        table.add_row(target.workload, target.what, asked, measured, ratio, reached, target.note)
+        table.add_row(target.workload, target.what, target.asked, target.found, ratio, reached, target.note)
     console.print(table)
     missed = sum(not target.reached for target in targets)
     console.print(f"{len(targets) - missed} of {len(targets)} reached")

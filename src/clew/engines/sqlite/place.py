@@ -70,16 +70,16 @@ class Place:
         """A new connection, ready for use from any thread."""
         with said(self.path):
             if not self.readonly:
-                return self._ready(self._open("rw"), writes)
+                return self._ready(_open(self.path, "rw"), writes)
             try:
-                return self._ready(self._open("ro"), False)
+                return self._ready(_open(self.path, "ro"), False)
             except sqlite3.OperationalError:
                 # A WAL database can be read without its -wal and -shm files only if nobody writes. There is no -wal
                 # now, but there may be one a moment later: such a connection is used once.
                 if beside(self.path, "-wal").exists():
                     raise
                 self.immutable = True
-                return self._ready(self._open("ro&immutable=1"), False)
+                return self._ready(_open(self.path, "ro&immutable=1"), False)
 
     def lock(self) -> LockFile:
         """The lock that writers of all processes queue on."""
@@ -96,10 +96,6 @@ class Place:
         with said(self.path):
             found = self.path.stat()
             return (found.st_dev, found.st_ino)
-
-    def _open(self, mode: str) -> sqlite3.Connection:
-        uri = f"file:{quote(os.fsencode(self.path))}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
     def _ready(self, connection: sqlite3.Connection, writes: bool) -> sqlite3.Connection:
         execute = connection.execute
@@ -122,7 +118,7 @@ class Place:
     def _migrate(self) -> None:
         if self.readonly:
             raise UnsupportedFormat(f"{self.path} has an older format and is read-only: open it once with write access")
-        with closing(self.lock()) as lock, lock, closing(self._open("rw")) as connection:
+        with closing(self.lock()) as lock, lock, closing(_open(self.path, "rw")) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             migrations.migrate(connection)
 
@@ -164,6 +160,11 @@ def translated(error: Exception, path: Path) -> ClewError:
     return Unavailable(f"{path} cannot be used now: {error}")
 
 
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
 def _real(path: str | os.PathLike[str]) -> Path:
     text = os.fsdecode(path)
     if not text or "\0" in text:
@@ -195,8 +196,7 @@ def _look(path: Path) -> int:
 def _version_now(path: Path) -> int:
     """The format of a store that is open, by SQLite's word; 0 if that cannot be told."""
     try:
-        uri = f"file:{quote(os.fsencode(path))}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        with closing(_open(path, "ro")) as connection:
             return int(connection.execute("PRAGMA user_version").fetchone()[0])
     except sqlite3.Error:
         return 0
