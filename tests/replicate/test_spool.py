@@ -14,6 +14,8 @@ import pytest
 import clew
 from clew.engines.memory import MemoryEngine
 from clew.engines.stepping import finish
+from clew.replicate import colour
+from clew.replicate.landing import deliver
 from clew.replicate.spool import FILE, Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
@@ -136,6 +138,28 @@ def test_a_save_whose_answer_was_lost_is_there_once(pair: Pair, tmp_path: Path) 
     thread.append("messages", ["two"])
     thread.append("messages", ["three"])
     assert store.status().spool.records == 2
+    assert landed(pair, store).diverged == 0
+    assert thread.load() == {"messages": ["one", "two", "three"]}
+    assert len(thread.history(all=True)) == 3
+    pair.equal()
+
+
+def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while_it_is_delivered(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = pair.open(spool=tmp_path / "spool")
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    pair.primary.up, pair.replica.lose_answers = False, 1
+    thread.append("messages", ["two"])
+    thread.append("messages", ["three"])
+    assert store.status().spool.records == 2
+
+    async def late(*args: Any) -> bool:
+        await colour.pause(pair.primary.properties.blocking, 0.3)  # the background has all the time to compare the sides
+        return await deliver(*args)
+
+    monkeypatch.setattr("clew.replicate.spooled.deliver", late)
     assert landed(pair, store).diverged == 0
     assert thread.load() == {"messages": ["one", "two", "three"]}
     assert len(thread.history(all=True)) == 3

@@ -6,6 +6,7 @@ One round of it runs at a time, whoever asks for it: the background, a caller wh
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from clew.engines.base import Commit, Head
 from clew.errors import ClewError, Conflict, Unavailable
@@ -31,6 +32,7 @@ class Following:
         self.pending = Pending(settings.max_pending)
         self.lanes = colour.Lanes(blocking)
         self.on_diverged: Keep | None = None
+        self.held: Callable[[], bool] = lambda: False  # whether comparing has to wait: more is still to be delivered
         self.diverged = 0
         self._roles = roles
         self._blocking = blocking
@@ -149,13 +151,13 @@ class Following:
 
     async def _compare(self) -> None:
         roles = self._roles
-        if not roles.well(roles.standing.follower):
+        if self.held() or not roles.well(roles.standing.follower):
             return
         lineages = self.pending.take_behind()
         failed: ClewError | None = None
         try:
             for lineage in lineages:
-                if self._stopped:
+                if self._stopped or self.held():
                     return
                 try:
                     await self._reconcile(lineage)
@@ -217,7 +219,7 @@ class Following:
         """Return to the primary once it has been well for long enough and has everything."""
         roles = self._roles
         since = roles.healthy_since["primary"]
-        if roles.standing.active != "replica" or since is None or not roles.well("primary"):
+        if self.held() or roles.standing.active != "replica" or since is None or not roles.well("primary"):
             return
         if time.monotonic() - since < self._settings.failback_after or self.pending.behind or self.pending.records:
             return

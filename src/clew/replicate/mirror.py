@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -127,6 +127,15 @@ class Mirror(Asking):
         raise AssertionError("the loop above returns or raises")
 
     # -- for a spool ---------------------------------------------------------------------------------------------------
+
+    def hold(self, held: Callable[[], bool]) -> None:
+        """While this is true the sides are not compared: of a save whose answer was lost one side may have what the
+        spool is about to bring to the other, and would seem to have been written to by somebody else."""
+        self._following.held = held
+
+    def go_on(self) -> None:
+        """It is not true any more."""
+        self._following.wake()
 
     @property
     def generation(self) -> int:

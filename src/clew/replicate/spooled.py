@@ -63,6 +63,7 @@ class Spooled(Asking):
         self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
         self._stranded: set[str] = set()  # lineages that cannot be delivered now
         self.adrift = False
+        mirror.hold(lambda: self.adrift or not self._known)
 
     @property
     def _era(self) -> int:
@@ -177,6 +178,7 @@ class Spooled(Asking):
             await self._deliver()
             was_adrift, self.adrift = self.adrift, False
             self._kept.clear()
+        self.mirror.go_on()
         await self._count()
         return was_adrift
 
