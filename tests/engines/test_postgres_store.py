@@ -92,20 +92,6 @@ def test_a_store_of_a_newer_clew_is_left_alone(
     step(later.close())
 
 
-def test_a_store_of_an_older_clew_is_brought_up_to_date(
-    engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
-) -> None:
-    step(engine.commit(records.first(records.branch("t"))))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MIGRATIONS, FORMAT + 1, ())
-        patch.setattr("clew.engines.postgres.schema.FORMAT", FORMAT + 1)
-        patch.setattr("clew.engines.postgres.engine.FORMAT", FORMAT + 1)
-        later = PostgresEngine(postgres_server.url, schema=schema)
-        assert step(later.head("t")) == records.head(records.branch("t"))
-        step(later.close())
-    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT + 1,)]
-
-
 def test_a_store_of_the_first_format_goes_on_in_the_newest(
     postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
@@ -119,6 +105,10 @@ def test_a_store_of_the_first_format_goes_on_in_the_newest(
         step(older.commit(records.first(at)))
         step(older.close())
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(1,)]
+    first_append = """
+        text, text, bytea, bigint, bigint, bytea, bytea, bigint, bigint, text, bigint, bigint, bigint, bigint, bytea,
+        bytea, bigint, bytea, bytea, bytea, bytea, bytea"""
+    admin.execute(f"CREATE FUNCTION {schema}.append({first_append}) RETURNS void LANGUAGE sql AS ''")
     engine = PostgresEngine(postgres_server.url, schema=schema)
     head = step(engine.head("t"))
     assert head == records.head(at)
@@ -126,6 +116,8 @@ def test_a_store_of_the_first_format_goes_on_in_the_newest(
     assert [found.thread for found in step(engine.threads(newest_first=True))] == ["t"]
     assert [found.step for found in step(engine.steps("t", at.id, 1, 9))] == [1, 2]
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT,)]
+    appends = "SELECT count(*) FROM pg_proc WHERE proname = 'append' AND pronamespace = %s::regnamespace"
+    assert admin.execute(appends, [schema]).fetchall() == [(1,)]
     step(engine.close())
 
 

@@ -13,8 +13,8 @@ from psycopg import sql
 from clew.engines.postgres.wire import Run
 from clew.errors import InvalidInput, UnsupportedFormat
 
-#: For each format the files that lead to it from the one before.
-MIGRATIONS = {1: ("001_tables.sql", "001_functions.sql"), 2: ("002_tables.sql", "002_functions.sql")}
+#: For each format the file that leads to its tables from those of the one before.
+MIGRATIONS = {1: "001.sql", 2: "002.sql"}
 FORMAT = max(MIGRATIONS)
 #: The key of the advisory lock under which schemas are made: "clew" in ASCII.
 LOCK = 0x636C6577
@@ -47,10 +47,12 @@ class Schema:
         before = await self.format(run)
         if before == 0:
             await run(self._fill("CREATE SCHEMA IF NOT EXISTS {schema}"), None)
+        if before == FORMAT:
+            return
         for number in range(before + 1, FORMAT + 1):
-            for file in MIGRATIONS[number]:
-                await run(self._fill(_read(file)), None)
-            await run(self._fill("UPDATE {schema}.store SET format = %s"), [number])
+            await run(self._fill(_read(MIGRATIONS[number])), None)
+        await run(self._fill(_read("functions.sql")), None)
+        await run(self._fill("UPDATE {schema}.store SET format = %s"), [FORMAT])
 
     async def format(self, run: Run) -> int:
         """The format of the store that is there; 0 if there is none."""

@@ -1,25 +1,45 @@
 -- What must be one statement, and so one transaction and one round trip, is a function.
 -- Refusals carry the SQLSTATE CLEW0 and name what was refused in their detail.
+-- This is all of them as they are now: whatever format a store comes from, they are put in place of the ones before.
 
-CREATE FUNCTION {schema}.refuse(reason text, fact text) RETURNS void
+CREATE OR REPLACE FUNCTION {schema}.refuse(reason text, fact text) RETURNS void
 LANGUAGE plpgsql AS $body$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = 'CLEW0', MESSAGE = 'clew: ' || reason, DETAIL = fact, HINT = reason;
 END
 $body$;
 
+-- Whoever relies on a lease and whoever gives it to another keep apart by a lock of no table: one on the lease's row would
+-- write to it in every commit. What is looked at afterwards is what is there then, unless the session was told to look at
+-- everything as it was when it began; there the row has to be locked after all.
+CREATE OR REPLACE FUNCTION {schema}.rely(fence_name text, fence_token bigint) RETURNS boolean
+LANGUAGE plpgsql AS $body$
+BEGIN
+    IF pg_advisory_xact_lock_shared(hashtextextended(fence_name, 1)) IS NULL THEN RETURN false; END IF;
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token;
+    ELSE
+        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token FOR SHARE;
+    END IF;
+    IF NOT FOUND THEN PERFORM {schema}.refuse('fence', fence_name); END IF;
+    RETURN true;
+END
+$body$;
+
 -- Nearly every commit is one row behind the head, and the head's move onto it. It needs no lock of the lineage: a sweep
 -- locks every head that is there, and this one is.
-CREATE FUNCTION {schema}.append(
+CREATE OR REPLACE FUNCTION {schema}.append(
     of_lineage text, of_thread text, expected_branch bytea, expected_step bigint, expected_version bigint,
     new_owner bytea, new_branch bytea, new_step bigint, new_version bigint, new_kind text,
     new_created bigint, new_updated bigint, new_count bigint, new_size bigint, new_note bytea,
-    row_branch bytea, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_root bytea, row_payload bytea
+    row_branch bytea, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_root bytea, row_payload bytea,
+    fence_name text, fence_token bigint
 ) RETURNS void
 LANGUAGE plpgsql AS $body$
 DECLARE
     number bigint;
 BEGIN
+    IF fence_token IS NOT NULL AND {schema}.rely(fence_name, fence_token) THEN NULL; END IF;
     UPDATE {schema}.heads SET
         lineage = of_lineage, owner = new_owner, branch = new_branch, step = new_step, version = new_version,
         kind = new_kind, created = new_created, updated = new_updated, count = new_count, size = new_size, note = new_note
@@ -35,7 +55,7 @@ $body$;
 
 -- Anything else. Lists of one kind of record have one length; a list of none is NULL. An empty byte string stands for "no branch".
 -- A sweep of the lineage takes the same lock for itself alone, so nothing appears while it works.
-CREATE FUNCTION {schema}.commit(
+CREATE OR REPLACE FUNCTION {schema}.commit(
     of_lineage text,
     fence_name text, fence_token bigint,
     branch_ids bytea[], branch_threads text[], branch_owners bytea[], branch_origins bytea[], branch_origin_steps bigint[],
@@ -55,10 +75,7 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(of_lineage, 0));
 
-    IF fence_token IS NOT NULL THEN
-        PERFORM FROM {schema}.leases WHERE name = fence_name AND token = fence_token FOR SHARE;
-        IF NOT FOUND THEN PERFORM {schema}.refuse('fence', fence_name); END IF;
-    END IF;
+    IF fence_token IS NOT NULL AND {schema}.rely(fence_name, fence_token) THEN NULL; END IF;
 
     FOR i IN 1 .. coalesce(array_length(swap_threads, 1), 0) LOOP
         IF expected_branches[i] = '' THEN
@@ -136,7 +153,7 @@ BEGIN
 END
 $body$;
 
-CREATE FUNCTION {schema}.drop(
+CREATE OR REPLACE FUNCTION {schema}.drop(
     of_lineage text,
     head_threads text[], head_branches bytea[], head_steps bigint[], head_versions bigint[],
     row_branches bytea[], row_steps bigint[], body_branches bytea[], body_steps bigint[],
@@ -188,13 +205,13 @@ BEGIN
 END
 $body$;
 
-CREATE FUNCTION {schema}.now_us() RETURNS bigint
+CREATE OR REPLACE FUNCTION {schema}.now_us() RETURNS bigint
 LANGUAGE sql VOLATILE AS $body$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $body$;
 
 -- Who has the lease after this call: the asker (given), or whoever had it.
-CREATE FUNCTION {schema}.lease(
+CREATE OR REPLACE FUNCTION {schema}.lease(
     lease_name text, asker text, ttl bigint,
     OUT given boolean, OUT has text, OUT its_token bigint, OUT until bigint
 )
@@ -202,6 +219,7 @@ LANGUAGE plpgsql AS $body$
 DECLARE
     now_us constant bigint := {schema}.now_us();
 BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(lease_name, 1));
     INSERT INTO {schema}.leases AS l VALUES (lease_name, asker, 1, now_us + ttl)
     ON CONFLICT (name) DO UPDATE SET
         token = CASE WHEN l.owner = asker AND l.expires > now_us THEN l.token ELSE l.token + 1 END,
@@ -216,7 +234,7 @@ END
 $body$;
 
 -- Functions, because a session keeps their plans: planning these joins takes longer than running them.
-CREATE FUNCTION {schema}.tip(of_thread text) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION {schema}.tip(of_thread text) RETURNS TABLE (
     h {schema}.heads, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_mark bytea, row_root bytea
 )
 LANGUAGE plpgsql STABLE AS $body$
@@ -232,7 +250,7 @@ BEGIN
 END
 $body$;
 
-CREATE FUNCTION {schema}.light_row(of_lineage text, of_branch bytea, at_step bigint) RETURNS TABLE (
+CREATE OR REPLACE FUNCTION {schema}.light_row(of_lineage text, of_branch bytea, at_step bigint) RETURNS TABLE (
     row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_mark bytea, row_root bytea
 )
 LANGUAGE plpgsql STABLE AS $body$
