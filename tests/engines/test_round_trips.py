@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,16 +19,28 @@ from fix_proxy import Proxy
 
 _NUMBERS = itertools.count()
 STEP = [{"role": "user", "content": "x" * 1100}, {"role": "assistant", "content": "y" * 1100}] * 10
+POOL: dict[str, Any] = {"pool_size": 8, "read_timeout": 10.0, "retries": 0}
 
 
-@pytest.mark.parametrize(("kind", "place"), [("redis", "prefix"), ("postgres", "schema")])
-def test_an_append_is_one_round_trip_and_a_long_state_loads_in_three(
-    kind: str, place: str, request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]
-) -> None:
+class Way(NamedTuple):
+    """To an empty store of its own on a server, through a proxy."""
+
+    proxy: Proxy
+    url: str
+    options: dict[str, Any]
+
+
+@pytest.fixture(params=[("redis", "prefix"), ("postgres", "schema")], ids=["redis", "postgres"])
+def way(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Way:
+    kind, place = request.param
     server = request.getfixturevalue(f"{kind}_server")
     proxy = proxy_to(server.port)
-    options: dict[str, Any] = {place: f"trips_{next(_NUMBERS)}"}
-    with clew.open(server.url.replace(str(server.port), str(proxy.port)), compression=None, **options) as store:
+    return Way(proxy, server.url.replace(str(server.port), str(proxy.port)), {place: f"trips_{next(_NUMBERS)}"})
+
+
+def test_an_append_is_one_round_trip_and_a_long_state_loads_in_three(way: Way) -> None:
+    proxy = way.proxy
+    with clew.open(way.url, compression=None, **way.options) as store:
         thread = store.thread("t")
         for _ in range(3):
             thread.append("messages", STEP)
@@ -43,18 +55,12 @@ def test_an_append_is_one_round_trip_and_a_long_state_loads_in_three(
         assert sum(len(message["content"]) for message in state["messages"]) > 3_500_000
 
 
-@pytest.mark.parametrize(("kind", "place"), [("redis", "prefix"), ("postgres", "schema")])
-def test_tasks_that_share_a_pool_use_all_of_it_at_the_same_time(
-    kind: str, place: str, request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]
-) -> None:
+def test_tasks_that_share_a_pool_use_all_of_it_at_the_same_time(way: Way) -> None:
     """No answer comes before eight wait for one: a lock around the pool, or a smaller pool, would wait for ever."""
-    server = request.getfixturevalue(f"{kind}_server")
-    proxy = proxy_to(server.port)
-    url = server.url.replace(str(server.port), str(proxy.port))
-    options: dict[str, Any] = {place: f"trips_{next(_NUMBERS)}", "pool_size": 8, "read_timeout": 10.0, "retries": 0}
+    proxy = way.proxy
 
     async def test() -> None:
-        async with await clew.aio.open(url, **options) as store:
+        async with await clew.aio.open(way.url, **POOL, **way.options) as store:
             threads = [store.thread(f"task {n}") for n in range(32)]
             await threads[0].append("messages", STEP)
             proxy.held_for = 8
@@ -66,15 +72,9 @@ def test_tasks_that_share_a_pool_use_all_of_it_at_the_same_time(
     asyncio.run(test())
 
 
-@pytest.mark.parametrize(("kind", "place"), [("redis", "prefix"), ("postgres", "schema")])
-def test_threads_that_share_a_pool_use_all_of_it_at_the_same_time(
-    kind: str, place: str, request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]
-) -> None:
-    server = request.getfixturevalue(f"{kind}_server")
-    proxy = proxy_to(server.port)
-    url = server.url.replace(str(server.port), str(proxy.port))
-    options: dict[str, Any] = {place: f"trips_{next(_NUMBERS)}", "pool_size": 8, "read_timeout": 10.0, "retries": 0}
-    with clew.open(url, **options) as store:
+def test_threads_that_share_a_pool_use_all_of_it_at_the_same_time(way: Way) -> None:
+    proxy = way.proxy
+    with clew.open(way.url, **POOL, **way.options) as store:
         store.thread("task 0").append("messages", STEP)
         proxy.held_for = 8
         workers = [

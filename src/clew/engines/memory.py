@@ -28,6 +28,7 @@ from clew.engines.base import (
     Step,
     Taken,
 )
+from clew.engines.dicts import check_rows, page
 
 T = TypeVar("T")
 
@@ -177,20 +178,8 @@ class MemoryEngine(Engine):
             head = self._heads.get(swap.thread)
             if (None if head is None else head.key) != swap.expect:
                 raise refusals.moved(swap.thread)
-        new: set[bytes] = set()
-        for branch in commit.branches:
-            if branch.id in self._branches or branch.id in new:
-                raise refusals.branch_taken(commit.lineage, branch.id)
-            new.add(branch.id)
         logs = self._lineages.get(commit.lineage, _NOTHING).logs
-        seen: set[tuple[bytes, int]] = set()
-        for row in commit.rows:
-            log = logs.get(row.branch)
-            if log is None and row.branch not in new:
-                raise refusals.branch_gone(commit.lineage, row.branch)
-            if (log is not None and row.step in log.rows) or (row.branch, row.step) in seen:
-                raise refusals.step_taken(commit.lineage, row.branch, row.step)
-            seen.add((row.branch, row.step))
+        check_rows(commit, self._branches.__contains__, lambda branch: logs[branch].rows if branch in logs else None)
 
     async def drop(self, drop: Drop) -> None:
         with self._inside():
@@ -239,20 +228,7 @@ class MemoryEngine(Engine):
         newest_first: bool = False,
     ) -> list[Head]:
         with self._inside():
-            found = [
-                head
-                for name, head in self._heads.items()
-                if name.startswith(prefix) and (kind is None or head.kind == kind)
-            ]
-            last = None if after is None else self._heads.get(after)
-        if not newest_first:
-            found.sort(key=lambda head: head.thread)
-            return found[slice(limit)] if after is None else _first((h for h in found if h.thread > after), limit)
-        found.sort(key=_age, reverse=True)
-        if after is None:
-            return found[slice(limit)]
-        # A thread that has gone has no place in the order any more: nothing comes after it.
-        return [] if last is None else _first((head for head in found if _age(head) < _age(last)), limit)
+            return page(self._heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._inside():
@@ -360,10 +336,6 @@ class MemoryEngine(Engine):
         with self._lock:
             self._open = False
             self._heads, self._lineages, self._branches, self._leases = {}, {}, set(), {}
-
-
-def _age(head: Head) -> tuple[int, str]:
-    return head.updated, head.thread
 
 
 def _first(found: Iterable[T], limit: int | None) -> list[T]:

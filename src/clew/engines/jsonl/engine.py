@@ -17,6 +17,7 @@ from typing import Literal
 
 from clew.engines import forks, refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from clew.engines.dicts import check_rows, page
 from clew.engines.jsonl import lines
 from clew.engines.jsonl.catalogue import Catalogue, lineage_at
 from clew.engines.jsonl.directory import directory_of_a_store
@@ -224,21 +225,15 @@ class JSONLEngine(Engine):
                 head = None if home is None else home[1]
             if (None if head is None else head.key) != swap.expect:
                 raise refusals.moved(swap.thread)
-        new: set[bytes] = set()
-        for branch in commit.branches:
-            elsewhere = self._catalogue.lineages_of(branch.id)
-            taken = branch.id in log.trunks or any(branch.id in self._log(other).trunks for other in elsewhere)
-            if taken or branch.id in new:
-                raise refusals.branch_taken(commit.lineage, branch.id)
-            new.add(branch.id)
-        seen: set[tuple[bytes, int]] = set()
-        for row in commit.rows:
-            trunk = log.trunks.get(row.branch)
-            if trunk is None and row.branch not in new:
-                raise refusals.branch_gone(commit.lineage, row.branch)
-            if (trunk is not None and row.step in trunk.places) or (row.branch, row.step) in seen:
-                raise refusals.step_taken(commit.lineage, row.branch, row.step)
-            seen.add((row.branch, row.step))
+        trunks = log.trunks
+        check_rows(
+            commit,
+            lambda branch: branch in trunks or self._is_elsewhere(branch),
+            lambda branch: trunks[branch].places if branch in trunks else None,
+        )
+
+    def _is_elsewhere(self, branch: bytes) -> bool:
+        return any(branch in self._log(lineage).trunks for lineage in self._catalogue.lineages_of(branch))
 
     async def drop(self, drop: Drop) -> None:
         with self._writing():
@@ -286,16 +281,8 @@ class JSONLEngine(Engine):
         newest_first: bool = False,
     ) -> list[Head]:
         with self._inside():
-            every = [head for entry in self._catalogue.entries() for head in entry.heads]
-        found = [head for head in every if head.thread.startswith(prefix) and (kind is None or head.kind == kind)]
-        found.sort(key=_age if newest_first else _name, reverse=newest_first)
-        if after is not None and newest_first:
-            # A thread that has gone has no place in the order any more: nothing comes after it.
-            last = next((_age(head) for head in every if head.thread == after), None)
-            found = [] if last is None else [head for head in found if _age(head) < last]
-        elif after is not None:
-            found = [head for head in found if head.thread > after]
-        return found[:limit]
+            heads = {head.thread: head for entry in self._catalogue.entries() for head in entry.heads}
+        return page(heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._inside():
@@ -427,11 +414,3 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except FileNotFoundError:  # a file that was replaced meanwhile
         return 0
-
-
-def _age(head: Head) -> tuple[int, str]:
-    return head.updated, head.thread
-
-
-def _name(head: Head) -> str:
-    return head.thread
