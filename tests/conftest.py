@@ -1,5 +1,15 @@
-"""Fixtures by theme live in tests/fix_*.py."""
+"""Fixtures by theme live in tests/fix_*.py.
+
+Property tests draw the same examples in each run, and no clock judges them: what was green stays green, on any machine.
+`make test ARGS="--hypothesis-profile=explore tests/history"` looks for new ones.
+"""
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
+
 pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls", "fix_pooler"]
+
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("clew", settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile("clew")
