@@ -222,11 +222,12 @@ class Writer:
             memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
             planned = plan(self._planner(here, step, root, memories))
         id = facts.id or new_id(now)
-        dictionary, bringing = b"", dict[bytes, bytes]()
+        dictionary, bringing = b"", None
         if core.frames.compression is not None:
             dictionary, bringing = await choose(core, tip, here, step)
         row, blobs, meta = seal_row(core, here, step, id, digest, parent, now, planned, facts, dictionary)
-        blobs |= bringing
+        if bringing:
+            blobs |= bringing
         line = await line_of(core, tip) if self._retires(tip) else None
         marks: list[Mark] = []
         if line is not None:
