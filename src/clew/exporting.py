@@ -47,7 +47,10 @@ async def document(core: Core, id: str, at: Any = None) -> Document:
     if head is None:
         raise ThreadNotFound(id)
     state = await thread.load(at)
-    messages = state.get("messages", []) if type(state) is dict else None
+    empty: list[Message] | None = (
+        [] if head.kind in ("session", "run") else None
+    )  # one that has begun without a message
+    messages = state.get("messages", empty) if type(state) is dict else None
     if type(messages) is not list or not all(type(message) is dict for message in messages):
         raise InvalidInput(f"thread {id!r} has no list of messages to export: load() gives its state")
     fields = {name: value for name, value in state.items() if name != "messages"}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clew import Checkpoint, Store, Thread
 
 DEFAULT_STORE = "clew.db"
@@ -31,18 +33,29 @@ class Frame:
         return self.url or os.environ.get("CLEW_STORE") or DEFAULT_STORE
 
     @contextlib.contextmanager
-    def store(self, *, create: bool = False, target: str | None = None) -> Iterator[Store]:
+    def store(
+        self, *, create: bool = False, target: str | None = None, keys: Sequence[str] | None = None
+    ) -> Iterator[Store]:
         """The store, open, or the one at `target`. One that is not there yet is an error unless `create`: a typo must
-        not make a file."""
+        not make a file. `keys` are those to open it with, if not those in CLEW_KEY."""
         import clew
 
         target = target or self.target
         local = is_file(target) or target.startswith("jsonl:")
         options: dict[str, Any] = {"create": False} if local and not create else {}
-        if keys := os.environ.get("CLEW_KEY"):
-            options["key"] = keys.split(",")
-        with clew.open(target, **options) as store:
+        if keys := self.keys if keys is None else keys:
+            options["key"] = [*keys]
+        try:
+            opened = clew.open(target, **options)
+        except clew.NotFound as error:
+            raise clew.NotFound(f"{error}: name one with -s or CLEW_STORE") from error
+        with opened as store:
             yield store
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the store, the newest first; none for one that is not encrypted."""
+        return [key for key in os.environ.get("CLEW_KEY", "").split(",") if key]
 
     def answer(self, data: Any) -> None:
         """The answer as JSON, in the one envelope that all commands use."""
@@ -64,6 +77,32 @@ def is_file(target: str) -> bool:
     """Whether the store is a SQLite file, which opening would create."""
     scheme, colon, _ = target.partition(":")
     return not colon or len(scheme) < 2 or scheme == "sqlite" or not scheme.replace("+", "").isalnum()
+
+
+def path_of(target: str) -> str | None:
+    """The file or directory of a store that is in one."""
+    scheme, _, rest = target.partition(":")
+    if scheme in ("sqlite", "jsonl"):
+        return rest.removeprefix("///").partition("?")[0]
+    return target if is_file(target) else None
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two names mean one store, as far as that can be told from outside."""
+    here, there = path_of(one), path_of(other)
+    if here is None or there is None:
+        return one == other != "memory:"
+    return os.path.realpath(here) == os.path.realpath(there)
+
+
+def read_key(path: Path) -> str:
+    """The key that a file holds, in hex or base64."""
+    try:
+        return path.read_text("ascii").strip()
+    except UnicodeDecodeError:
+        raise click.UsageError(
+            f"{path} holds no key: write it in hex or base64, as `openssl rand -hex 32` does."
+        ) from None
 
 
 class Command(click.Command):
@@ -114,7 +153,7 @@ dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Only say wh
 
 def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`AT`: a checkpoint by any of its names."""
-    return click.argument("at", required=required, default=None if required else "@")
+    return click.argument("at") if required else click.argument("at", default="@")
 
 
 def place(thread: Thread[Any], text: str) -> Checkpoint:
@@ -129,7 +168,10 @@ def confirm(frame: Frame, what: str, *, yes: bool) -> None:
     if yes:
         return
     if frame.json or not sys.stdin.isatty():
-        raise click.UsageError(f"{what}: say --yes to do it, or --dry-run to see what it would do.")
+        looks = any(parameter.name == "dry_run" for parameter in click.get_current_context().command.params)
+        raise click.UsageError(
+            f"{what}: say --yes to do it{', or --dry-run to see what it would do' if looks else ''}."
+        )
     click.confirm(f"{what}. Go on?", abort=True, err=True)
 
 
@@ -162,6 +204,7 @@ def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
 
 def _report(frame: Frame, error: Exception) -> int:
     import clew
+    from clew.present.advice import advised
 
     codes: list[tuple[type[Exception], int]] = [
         (clew.NotFound, MISSING),
@@ -176,13 +219,37 @@ def _report(frame: Frame, error: Exception) -> int:
     ]
     for kind, code in codes:
         if isinstance(error, kind):
-            return _fail(frame, type(error).__name__, str(error), code)
+            public = next(one.__name__ for one in type(error).__mro__ if hasattr(clew, one.__name__))
+            return _fail(frame, public, advised(str(error)) + _near(frame, error), code)
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(frame, type(error).__name__, f"{place}{error.strerror or error}", FAILED)
     return _fail(frame, type(error).__name__, f"{type(error).__name__}: {error}; --debug shows where", FAILED)
+
+
+def _near(frame: Frame, error: Exception) -> str:
+    """For a thread that is not there: the one that was probably meant."""
+    import difflib
+
+    import clew
+
+    if not isinstance(error, clew.ThreadNotFound):
+        return ""
+    try:
+        with frame.store() as store:
+            names = [info.id for info in store.threads(limit=1000, newest_first=True)]
+    except clew.ClewError:
+        return ""  # it could not say more anyway
+    near = difflib.get_close_matches(error.thread_id, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _fail(frame: Frame, kind: str, message: str, code: int, ctx: click.Context | None = None) -> int:
     if frame.json:
-        print_json({"clew": 1, "error": {"type": kind, "message": message, "exit_code": code}})
+        try:
+            print_json({"clew": 1, "error": {"type": kind, "message": message, "exit_code": code}})
+        except OSError as error:  # nobody can read stdout: stderr is what is left
+            click.echo(f"error: {_one_line(message)} (and stdout: {error.strerror})", err=True)
         return code
     click.echo(click.style("error: ", fg="red", bold=True) + _one_line(message), err=True)
     if ctx is not None:

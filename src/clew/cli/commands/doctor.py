@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from clew.cli.frame import FAILED, Command, Frame, is_file, pass_frame
+from clew.cli.frame import FAILED, Command, Frame, is_file, pass_frame, path_of
 
 if TYPE_CHECKING:
-    from clew import Store
+    from clew import ClewError, Store
 
 Verdict = Literal["ok", "hint", "bad"]
 _EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pathspec"}
@@ -69,9 +69,10 @@ def _environment() -> Iterator[Finding]:
 
 
 def _place(target: str) -> Iterator[Finding]:
-    if not is_file(target):
+    file = path_of(target)
+    if file is None or not is_file(target):
         return
-    path = Path(target.removeprefix("sqlite:").removeprefix("///").partition("?")[0]).absolute()
+    path = Path(file).absolute()
     if not path.exists():
         yield Finding(
             "store file", "bad", f"{path} is not there", "name the store with -s or CLEW_STORE, or save to it"
@@ -98,6 +99,7 @@ def _place(target: str) -> Iterator[Finding]:
 
 def _store(frame: Frame) -> Iterator[Finding]:
     from clew import ClewError
+    from clew.present.advice import advised
 
     try:
         with frame.store() as store:
@@ -115,9 +117,20 @@ def _store(frame: Frame) -> Iterator[Finding]:
                 store.thread(newest[0].id).load()
                 yield Finding("newest thread", "ok", f"{newest[0].id} loads")
     except ClewError as error:
-        yield Finding(
-            "store", "bad", str(error), "set CLEW_STORE or -s to the right place; `clew doctor --debug` tells more"
-        )
+        yield Finding("store", "bad", advised(str(error)), _advice(error))
+
+
+def _advice(error: ClewError) -> str:
+    """What to do about a store that cannot be used; an error that says it itself needs no more."""
+    from clew import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
+
+    if isinstance(error, Corrupt):
+        return "`clew verify` says what is damaged, and `clew verify --repair` sets it aside; or go back to a copy"
+    if isinstance(error, Unavailable):
+        return "see that it runs, can be reached from here, and lets this user write"
+    if isinstance(error, UnsupportedFormat) and "encrypted" not in str(error):
+        return "name the right place with -s or CLEW_STORE"
+    return "" if isinstance(error, InvalidInput | MissingExtra | UnsupportedFormat) else "`--debug` tells more"
 
 
 def _mirror(store: Store) -> Iterator[Finding]:

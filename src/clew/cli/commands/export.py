@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @pass_frame
 def command(frame: Frame, thread: str, at: str, form: str | None, output: Path | None) -> None:
     """Write THREAD at AT (default: the head). The ending of the file tells the format where none is given."""
+    from clew.exporting import put
     from clew.present import export
 
     with frame.store() as store:
@@ -38,7 +39,7 @@ def command(frame: Frame, thread: str, at: str, form: str | None, output: Path |
         form = form or export.form_of(output)
         text = export.write(store, handle, checkpoint, form)
     if output is not None:
-        output.write_text(text)
+        put(text, output)
         if frame.json:
             frame.answer({"output": str(output), "bytes": len(text.encode()), "checkpoint": checkpoint.id})
         else:

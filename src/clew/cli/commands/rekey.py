@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from clew.cli.frame import Command, Frame, confirm, pass_frame, say, yes_option
+from clew.cli.frame import Command, Frame, confirm, pass_frame, read_key, say, yes_option
 
 
 @click.command(cls=Command, epilog="\b\nExample:\n  openssl rand -hex 32 > new.key && CLEW_KEY=… clew rekey new.key")
@@ -15,9 +15,10 @@ from clew.cli.frame import Command, Frame, confirm, pass_frame, say, yes_option
 @pass_frame
 def command(frame: Frame, file: Path, yes: bool) -> None:
     """Lock an encrypted store with the key in FILE (32 bytes in hex or base64). CLEW_KEY holds the key it has now."""
+    key = read_key(file)
     with frame.store() as store:
         confirm(frame, "replace the key of the store", yes=yes)
-        count = store.rekey(file.read_text().strip())
+        count = store.rekey(key)
     if frame.json:
         frame.answer({"data_keys": count})
     else:

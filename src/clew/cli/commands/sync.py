@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame, say
+from clew.cli.frame import Command, Frame, pass_frame, same_place, say
 
 
 @click.command(
@@ -15,7 +15,7 @@ from clew.cli.frame import Command, Frame, pass_frame, say
 @click.argument("other")
 @pass_frame
 def command(frame: Frame, one: str, other: str) -> None:
-    """Make the stores ONE and OTHER equal by exchanging only what is missing.
+    """Make the stores ONE and OTHER equal by exchanging only what is missing. Makes OTHER if it is not there.
 
     Whichever is further on a branch is right about it; where both went on by themselves, the head of ONE counts and the
     other one is kept beside it, labelled. An interrupted sync goes on where it stopped, and agents may go on working
@@ -23,6 +23,8 @@ def command(frame: Frame, one: str, other: str) -> None:
     """
     from clew.cli.screen import progress, size
 
+    if same_place(one, other):
+        raise click.UsageError(f"{one} and {other} are one store: name two.")
     with (
         frame.store(target=one) as here,
         frame.store(target=other, create=True) as there,

@@ -1,0 +1,134 @@
+"""What goes wrong on the command line is one line that says what to do there, in the words of the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clew
+from clew.present import advice
+
+from .conftest import Run
+
+SOURCES = Path(clew.__file__).parent
+
+
+def test_every_advice_of_the_library_that_is_reworded_is_still_given_by_it() -> None:
+    said = "".join(
+        re.sub(r'"\s*\n\s*f?"', "", path.read_text())
+        for path in SOURCES.rglob("*.py")
+        if path.name != "advice.py" and "cli" not in path.parts
+    ).replace('MissingExtra("store.workspace()"', "store.workspace() needs")
+    for theirs in advice._COMMANDS:
+        assert theirs in said, theirs
+
+
+@pytest.mark.parametrize("args", [("log", "tlak"), ("show", "tlak", "2"), ("rm", "tlak", "-y"), ("undo", "tlak")])
+def test_a_misspelt_thread_gets_a_hint_and_no_python(run: Run, args: tuple[str, ...]) -> None:
+    ended = run(*args)
+    assert ended.code == 3
+    assert "`clew threads` lists those that there are; did you mean 'talk'?" in ended.err
+    assert "store." not in ended.err
+
+
+def test_a_store_that_is_not_there_says_how_to_name_one(run: Run) -> None:
+    assert "name one with -s or CLEW_STORE" in run("threads", "-s", "typo.db").err
+
+
+def test_a_store_that_cannot_be_reached_has_the_public_name_of_its_error(run: Run) -> None:
+    told = run("threads", "-s", "redis://127.0.0.1:1/0?retries=0", "--json")
+    assert json.loads(told.out)["error"]["type"] == "Unavailable"
+
+
+def test_rewind_needs_a_place_to_go_to(run: Run) -> None:
+    ended = run("rewind", "talk", "--yes")
+    assert (ended.code, "Missing argument 'AT'" in ended.err) == (2, True)
+
+
+def test_only_a_command_that_has_a_dry_run_advises_one(run: Run) -> None:
+    assert "--dry-run" in run("rm", "talk").err
+    assert "--dry-run" not in run("verify", "--repair").err
+
+
+def test_a_file_that_cannot_be_written_is_named(run: Run, place: Path) -> None:
+    ended = run("export", "talk", "-o", "no/such/place.md")
+    assert "'no/such/place.md' cannot be written: No such file or directory" in ended.err
+    assert "Errno" not in ended.err
+
+
+@pytest.mark.parametrize("args", ["threads", "threads --json", "export talk", "log talk", "show nobody --json"])
+def test_a_full_disk_behind_stdout_is_one_line(place: Path, args: str) -> None:
+    ended = subprocess.run(
+        f"{sys.executable} -m clew.cli {args} > /dev/full",
+        shell=True,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode != 0
+    assert "No space left on device" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_thread_without_messages_is_not_exported_as_an_empty_conversation(run: Run) -> None:
+    ended = run("export", "other")
+    assert ended.code == 2
+    assert "no list of messages" in ended.err
+    assert "`clew export --format json` writes its state" in ended.err
+    assert json.loads(run("export", "other", "--format", "json").out)["state"] == {"n": 1}
+
+
+KEY, OTHER = "00" * 32, "11" * 32
+
+
+@pytest.fixture
+def sealed(place: Path) -> Path:
+    with clew.open(place / "sealed.db", key=KEY) as store:
+        store.thread("secret").save({"text": "the name of the thread is Ariadne"})
+    return place
+
+
+def test_a_copy_of_an_encrypted_store_has_its_key(run: Run, sealed: Path) -> None:
+    assert run("copy", "copy.db", "-s", "sealed.db", env={"CLEW_KEY": KEY}).code == 0
+    assert b"Ariadne" not in (sealed / "copy.db").read_bytes()
+    assert run("threads", "-s", "copy.db").code == 5
+    assert "secret" in run("threads", "-s", "copy.db", env={"CLEW_KEY": KEY}).out
+
+
+def test_a_copy_can_have_another_key_or_none(run: Run, sealed: Path) -> None:
+    (sealed / "other.key").write_text(OTHER + "\n")
+    assert run("copy", "o.db", "--key", "other.key", "-s", "sealed.db", env={"CLEW_KEY": KEY}).code == 0
+    assert "secret" in run("threads", "-s", "o.db", env={"CLEW_KEY": OTHER}).out
+    assert run("copy", "plain.db", "--no-key", "-s", "sealed.db", env={"CLEW_KEY": KEY}).code == 0
+    assert "secret" in run("threads", "-s", "plain.db").out
+    assert run("copy", "now-sealed.db", "--key", "other.key").code == 0
+    assert "talk" in run("threads", "-s", "now-sealed.db", env={"CLEW_KEY": OTHER}).out
+    assert run("copy", "x.db", "--no-key", "--key", "other.key").code == 2
+
+
+def test_a_store_is_not_copied_or_synced_to_itself(run: Run) -> None:
+    assert "is the store itself" in run("copy", "./clew.db").err
+    assert "is the store itself" in run("copy", "sqlite:clew.db?durability=normal").err
+    assert "are one store" in run("sync", "clew.db", "./clew.db").err
+
+
+def test_a_key_that_is_missing_or_no_key_is_said_in_words_of_the_command_line(run: Run, sealed: Path) -> None:
+    assert "CLEW_KEY" in run("threads", "-s", "sealed.db").err
+    assert "openssl rand -hex 32" in run("threads", "-s", "sealed.db", env={"CLEW_KEY": "hush"}).err
+    assert "clew copy TARGET --key FILE" in run("threads", env={"CLEW_KEY": KEY}).err
+    (sealed / "raw.key").write_bytes(bytes(range(128, 160)))
+    assert "holds no key" in run("rekey", "raw.key", "-s", "sealed.db", "-y", env={"CLEW_KEY": KEY}).err
+
+
+def test_doctor_advises_what_fits_what_is_wrong(run: Run, sealed: Path) -> None:
+    assert "CLEW_KEY" in run("doctor", "-s", "sealed.db").out
+    (sealed / "broken.db").write_bytes((sealed / "clew.db").read_bytes()[:20_000])
+    assert "clew verify" in run("doctor", "-s", "broken.db").out
+    (sealed / "text.db").write_text("no store")
+    assert "name the right place" in run("doctor", "-s", "text.db").out
