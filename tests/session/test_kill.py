@@ -56,7 +56,7 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
     for _ in range(KILLS):
         child = Child(write_for_ever(url))
         # It says when it has opened the store, and after each message: a tenth of them may be killed while opening.
-        sent = child.read(4 * chance.randint(1, 6)) if chance.random() < 0.9 else b""
+        sent = child.read(4 * chance.randint(1, 4)) if chance.random() < 0.9 else b""
         time.sleep(chance.uniform(0, 0.012))
         sent += child.kill()
         if len(sent) >= 4:
