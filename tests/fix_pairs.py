@@ -59,6 +59,13 @@ class Pair:
             time.sleep(0.02)
         return status
 
+    def eventually(self, true: Callable[[], bool]) -> None:
+        """Wait for what the background is about to do, without asking the store for anything."""
+        end = time.monotonic() + 20
+        while not true():
+            assert time.monotonic() < end
+            self.loop.run_until_complete(asyncio.sleep(0.005))
+
     def equal(self) -> None:
         """Both sides have the same heads, checkpoints and states."""
         one, two = self.alone(self.primary), self.alone(self.replica)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -57,6 +60,48 @@ def announce(status: Status) -> None:
         log.log(level, "%s (%s) is %s%s", side.role, side.engine, state, ", active" if side.active else "")
     if status.spool is not None and (status.spool.adrift or status.spool.records):
         log.warning("%d saves (%d bytes) are in the spool", status.spool.records, status.spool.bytes)
+
+
+class Announcer:
+    """Tells changes to the log and to a callback, one at a time and in the order in which they happened.
+
+    Several threads may see a change at once. A status is looked at and put in line in one step, so an older one is
+    never told after a newer one. Who finds another thread telling leaves it to that one, and waits for no callback."""
+
+    def __init__(self, look: Callable[[], Status], callback: Callable[[Status], None] | None) -> None:
+        self._look = look
+        self._callback = callback
+        self._lock = threading.Lock()
+        self._line: deque[Status] = deque()
+        self._telling = False
+
+    def tell(self) -> None:
+        """Something changed."""
+        with self._lock:
+            self._line.append(self._look())
+            if self._telling:
+                return
+            self._telling = True
+        try:
+            while (status := self._next()) is not None:
+                self._tell(status)
+        except BaseException:
+            self._telling = False
+            raise
+
+    def _next(self) -> Status | None:
+        with self._lock:
+            self._telling = bool(self._line)
+            return self._line.popleft() if self._line else None
+
+    def _tell(self, status: Status) -> None:
+        announce(status)
+        if self._callback is not None:
+            try:
+                self._callback(status)
+            except Exception:
+                # It is called in the middle of a change of sides, which must not fail because somebody listens badly.
+                log.exception("on_change raised; the mirror goes on")
 
 
 class Meters:
