@@ -210,6 +210,7 @@ class Background:
         self._stopping = False
         self._due = threading.Event()
         self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self._task_due: asyncio.Event | None = None
@@ -221,8 +222,10 @@ class Background:
             if not self._due.is_set():
                 self._due.set()
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="clew-mirror", daemon=True)
-                self._thread.start()
+                with self._lock:  # several callers may be the first
+                    if self._thread is None or not self._thread.is_alive():
+                        self._thread = threading.Thread(target=self._run, name="clew-mirror", daemon=True)
+                        self._thread.start()
             return
         if self._task is None or self._task.done():
             self._task_due = asyncio.Event()

@@ -5,15 +5,16 @@ One round of it runs at a time, whoever asks for it: the background, a caller wh
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
-from clew.engines.base import Commit, Head
+from clew.engines.base import Commit, Drop, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control
 from clew.replicate.control import Name
-from clew.replicate.reconcile import Diverged, Keep, Report, differing, reconcile
-from clew.replicate.roles import Roles
+from clew.replicate.reconcile import Diverged, Doubts, Keep, UnderWay, differing, reconcile
+from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
 from clew.replicate.shipping import Pending
 from clew.replicate.status import log
@@ -22,6 +23,8 @@ _GATHER = 0.02  # seconds that a commit may wait for others that go along
 _QUICK = 0.5  # seconds between looks while something is wrong or under way
 _ROUND = 5.0  # seconds that a round under way may still take when the mirror is closed
 _VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
+_SOON = 0.01  # seconds until a save that is under way is looked at again
+_FLIGHT = 2.0  # seconds for which a save that only the follower has may be one that another process is still making
 _WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
 
 
@@ -39,7 +42,9 @@ class Following:
         self._settings = settings
         self._background = colour.Background(blocking, self._tick, _GATHER if settings.replication == "async" else 0.0)
         self._round = colour.Turn(blocking)
-        self._checked = 0.0
+        self._refused: dict[str, list[Commit]] = {}  # by lineage: what the follower took and the active side did not
+        self._alone: dict[str, dict[str, tuple[Head, float]]] = {}  # heads that only the follower has, and since when
+        self._checked = -math.inf
         self._until_whole = 0
         self._stopped = False
 
@@ -48,7 +53,7 @@ class Following:
 
     def look_soon(self) -> None:
         """Something changed: the next round looks at everything."""
-        self._checked, self._until_whole = 0.0, 0
+        self._checked, self._until_whole = -math.inf, 0
 
     def _wait(self) -> float:
         """Seconds between two looks at both sides."""
@@ -98,14 +103,23 @@ class Following:
         await roles.refresh()
         standing = roles.standing
         if roles.well(standing.follower):
-            if self._until_whole <= 0:
-                for lineage in await differing(roles.sides[standing.active], roles.sides[standing.follower]):
-                    if await self._differs(lineage):
-                        self.pending.mark(lineage)
-                for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
-                    await control.clear(roles.fenced(side), roles.sides[other])
-                self._until_whole = _WHOLE
-            self._until_whole -= 1
+            due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
+            if due:
+                self._until_whole = _WHOLE  # before: what changes while we look asks for another look
+                await self._look_at_all(standing)
+
+    async def _look_at_all(self, standing: Standing) -> None:
+        """Compare all heads, and mark what differs."""
+        roles = self._roles
+        try:
+            for lineage in await differing(roles.sides[standing.active], roles.sides[standing.follower]):
+                if await self._differs(lineage):
+                    self.pending.mark(lineage)
+            for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
+                await control.clear(roles.fenced(side), roles.sides[other])
+        except ClewError:
+            self._until_whole = 0
+            raise
 
     async def _differs(self, lineage: str) -> bool:
         """Whether a lineage that looked different does so still, and not because a commit is on its way."""
@@ -162,6 +176,8 @@ class Following:
                 try:
                     await self._reconcile(lineage)
                     self.pending.compared(lineage)
+                except UnderWay as error:
+                    log.debug("%s", error)
                 except Conflict as error:
                     failed = error  # this one has to wait; the others need not
         finally:
@@ -169,19 +185,67 @@ class Following:
         if failed is not None:
             raise failed
 
-    async def _reconcile(self, lineage: str) -> Report:
+    async def _reconcile(self, lineage: str) -> None:
         roles, standing = self._roles, self._roles.standing
         active, follower = standing.active, standing.follower
         if follower not in standing.fences:
             raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
         try:
             async with self.lanes.of(lineage):
-                return await reconcile(
-                    roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self.keep
+                refused = list(self._refused.get(lineage, ()))
+                doubts = Doubts(
+                    _stamped(standing),
+                    {swap.new.key for commit in refused for swap in commit.swaps if swap.new is not None},
+                    {(row.branch, row.step) for commit in refused for row in commit.rows},
+                    lambda head: self._under_way(lineage, head),
                 )
+                await reconcile(
+                    roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self.keep, doubts=doubts
+                )
+                if refused:
+                    await self._take_back(standing, lineage, refused)
+                self._alone.pop(lineage, None)
         except Unavailable:
             await self._whose(follower)
             raise
+
+    def _under_way(self, lineage: str, head: Head) -> bool:
+        """Whether a save that only the follower has may be one that somebody is making now. In its own generation a
+        side that is not active has nothing of its own: either the active side gets it, too, or says no to it."""
+        if self.held():
+            return True
+        if control.generation_of(head.branch) != _stamped(self._roles.standing):
+            return False
+        seen = self._alone.setdefault(lineage, {})
+        known, since = seen.get(head.thread, (None, 0.0))
+        if known != head:
+            seen[head.thread] = (head, time.monotonic())
+            return True
+        return time.monotonic() - since < _FLIGHT
+
+    def refused(self, commit: Commit) -> None:
+        """The follower took a save to which the active side said no. Its caller is told so and may save it again: it
+        is no divergence, and goes when the lineage is compared."""
+        self._refused.setdefault(commit.lineage, []).append(commit)
+
+    async def _take_back(self, standing: Standing, lineage: str, refused: list[Commit]) -> None:
+        """Drop the rows of saves that were refused, now that no head of the follower leads to them."""
+        active, follower = self._roles.sides[standing.active], self._roles.sides[standing.follower]
+        for commit in refused:
+            rows = [(row.branch, row.step) for row in commit.rows]
+            if not any([await active.row(lineage, branch, step) for branch, step in rows]):
+                expect = [(head.thread, head.key) for head in await follower.heads(lineage)]
+                await follower.drop(Drop(lineage, expect, rows=rows, branches=[one.id for one in commit.branches]))
+            self._refused[lineage].remove(commit)
+        if not self._refused[lineage]:
+            del self._refused[lineage]
+
+    def turned(self) -> None:
+        """The roles have changed: what was known of the follower is not true of the new one."""
+        self._refused.clear()
+        self._alone.clear()
+        self.pending.mark_all()
+        self.look_soon()
 
     async def _whose(self, follower: Name) -> None:
         """Which side an Unavailable came from: the follower is asked, the active side's callers find out themselves."""
@@ -203,7 +267,7 @@ class Following:
             self._roles.away(follower, raised)
         elif self._roles.well(follower):
             try:
-                await self._reconcile(lineage)
+                await self._reconcile_now(lineage)
                 return
             except (Unavailable, Conflict) as error:
                 raised = error  # it kept moving, or went: the background goes on with it
@@ -214,6 +278,17 @@ class Following:
                 f"the active side has this save, the {follower} has not, and replica_required=True: "
                 f"{self._roles.errors[follower] or raised or 'it is still catching up'}"
             ) from raised
+
+    async def _reconcile_now(self, lineage: str) -> None:
+        """Somebody waits for it: what is under way is soon done, or refused."""
+        end = time.monotonic() + _FLIGHT
+        while True:
+            try:
+                return await self._reconcile(lineage)
+            except UnderWay:
+                if time.monotonic() > end:
+                    raise
+            await colour.pause(self._blocking, _SOON)
 
     async def _fail_back(self) -> None:
         """Return to the primary once it has been well for long enough and has everything."""
@@ -259,6 +334,11 @@ class Following:
                 pending.behind,
                 follower,
             )
+
+
+def _stamped(standing: Standing) -> int:
+    """What the branches of a generation are marked with."""
+    return control.generation_of(control.stamp(standing.generation))
 
 
 def _at_or_past(head: Head | None, new: Head | None) -> bool:

@@ -61,6 +61,7 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
         if await _deleted(shore, commit.swaps):
             gone |= threads
             continue
+        await _check_there(shore, commit.swaps)
         await _put_beside(shore.active, commit)
         beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
     for thread in gone:
@@ -90,16 +91,20 @@ async def _repeat(active: Engine, commit: Commit) -> bool:
 
 async def _was_made(active: Engine, commit: Commit) -> bool:
     """Whether a save had been made there, and its threads stand at it or have gone on from it."""
-    for row in commit.rows:
-        there = await active.row(commit.lineage, row.branch, row.step)
-        if there is None or (there.id, there.digest) != (row.id, row.digest):
-            return False
-    branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
+    heads: list[tuple[Head, Head]] = []
     for swap in commit.swaps:
         here = await active.head(swap.thread)
         if here is None or swap.new is None or here.owner != swap.new.owner or here.version < swap.new.version:
             return False
-        if not _passes(branches, here, swap.new):
+        heads.append((here, swap.new))
+    # After the heads: whoever goes on from this save just now may begin a branch with it.
+    branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
+    if not all(_passes(branches, here, new) for here, new in heads):
+        return False
+    for row in commit.rows:
+        there = await active.row(commit.lineage, row.branch, row.step)
+        # A thread that went through this step had it, even if retention has taken it away since.
+        if there is not None and (there.id, there.digest) != (row.id, row.digest):
             return False
     return True
 
@@ -125,6 +130,22 @@ async def _deleted(shore: Shore, swaps: Sequence[Swap]) -> bool:
             if await control.gone(side, swap.thread, swap.new.owner):
                 return True
     return False
+
+
+async def _check_there(shore: Shore, swaps: Sequence[Swap]) -> None:
+    """Let a save wait whose thread only the other side has. Its rows may be here already, because it is being brought
+    over at this moment; but as long as its head is not, what builds on it is not beside anything."""
+    for swap in swaps:
+        if swap.expect is None or swap.new is None:
+            continue
+        here = await shore.active.head(swap.thread)
+        if here is not None and here.key == swap.expect:
+            raise Conflict(swap.thread, None, None, f"thread {swap.thread!r} was brought over just now: tried again")
+        if here is not None:
+            continue
+        elsewhere = [await side.head(swap.thread) for side in shore.sides]
+        if len(shore.sides) < 2 or any(head is not None and head.owner == swap.new.owner for head in elsewhere):
+            raise Stranded(swap.thread, "only the other side has the thread")
 
 
 async def _put_beside(active: Engine, commit: Commit) -> None:

@@ -27,7 +27,7 @@ from clew.replicate.following import Following
 from clew.replicate.reconcile import Diverged, Keep
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
-from clew.replicate.status import Meters, Side, SpoolStatus, Status, announce, log
+from clew.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
 
 
 class _Lacking(NamedTuple):
@@ -53,6 +53,7 @@ class Mirror(Asking):
             one, name=f"{one.name}+{two.name}", blocking=blocking, shared=one.shared and two.shared
         )
         self._meters = Meters()
+        self._announcer = Announcer(self.status, settings.on_change)
         self._roles = Roles(self.sides, blocking, settings, self._on_health, self._on_turn)
         self._following = Following(self._roles, blocking, settings)
         self._starting = colour.Turn(blocking)
@@ -87,17 +88,13 @@ class Mirror(Asking):
         self.announce()
 
     def _on_turn(self) -> None:
-        self._following.pending.mark_all()
-        self._following.look_soon()
+        self._following.turned()
         self._meters.changed(self._roles.standing.active)
         self.announce()
 
     def announce(self) -> None:
         """Say in the log and to the callback how things are."""
-        status = self.status()
-        announce(status)
-        if self.settings.on_change is not None:
-            self.settings.on_change(status)
+        self._announcer.tell()
 
     async def _start(self) -> Standing:
         """Learn the roles at the first call: the newer generation is right."""
@@ -111,6 +108,11 @@ class Mirror(Asking):
                     self._following.wake()
         return self._roles.standing
 
+    def _check_open(self, error: Unavailable) -> None:
+        """A side that does not answer because this mirror is being closed is no reason to change sides."""
+        if self._closed:
+            raise _closed() from error
+
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         """Ask the active side; if it is away, the other one."""
         await self._start()
@@ -119,6 +121,7 @@ class Mirror(Asking):
             try:
                 return await getattr(self.sides[name], method)(*args, **options)
             except Unavailable as error:
+                self._check_open(error)
                 self._roles.away(name, error)
                 if last:
                     raise self._roles.both_away() from error
@@ -272,9 +275,12 @@ class Mirror(Asking):
         if not self._blocking:
             self._own = _mine()  # nobody goes on with a branch of which the follower may have a step too many
         if taken:
+            if not isinstance(raised, Unavailable):
+                self._following.refused(commit)
             self._following.pending.mark(commit.lineage)
             self._following.wake()
         if isinstance(raised, Unavailable):
+            self._check_open(raised)
             self._roles.away(active, raised)
             await self._roles.fail_over(active)
             self._following.wake()
@@ -380,6 +386,7 @@ class Mirror(Asking):
             return
         self._closed = True
         await self._following.stop(drain=self._known)
+        self._roles.closed = True
         for engine in self.sides.values():
             await engine.close()
 

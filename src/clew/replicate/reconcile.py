@@ -9,7 +9,8 @@ active side has none of that name. Only then is the follower brought up to date.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,22 @@ Keep = Callable[["Diverged"], Awaitable[bool]]
 
 class Apart(Conflict):
     """Both stores went on with the same branch, or are sealed with different keys: no union of them exists."""
+
+
+class UnderWay(Conflict):
+    """The follower has a save that the active side may be about to get: who looks again a little later will know."""
+
+
+class Doubts(NamedTuple):
+    """What a mirror knows of saves that only the follower has."""
+
+    stamp: int  #: how branches of this generation are marked: of those the follower has nothing of its own
+    refused: Container[tuple[bytes, int, int]]  #: keys of heads to which the active side said no
+    rows: Container[tuple[bytes, int]]  #: and the rows under them
+    under_way: Callable[[Head], bool]  #: whether somebody may still be making it
+
+
+NO_DOUBTS = Doubts(-1, (), (), lambda _: False)
 
 
 class Diverged(msgspec.Struct, frozen=True):
@@ -66,31 +83,41 @@ async def reconcile(
     mirror: bool = False,
     keep: Keep | None = None,
     progress: Progress | None = None,
+    doubts: Doubts = NO_DOUBTS,
 ) -> Report:
     """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
     moved under it. Of two stores that are no `mirror`, the one that is further on a branch is right about it. `keep` is
-    told of heads that lose, while the follower still has them; whether it changed anything."""
+    told of heads that lose, while the follower still has them; whether it changed anything. `UnderWay`, and nothing
+    was changed, if there are `doubts` about one of them."""
     report = Report()
     for _ in range(_TRIES):
         try:
-            if await _once(active, follower, _Ship(lineage, report, progress), keep, mirror):
+            if await _once(active, follower, _Ship(lineage, report, progress), keep, mirror, doubts):
                 return report
-        except (Apart, LockLost):
+        except (Apart, LockLost, UnderWay):
             raise
         except Conflict:
             continue
     raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 
-async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None, mirror: bool) -> bool:
+async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None, mirror: bool, doubts: Doubts) -> bool:
     lineage, report = ship.lineage, ship.report
     # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
     theirs = {head.thread: head for head in await follower.heads(lineage)}
     ours = {head.thread: head for head in await active.heads(lineage)}
-    news = [head for head in theirs.values() if await _may_be_news(active, follower, head, ours.get(head.thread))]
+    news = [
+        head
+        for head in theirs.values()
+        if head.key not in doubts.refused and await _may_be_news(active, follower, head, ours.get(head.thread))
+    ]
     unknown = [head for head in news if await active.row(lineage, head.branch, head.step) is None]
-    if news:
-        await ship.rows(follower, active, authority=False)
+    for head in unknown:
+        if doubts.under_way(head):
+            raise UnderWay(head.thread, None, None, f"a save to thread {head.thread!r} is under way: looked at again")
+    # What the active side knows, in its own generation, is where the follower was left behind: it has nothing to give.
+    if any(head in unknown or control.generation_of(head.branch) != doubts.stamp for head in news):
+        await ship.rows(follower, active, authority=False, without=doubts.rows)
     changed = False
     for head in news:
         here = ours.get(head.thread)
@@ -177,13 +204,15 @@ class _Ship:
         self.report = report
         self._progress = progress
 
-    async def rows(self, source: Engine, target: Engine, *, authority: bool) -> None:
+    async def rows(
+        self, source: Engine, target: Engine, *, authority: bool, without: Container[tuple[bytes, int]] = ()
+    ) -> None:
         """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet. Only a
         source with `authority` replaces what the target has."""
         await self._blobs(source, target)
         known = {branch.id for branch in await target.branches(self.lineage)}
         for branch in await source.branches(self.lineage):
-            await self._branch(source, target, branch, branch.id not in known, authority)
+            await self._branch(source, target, branch, branch.id not in known, authority, without)
 
     async def _blobs(self, source: Engine, target: Engine) -> None:
         have = {id for id, _ in await target.blob_ids(self.lineage)}
@@ -204,8 +233,19 @@ class _Ship:
         await target.commit(Commit(self.lineage, blobs=found))
         self._count(len(found), sum(map(len, found.values())))
 
-    async def _branch(self, source: Engine, target: Engine, branch: Branch, new: bool, authority: bool) -> None:
-        ours = {step.step: step for step in await source.steps(self.lineage, branch.id, 0, LAST_STEP)}
+    async def _branch(
+        self,
+        source: Engine,
+        target: Engine,
+        branch: Branch,
+        new: bool,
+        authority: bool,
+        without: Container[tuple[bytes, int]],
+    ) -> None:
+        steps = await source.steps(self.lineage, branch.id, 0, LAST_STEP)
+        ours = {step.step: step for step in steps if (branch.id, step.step) not in without}
+        if new and steps and not ours:
+            return
         theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST_STEP)}
         for number, step in theirs.items():
             if number in ours and ours[number].digest != step.digest:

@@ -65,6 +65,7 @@ class Roles:
         self.counts = {"failovers": 0, "failbacks": 0}
         self.last_failover: float | None = None
         self.last_error: str | None = None
+        self.closed = False  # the sides are being let go of, so that they do not answer says nothing of them
         self._blocking = blocking
         self._settings = settings
         self._on_health = on_health
@@ -126,6 +127,9 @@ class Roles:
                 if role.generation == 0:
                     # Whoever opens one side alone writes in generation 0: a mirror never writes on the same branches.
                     role = await control.write(self.sides["primary"], Role(1, "primary"))
+                elif known[role.active].generation == 0:
+                    # A new place beside an old one, which has things of this generation that were not made here.
+                    role = await control.write(self.sides[role.active], Role(role.generation + 1, role.active))
                 if await self._adopt(role):
                     return
             except Unavailable as error:
@@ -187,6 +191,8 @@ class Roles:
         """Make the other side active, or say why not. Of several that want it at once one tries, for all of them."""
         asked = self._refusals
         async with self._turn:
+            if self.closed:
+                raise Unavailable("the mirrored store is closed: open it again with clew.open()")
             if self.standing.active != away:
                 return
             if self._refusals > asked and self._refusal is not None:

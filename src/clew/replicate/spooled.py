@@ -57,13 +57,15 @@ class Spooled(Asking):
         self._background = colour.Background(self._blocking, self._tick)
         self._tracks = colour.Tracks(self._blocking)
         self._known = self._going = self._closed = False
+        self._delivering = False
         self._refusals = 0  # attempts to land that came to nothing
         self._generation = 0  # the last one that is known
         self._holdings = Holdings()
         self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
         self._stranded: set[str] = set()  # lineages that cannot be delivered now
         self.adrift = False
-        mirror.hold(lambda: self.adrift or not self._known)
+        # Also while this process is ashore and brings what another one left in the spool.
+        mirror.hold(lambda: self.adrift or self._delivering or not self._known)
 
     @property
     def _era(self) -> int:
@@ -170,14 +172,18 @@ class Spooled(Asking):
         raise AssertionError("the loop above returns or raises")
 
     async def _bring(self) -> bool:
-        await self._arrive()
-        await self._same_store()
-        self._stranded.clear()
-        await self._deliver()
-        async with self._gate:  # what was saved during the delivery; from here on saves wait
+        self._delivering = True
+        try:
+            await self._arrive()
+            await self._same_store()
+            self._stranded.clear()
             await self._deliver()
-            was_adrift, self.adrift = self.adrift, False
-            self._kept.clear()
+            async with self._gate:  # what was saved during the delivery; from here on saves wait
+                await self._deliver()
+                was_adrift, self.adrift = self.adrift, False
+                self._kept.clear()
+        finally:
+            self._delivering = False
         self.mirror.go_on()
         await self._count()
         return was_adrift
@@ -287,6 +293,8 @@ class Spooled(Asking):
             since = time.time() if held.since is None else held.since
             self._holdings = Holdings(held.records + 1, held.bytes + written, since)
             self.mirror.spool = self._status()
+        if in_doubt:
+            self._background.wake()  # it may have looked into the spool before this save was there
 
     def _check_base(self, commit: Commit) -> None:
         """Refuse a save that goes on with a branch from where this process itself has gone on already: on the sides, or

@@ -1,0 +1,377 @@
+"""What happens at the same time: nothing is taken for a divergence that is none, doubled, or lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+from clew.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, Swap
+from clew.engines.memory import MemoryEngine
+from clew.engines.sqlite import SQLiteEngine
+from clew.engines.stepping import finish
+from clew.replicate import control, landing
+from clew.replicate.reconcile import Diverged
+from clew.replicate.spool import Spool
+from clew.testing import records
+from fix_flaky import Flaky
+from fix_pairs import Pair
+
+NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
+
+
+class Held(Flaky):
+    """An engine over a network that a test can let a save wait in front of, or make late by chance."""
+
+    def __init__(self, engine: Engine, late: random.Random | None = None) -> None:
+        super().__init__(engine, awaiting=True)
+        self.free, self.reached = asyncio.Event(), asyncio.Event()
+        self.free.set()
+        self._late = late
+
+    async def commit(self, commit: Commit) -> None:
+        if self._late is not None:
+            await asyncio.sleep(self._late.random() / 500)
+        if commit.rows and not self.free.is_set():
+            self.reached.set()
+            await self.free.wait()
+        await self.engine.commit(commit)
+
+
+class Two:
+    """Two places, and stores over them as several processes have them."""
+
+    def __init__(self) -> None:
+        self.places = MemoryEngine(), MemoryEngine()
+        self.stores: list[clew.AsyncStore] = []
+
+    async def open(self, late: random.Random | None = None, **options: Any) -> tuple[clew.AsyncStore, Held]:
+        one, two = (Held(place, late) for place in self.places)
+        store = await clew.aio.open(one, replica=two, **{**NEVER, **options})
+        self.stores.append(store)
+        return store, one
+
+    async def check(self, thread: str, count: int) -> list[Any]:
+        """Both places are equal, and have each save once; the messages."""
+        for store in self.stores:
+            while (status := await store.catch_up()).behind:
+                await asyncio.sleep(0.01)
+            assert status.diverged == 0
+        one, two = (clew.open(place) for place in self.places)
+        assert one.threads() == two.threads()
+        history = one.thread(thread).history(all=True)
+        assert history == two.thread(thread).history(all=True)
+        assert len(history) == count
+        messages: list[Any] = one.thread(thread).load()["messages"]
+        assert len(messages) == len(set(messages)) == count
+        return messages
+
+
+def test_a_save_that_another_process_is_making_is_not_taken_for_a_divergence() -> None:
+    async def main() -> None:
+        two = Two()
+        (writer, active), (other, _) = await two.open(), await two.open()
+        await writer.thread("t").append("messages", ["one"])
+        active.free.clear()
+        saving = asyncio.ensure_future(writer.thread("t").append("messages", ["two"]))
+        making = asyncio.ensure_future(writer.thread("new").append("messages", ["one"]))
+        await active.reached.wait()
+        await asyncio.sleep(0.01)  # the other side has got them by now; nothing depends on it
+        for _ in range(3):
+            assert (await other.catch_up()).diverged == 0
+        active.free.set()
+        await asyncio.gather(saving, making)
+        assert await two.check("t", 2) == ["one", "two"]
+        assert await two.check("new", 1) == ["one"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_refuses_it(again: bool) -> None:
+    async def main() -> None:
+        two = Two()
+        (writer, active), (other, _) = await two.open(), await two.open()
+        first = await writer.thread("t").append("messages", ["one"])
+        active.free.clear()
+        expect = {} if again else {"expect": first}
+        saving = asyncio.ensure_future(writer.thread("t").append("messages", ["slow"], **expect))
+        await active.reached.wait()
+        await asyncio.sleep(0.01)
+        racing = asyncio.ensure_future(other.thread("t").append("messages", ["quick"]))
+        while (await asyncio.to_thread(clew.open(two.places[0]).thread("t").load))["messages"] != ["one", "quick"]:
+            await asyncio.sleep(0.001)
+        active.free.set()
+        await racing
+        if again:
+            await saving
+            assert await two.check("t", 3) == ["one", "quick", "slow"]
+        else:
+            with pytest.raises(clew.Conflict):
+                await saving
+            assert await two.check("t", 2) == ["one", "quick"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_processes_that_append_to_one_thread_at_once_make_no_divergence(seed: int) -> None:
+    async def main() -> None:
+        two, dice = Two(), random.Random(seed)
+        stores = [(await two.open(dice, health_every=0.02))[0] for _ in range(3)]
+
+        async def write(number: int) -> None:
+            for n in range(15):
+                await stores[number].thread("t").append("messages", [f"{number}:{n}"])
+
+        await asyncio.gather(*map(write, range(3)))
+        messages = await two.check("t", 45)
+        for number in range(3):
+            assert [one for one in messages if one.startswith(f"{number}:")] == [f"{number}:{n}" for n in range(15)]
+
+    asyncio.run(main())
+
+
+def test_what_only_the_follower_has_for_good_is_kept() -> None:
+    """The process died between the two: nobody knows whether anybody was told."""
+
+    async def main() -> None:
+        two = Two()
+        writer, active = await two.open()
+        await writer.thread("t").append("messages", ["one"])
+        active.free.clear()
+        saving = asyncio.ensure_future(writer.thread("t").append("messages", ["two"]))
+        await active.reached.wait()
+        while len(clew.open(two.places[1]).thread("t").load()["messages"]) < 2:
+            await asyncio.sleep(0.001)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        other, _ = await two.open(health_every=0.05)
+        end = time.monotonic() + 20
+        while not (status := await other.catch_up()).diverged:
+            assert time.monotonic() < end, status
+            await asyncio.sleep(0.05)
+        history = await other.thread("t").history(all=True)
+        assert [checkpoint.label for checkpoint in history] == [None, "diverged in generation 1"]
+        assert (await other.thread("t").load())["messages"] == ["one"]
+
+    asyncio.run(main())
+
+
+class Gated(Flaky):
+    """A blocking engine that lets a save wait, and whose closing waits for a test."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.free, self.reached, self.closed, self.may_close = (threading.Event() for _ in range(4))
+        self.free.set()
+        self.may_close.set()
+
+    async def commit(self, commit: Commit) -> None:
+        if commit.rows and not self.free.is_set():
+            self.reached.set()
+            self.free.wait()
+        await self.engine.commit(commit)
+
+    async def close(self) -> None:
+        self.may_close.wait()
+        await self.engine.close()
+        self.closed.set()
+
+
+def test_a_mirror_that_is_closed_during_a_save_does_not_change_sides(tmp_path: Path) -> None:
+    primary, replica = (Gated(SQLiteEngine(tmp_path / name)) for name in ("a.db", "b.db"))
+    store = clew.open(primary, replica=replica, **NEVER)
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    primary.free.clear()
+    replica.may_close.clear()
+    raised: list[BaseException] = []
+
+    def save() -> None:
+        try:
+            thread.save({"n": 2})
+        except clew.Unavailable as error:
+            raised.append(error)
+
+    saver, closer = threading.Thread(target=save), threading.Thread(target=store.close)
+    saver.start()
+    primary.reached.wait()
+    closer.start()
+    primary.closed.wait()
+    primary.free.set()
+    saver.join()  # while the replica is still open, and could take over
+    replica.may_close.set()
+    closer.join()
+    assert "closed" in str(raised[0])
+    for name in ("a.db", "b.db"):
+        alone = SQLiteEngine(tmp_path / name)
+        assert finish(control.read(alone))[0] == control.Role(1, "primary")
+        finish(alone.close())
+
+
+def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = pair.open(**NEVER)
+    store.thread("t").save({"n": 1})
+    store.catch_up()
+    core = store.inner._core if pair.colour != "blocking" else store._core
+    following = core.engine.inner._following
+
+    async def nothing_differs(*_: Any) -> list[str]:
+        following.look_soon()  # as a change of sides would
+        return []
+
+    monkeypatch.setattr("clew.replicate.following.differing", nothing_differs)
+    store.catch_up()
+    monkeypatch.undo()
+    pair.primary.calls.clear()
+    following.wake()
+    pair.eventually(lambda: "threads" in pair.primary.calls)
+
+
+def test_a_machine_that_was_just_started_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    clock = SimpleNamespace(monotonic=lambda: 3.0, time=time.time)  # seconds since it was started
+    monkeypatch.setattr("clew.replicate.following.time", clock)
+    clew.open(places[0].engine).thread("t").save({"n": 1})
+    store = clew.open(places[0], replica=places[1], **NEVER)
+    assert store.catch_up().behind == 0
+    assert clew.open(places[1].engine).thread("t").load() == {"n": 1}
+    store.close()
+
+
+def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_does_not_wait_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    engine: Any = store._core.engine.inner  # type: ignore[attr-defined]
+    leave = engine._leave
+
+    def leave_and_land(error: BaseException) -> None:
+        leave(error)
+        places[0].up = places[1].up = True
+        finish(engine._land())  # as the background may, in this moment
+
+    monkeypatch.setattr(engine, "_leave", leave_and_land)
+    places[0].up = places[1].up = False
+    thread.append("messages", ["two"])
+    end = time.monotonic() + 20
+    while engine.mirror.spool.records:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    assert thread.load() == {"messages": ["one", "two"]}
+    assert store.status().diverged == 0
+    store.close()
+
+
+# -- a delivery that is repeated while others go on --------------------------------------------------------------------
+
+
+def _saved(branch: Branch, step: int, before: Head | None) -> Commit:
+    head = records.head(branch, step, step)
+    branches = (branch,) if before is None or before.branch != branch.id else ()
+    row: NewRow = records.row(branch, step)
+    return Commit(branch.lineage, (Swap("t", before.key if before else None, head),), (row,), branches)
+
+
+def _new_head(commit: Commit) -> Head:
+    head = commit.swaps[0].new
+    assert head is not None
+    return head
+
+
+def test_a_save_from_which_others_go_on_with_a_new_branch_while_we_look_was_made() -> None:
+    engine = MemoryEngine()
+    own = records.branch("t")
+    first = _saved(own, 1, None)
+    finish(engine.commit(first))
+    new = Branch(b"n" * 16, own.lineage, "t", own.owner, (own.id, 1))
+
+    class Busy(Flaky):
+        """Somebody goes on right after the first answer."""
+
+        async def head(self, thread: str) -> Head | None:
+            found = await self.engine.head(thread)
+            await self._go_on()
+            return found
+
+        async def branches(self, lineage: str) -> list[Branch]:
+            found = await self.engine.branches(lineage)
+            await self._go_on()
+            return found
+
+        async def _go_on(self) -> None:
+            if "gone on" not in self.calls:
+                self.calls.append("gone on")
+                await self.engine.commit(_saved(new, 2, _new_head(first)))
+
+    assert finish(landing._was_made(Busy(engine), first))
+
+
+def test_a_save_that_retention_has_taken_away_since_was_made() -> None:
+    engine = MemoryEngine()
+    own = records.branch("t")
+    commits = [_saved(own, 1, None)]
+    for step in (2, 3):
+        commits.append(_saved(own, step, _new_head(commits[-1])))
+    for commit in commits:
+        finish(engine.commit(commit))
+    finish(engine.drop(Drop(own.lineage, [("t", _new_head(commits[-1]).key)], rows=[(own.id, 1)])))
+    assert finish(landing._was_made(engine, commits[0]))
+    elsewhere = Branch(b"e" * 16, own.lineage, "t", own.owner, (own.id, 1))
+    assert not finish(landing._was_made(engine, _saved(elsewhere, 2, _new_head(commits[0]))))
+
+
+def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(tmp_path: Path) -> None:
+    """Rows come over before their head. What builds on them is not beside anything then, and no thread of its own."""
+    active, other, spool = MemoryEngine(), MemoryEngine(), Spool.open(tmp_path)
+    own = records.branch("t")
+    first = _saved(own, 1, None)
+    finish(other.commit(first))
+    finish(active.commit(Commit(own.lineage, rows=first.rows, branches=first.branches)))
+    finish(spool.put(_saved(own, 2, _new_head(first))))
+    kept: list[Diverged] = []
+
+    async def keep(found: Diverged) -> bool:
+        kept.append(found)
+        return True
+
+    async def here(work: Any) -> Any:
+        return await work
+
+    shore = landing.Shore(active, [active, other], lambda _: None, keep)
+    with pytest.raises(landing.Stranded, match="only the other side has the thread"):
+        finish(landing.deliver(spool, here, shore, own.lineage))
+    with pytest.raises(landing.Stranded):
+        finish(landing.deliver(spool, here, shore._replace(sides=[active]), own.lineage))
+
+    class Just(Flaky):
+        """The head comes right after the save was refused."""
+
+        async def commit(self, commit: Commit) -> None:
+            try:
+                await self.engine.commit(commit)
+            except clew.Conflict:
+                await self.engine.commit(Commit(own.lineage, first.swaps))
+                raise
+
+    with pytest.raises(clew.Conflict, match="brought over just now"):
+        finish(landing.deliver(spool, here, shore._replace(active=Just(active)), own.lineage))
+    assert finish(landing.deliver(spool, here, shore, own.lineage))
+    assert kept == []
+    assert finish(active.head("t")) == records.head(own, 2, 2)
+    finish(spool.engine.close())
