@@ -62,7 +62,7 @@ class Diff(msgspec.Struct, frozen=True):
         return bool(self.changes)
 
     def __str__(self) -> str:
-        lines = [f"step {self.a.step} -> step {self.b.step}: {len(self.changes)} change(s)"]
+        lines = [f"step {self.a.step} -> step {self.b.step}: {counted(len(self.changes), 'change')}"]
         for change in self.changes:
             if change.kind == "added":
                 lines.append(f"  + {change.path} = {_brief(change.new)}")
@@ -149,8 +149,8 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         verb = "would be" if self.dry_run else "were"
         return (
-            f"{self.threads:,} thread(s) and {self.checkpoints:,} checkpoint(s) {verb} removed; "
-            f"{self.rows:,} row(s) and {self.blobs:,} blob(s), {self.bytes:,} bytes, {verb} freed"
+            f"{counted(self.threads, 'thread')} and {counted(self.checkpoints, 'checkpoint')} {verb} removed; "
+            f"{counted(self.rows, 'row')} and {counted(self.blobs, 'blob')}, {self.bytes:,} bytes, {verb} freed"
             + "".join(f"\n  left as it is: {told}" for told in self.damaged)
         )
 
@@ -184,13 +184,13 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         looked = (
-            f"{self.threads:,} thread(s), {self.checkpoints:,} checkpoint(s), "
-            f"{self.rows:,} row(s), {self.blobs:,} blob(s)"
+            f"{counted(self.threads, 'thread')}, {counted(self.checkpoints, 'checkpoint')}, "
+            f"{counted(self.rows, 'row')}, {counted(self.blobs, 'blob')}"
         )
         if self.ok:
             return f"{looked}: all sound"
         told = "\n".join(f"  {problem}" for problem in self.problems)
-        return f"{looked}: {len(self.problems)} problem(s){', set aside' if self.repaired else ''}\n{told}"
+        return f"{looked}: {counted(len(self.problems), 'problem')}{', set aside' if self.repaired else ''}\n{told}"
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +200,11 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     blobs: int = 0
     bytes: int = 0
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words: 1 thread, 2 threads."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _brief(value: Any) -> str:

@@ -112,7 +112,7 @@ def test_the_command_line_brings_a_database_over(tmp_path: Path) -> None:
         live(theirs)
     clew_ = [sys.executable, "-m", "clew.cli", "import", "-s", str(target)]
     done = subprocess.run([*clew_, "langgraph-sqlite", str(file)], capture_output=True, text=True, check=True)
-    assert "11 checkpoint(s) imported" in done.stdout
+    assert "11 checkpoints imported" in done.stdout
     with clew.open(target) as store:
         assert {"t%2F1", "t2"} <= {info.id for info in store.threads()}
     wrong = subprocess.run([*clew_, "langgraph-sqlite"], capture_output=True, text=True, check=False)

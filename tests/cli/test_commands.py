@@ -121,7 +121,7 @@ def test_label_and_tag_change_what_is_said(run: Run, place: Path) -> None:
 
 def test_rm_deletes_only_when_it_is_told_to(run: Run, place: Path) -> None:
     assert run("rm", "other").code == 2
-    assert run("rm", "other", "-n").out == "would delete other: 1 checkpoints\n"
+    assert run("rm", "other", "-n").out == "would delete other: 1 checkpoint\n"
     assert run("rm", "other", "nobody", "-y").code == 3
     assert _thread(place, "other").exists()
     assert run("rm", "other", "-y").code == 0

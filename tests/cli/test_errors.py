@@ -132,3 +132,53 @@ def test_doctor_advises_what_fits_what_is_wrong(run: Run, sealed: Path) -> None:
     assert "clew verify" in run("doctor", "-s", "broken.db").out
     (sealed / "text.db").write_text("no store")
     assert "name the right place" in run("doctor", "-s", "text.db").out
+
+
+@pytest.mark.parametrize("name", ["@", "@~2", "~", "12"])
+def test_a_label_that_could_never_be_found_is_refused(run: Run, name: str) -> None:
+    ended = run("label", "talk", name)
+    assert (ended.code, "choose another label" in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["v1~2", "2026-11-15", "deadbeef", "12345678", "step 2"])
+def test_any_other_label_is_found_again(run: Run, name: str) -> None:
+    assert run("label", "talk", name, "--at", "2").code == 0
+    assert run("show", "talk", name, "--json").data["checkpoint"]["step"] == 2
+
+
+def test_an_empty_place_is_not_taken_for_the_head(run: Run) -> None:
+    assert "use @ for the head" in run("show", "talk", "").err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("threads", "x"), "no thread starts with 'x'"),
+        (("threads", "--kind", "walk"), "no threads of kind 'walk' yet"),
+        (("sessions",), "no sessions yet"),
+        (("sessions", "x"), "no session starts with 'x'"),
+        (("runs",), "no run is waiting: all have finished"),
+        (("runs", "x"), "no run starts with 'x'"),
+    ],
+)
+def test_an_empty_listing_says_what_it_looked_for(run: Run, args: tuple[str, ...], said: str) -> None:
+    assert run(*args).out == said + "\n"
+
+
+def test_text_is_not_looked_for_together_with_what_it_would_ignore(run: Run) -> None:
+    assert run("find", "--text", "bucket", "--tag", "bad").code == 2
+
+
+def test_a_snapshot_is_named_by_the_start_of_its_id_and_a_wrong_name_is_told_as_one(run: Run, place: Path) -> None:
+    (place / "project").mkdir()
+    assert "clew files snapshot" in run("files", "list", "-C", "project").out
+    taken = run("files", "snapshot", "-C", "project", "--json").data
+    assert taken["created_at"].endswith("+00:00")
+    assert run("files", "diff", taken["id"][:18], "-C", "project").code == 0
+    for wrong in ("nope", "zzzzzzzz", ""):
+        ended = run("files", "diff", wrong, "-C", "project")
+        assert (ended.code, "`clew files list` lists them" in ended.err) == (3, True)
+
+
+def test_json_is_understood_before_the_command_too(run: Run) -> None:
+    assert run("--json", "threads").data == run("threads", "--json").data

@@ -107,7 +107,7 @@ def test_a_misspelt_command_gets_a_hint(run: Run) -> None:
 
 
 def test_stored_control_characters_never_reach_the_terminal(run: Run, place: Path) -> None:
-    evil = "\x1b]0;owned\x07\x1b[2Jboo\x9b31m"
+    evil = "\x1b]0;owned\x07\x1b[2Jboo\x9b31m\u202egnp.exe\u2066"
     with clew.open(place / "clew.db") as store:
         thread = store.thread(f"evil{evil}")
         thread.save({"messages": [{"role": evil, "content": evil}], evil: {evil: evil}}, label=evil, tags=[evil])
@@ -121,13 +121,36 @@ def test_stored_control_characters_never_reach_the_terminal(run: Run, place: Pat
         ("show", name, evil + "x"),
     ):
         ended = run(*args)
-        assert not set("\x1b\x07\x9b") & set(ended.out + ended.err), args
+        assert not set("\x1b\x07\x9b\u202e\u2066") & set(ended.out + ended.err), args
 
 
 def test_a_terminal_gets_colour_and_a_pipe_does_not(place: Path) -> None:
     out = _on_a_terminal(place, "log", "talk")
     assert "\x1b[" in out
     assert "token bucket" in out
+
+
+@pytest.mark.parametrize("args", [("threads",), ("log", "talk"), ("show", "talk"), ("doctor",)])
+def test_a_terminal_that_wants_no_colour_gets_plain_text(place: Path, args: tuple[str, ...]) -> None:
+    assert "\x1b[" in _on_a_terminal(place, *args)
+    assert "\x1b[" not in _on_a_terminal(place, *args, NO_COLOR="1")
+
+
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_names(place: Path) -> None:
+    wide, narrow = (_on_a_terminal(place, "threads", COLUMNS=width, NO_COLOR="1") for width in ("120", "22"))
+    assert "size" in wide
+    lines = narrow.splitlines()
+    assert lines[0].split() == ["thread", "updated"]
+    assert [line.split()[0] for line in lines[1:]] == ["other", "talk-fork", "talk"]
+    assert max(map(len, lines)) <= 22
+
+
+def test_a_pipe_gets_a_thread_on_one_line_however_long_its_name_is(run: Run, place: Path) -> None:
+    name = "a name " * 60 + "end"
+    with clew.open(place / "clew.db") as store:
+        store.thread(name).save({"messages": [{"role": "user", "content": "word " * 500}]})
+    assert name in run("threads").out
+    assert "word " * 499 in run("show", name).out
 
 
 def test_a_question_on_a_terminal_can_be_answered_with_no(place: Path) -> None:
@@ -137,7 +160,7 @@ def test_a_question_on_a_terminal_can_be_answered_with_no(place: Path) -> None:
         assert store.thread("other").exists()
 
 
-def _on_a_terminal(place: Path, *args: str, answer: bytes = b"") -> str:
+def _on_a_terminal(place: Path, *args: str, answer: bytes = b"", **environment: str) -> str:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "clew.cli", *args],
@@ -145,7 +168,7 @@ def _on_a_terminal(place: Path, *args: str, answer: bytes = b"") -> str:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "200", "NO_COLOR": ""},
+        env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "200", "NO_COLOR": ""} | environment,
     ) as process:
         os.close(theirs)
         os.write(ours, answer)

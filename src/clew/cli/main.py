@@ -103,16 +103,18 @@ A checkpoint is @ (the head), @~2 (two before), a step, a label, or the start of
     no_args_is_help=False,
 )
 @click.option("-s", "--store", metavar="URL", help="A path or URL: agents.db, jsonl:DIR, redis://…, postgresql://…")
+@click.option("--json", is_flag=True, help="Answer in JSON.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="clew", message="clew %(version)s")
 @click.pass_context
-def clew(ctx: click.Context, store: str | None, debug: bool) -> None:
+def clew(ctx: click.Context, store: str | None, json: bool, debug: bool) -> None:
     """Look at what agents did, and go back.
 
     clew keeps the state of AI agents: every step is a checkpoint that can be resumed, rewound to, forked or compared.
     """
     frame = ctx.ensure_object(Frame)
     frame.url = store or frame.url
+    frame.json = json or frame.json
     frame.debug = debug or frame.debug
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -17,11 +17,19 @@ from clew.cli.words import STYLES, age, line, safe, size
 __all__ = ["age", "console", "line", "marks", "paged", "progress", "safe", "size"]
 
 THEME = Theme(STYLES)
+_PIPE = 100_000  # columns, where nobody looks at the width: a line stays a line, for grep
 
 
 def console(*, width: int | None = None, force: bool = False) -> Console:
     """A console on stdout; `force` keeps colour although the text is captured."""
-    return Console(theme=THEME, highlight=False, soft_wrap=False, width=width, force_terminal=force or None)
+    plain = bool(os.environ.get("NO_COLOR"))  # neither colour nor bold, as in `clew log`
+    return Console(
+        theme=THEME,
+        highlight=False,
+        width=width,
+        force_terminal=force or None,
+        color_system=None if plain else "auto",
+    )
 
 
 @contextlib.contextmanager
@@ -29,7 +37,7 @@ def paged() -> Iterator[Console]:
     """A console whose output is paged where it is longer than the terminal."""
     out = console()
     if not out.is_terminal or os.environ.get("CLEW_PAGER", "") == "off":
-        yield out if out.is_terminal else console(width=max(out.width, 120))
+        yield out if out.is_terminal else console(width=_PIPE)
         return
     with out.capture() as captured:
         yield out

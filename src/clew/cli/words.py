@@ -22,6 +22,8 @@ STYLES = {
     "rail.old": "dim",
 }
 _CONTROL = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+# What turns the direction of the text around it could show one thing and mean another.
+_CONTROL |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\N{REPLACEMENT CHARACTER}")
 _CONTROL |= dict.fromkeys(range(0x7F, 0xA0), "\N{SYMBOL FOR DELETE}")
 
 

@@ -17,7 +17,9 @@ _SHORTEST = 8
 
 def resolve(thread: Thread[object], text: str | None) -> Checkpoint:
     """The checkpoint that `text` names; without it, the head."""
-    base, back = text or "@", 0
+    base, back = "@" if text is None else text, 0
+    if not base:
+        raise CheckpointNotFound(thread.id, text, "use @ for the head")
     matched = _BACK.fullmatch(base)
     if matched is not None and (matched["base"] in ("", "@") or _label(thread, base) is None):
         base, back = matched["base"] or "@", int(matched["back"] or 1)
@@ -67,6 +69,13 @@ def _label(thread: Thread[object], text: str) -> Checkpoint | None:
     """The newest checkpoint of that label."""
     found = thread.find(label=text) if thread.exists() else []
     return max(found, key=lambda c: c.created_at, default=None)
+
+
+def means_a_place(text: str) -> bool:
+    """Whether a label of that name would never be found, because it means the head, one before it or a step."""
+    matched = _BACK.fullmatch(text)
+    base = text if matched is None else matched["base"]
+    return base in ("", "@") or (matched is None and text.isdigit() and len(text) < _SHORTEST)
 
 
 def shorten(ids: Iterable[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from clew.cli.frame import Command, Frame, pass_frame, say
 def command(frame: Frame) -> None:
     """Free everything that nobody needs, and give the space back to the disk or the server. No checkpoint goes."""
     from clew.cli.screen import progress, size
+    from clew.model import counted
 
     with frame.store() as store:
         before = store.stats(survey=False)["bytes"]
@@ -23,4 +24,4 @@ def command(frame: Frame) -> None:
 
         frame.answer({"report": msgspec.to_builtins(report), "bytes_before": before, "bytes_after": after})
     else:
-        say(f"{size(before)} → {size(after)}: {report.rows:,} rows and {report.blobs:,} blobs freed")
+        say(f"{size(before)} → {size(after)}: {counted(report.rows, 'row')} and {counted(report.blobs, 'blob')} freed")

@@ -30,6 +30,7 @@ def command(frame: Frame, target: str, key: Path | None, no_key: bool) -> None:
     only what is new. Agents may go on working meanwhile.
     """
     from clew.cli.screen import progress, size
+    from clew.model import counted
 
     if key is not None and no_key:
         raise click.UsageError("--key and --no-key exclude each other.")
@@ -45,4 +46,5 @@ def command(frame: Frame, target: str, key: Path | None, no_key: bool) -> None:
     if frame.json:
         frame.answer({"threads": copied.threads, "rows": copied.rows, "blobs": copied.blobs, "bytes": copied.bytes})
     else:
-        say(f"copied {copied.threads:,} threads: {copied.rows:,} steps, {copied.blobs:,} blobs, {size(copied.bytes)}")
+        brought = [counted(copied.rows, "step"), counted(copied.blobs, "blob"), size(copied.bytes)]
+        say(f"copied {counted(copied.threads, 'thread')}: {', '.join(brought)}")

@@ -61,7 +61,9 @@ def _show(found: Diff, files: tuple[FileChange, ...], full: bool) -> None:
 
 
 def _count(count: int) -> str:
-    return "  nothing changed" if not count else f"  {count} change{'s' if count > 1 else ''}"
+    from clew.model import counted
+
+    return "  nothing changed" if not count else f"  {counted(count, 'change')}"
 
 
 def _change(change: Change, full: bool) -> Text:

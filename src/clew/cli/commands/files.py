@@ -22,6 +22,7 @@ dir_option = click.option(
     type=click.Path(exists=True, file_okay=False),
     help="The directory.",
 )
+_SHORTEST = 4  # characters of an id
 name_option = click.option("--name", help="The workspace's name; without it, the directory's path.")
 
 
@@ -48,13 +49,14 @@ def _workspace(frame: Frame, root: str, name: str | None, *, create: bool = Fals
 def snapshot(frame: Frame, root: str, name: str | None, label: str | None) -> None:
     """Take a snapshot. Only what changed since the last one is read."""
     from clew.cli.screen import progress, size
+    from clew.model import counted
 
     with _workspace(frame, root, name, create=True) as workspace, progress("reading") as step:
         taken = workspace.snapshot(label, step)
     if frame.json:
         frame.answer(_plain(taken))
         return
-    say(f"snapshot {taken.id}: {taken.files:,} files, {size(taken.bytes)}")
+    say(f"snapshot {taken.id}: {counted(taken.files, 'file')}, {size(taken.bytes)}")
     for skipped in taken.flagged:
         say(f"! {skipped}")
 
@@ -70,6 +72,8 @@ def list_(frame: Frame, root: str, name: str | None) -> None:
     if frame.json:
         frame.answer({"snapshots": [_plain(one) for one in found]})
         return
+    if not found:
+        say("no snapshots of this directory yet: `clew files snapshot` takes one")
     for one in found:
         label = f" [{one.label}]" if one.label else ""
         kind = "" if one.reason == "snapshot" else f" ({one.reason})"
@@ -128,11 +132,13 @@ def undo(frame: Frame, root: str, name: str | None, dry_run: bool, yes: bool) ->
 
 
 def _carry_out(frame: Frame, act: Callable[[bool], Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
+    from clew.model import counted
+
     if not dry_run and not yes:
         planned = act(True)
         if not frame.json:
             _show(planned.changes)
-        confirm(frame, f"{verb}: change {len(planned)} files", yes=False)
+        confirm(frame, f"{verb}: change {counted(len(planned), 'file')}", yes=False)
     done = act(dry_run)
     if frame.json:
         frame.answer(_plain(done))
@@ -141,7 +147,7 @@ def _carry_out(frame: Frame, act: Callable[[bool], Changes], verb: str, *, dry_r
         _show(done.changes)
     for kept in done.kept:
         say(f"= {kept.path} (kept: {kept.reason})")
-    say(f"{'would change' if dry_run else 'changed'} {len(done)} files")
+    say(f"{'would change' if dry_run else 'changed'} {counted(len(done), 'file')}")
 
 
 def _find(workspace: Workspace, text: str) -> Any:
@@ -149,15 +155,26 @@ def _find(workspace: Workspace, text: str) -> Any:
     import re
 
     from clew import NoCheckpoint
+    from clew.model import counted
 
     found = [one for one in workspace.snapshots() if one.reason == "snapshot"]
-    counted = re.fullmatch(r"@(?:~(\d{0,6}))?", text)
-    if counted is not None:
-        back = 0 if counted[1] is None else int(counted[1] or 1)
+    before = re.fullmatch(r"@(?:~(\d{0,6}))?", text)
+    if before is not None:
+        back = 0 if before[1] is None else int(before[1] or 1)
         if back >= len(found):
-            raise NoCheckpoint(f"{workspace.root} has only {len(found)} snapshots: take one with `clew files snapshot`")
+            raise NoCheckpoint(
+                f"{workspace.root} has only {counted(len(found), 'snapshot')}: take one with `clew files snapshot`"
+            )
         return found[-1 - back]
-    return next((one for one in reversed(found) if one.label == text), text)
+    labelled = [one for one in found if one.label == text]
+    if labelled:
+        return labelled[-1]
+    started = [one for one in workspace.snapshots() if len(text) >= _SHORTEST and one.id.startswith(text.lower())]
+    if len(started) != 1:
+        what = f"is the start of {len(started)} snapshots" if started else "names no snapshot"
+        use = "use @, @~2, a label or the start of an id; `clew files list` lists them"
+        raise NoCheckpoint(f"{text!r} {what} of {workspace.root}: {use}")
+    return started[0]
 
 
 def _show(changes: tuple[Change, ...]) -> None:
@@ -174,4 +191,7 @@ def _show(changes: tuple[Change, ...]) -> None:
 def _plain(value: Any) -> Any:
     import msgspec
 
-    return msgspec.to_builtins(value)
+    told = msgspec.to_builtins(value)
+    if "created_at" in told:
+        told["created_at"] = value.created_at.isoformat()  # as in all other answers
+    return told

@@ -35,6 +35,8 @@ def command(
     """
     if not (label or tag or custom or text):
         raise click.UsageError("say what to find: --label, --tag, --custom or --text.")
+    if text and (label or tag or custom):
+        raise click.UsageError("--text looks into messages, the others at checkpoints: ask for one of them at a time.")
     fields = dict(map(_field, custom))
     found: list[tuple[Checkpoint, int | None, str]] = []
     with frame.store() as store:

@@ -50,6 +50,7 @@ def command(frame: Frame, paths: tuple[str, ...], form: str | None) -> None:
 def _bring(frame: Frame, kind: str, addresses: tuple[str, ...]) -> None:
     """Checkpoints from another checkpointer's database."""
     from clew.cli.screen import progress
+    from clew.model import counted
 
     if len(addresses) != 1:
         raise click.UsageError(f"{kind} takes one database: a file or a URL")
@@ -62,4 +63,4 @@ def _bring(frame: Frame, kind: str, addresses: tuple[str, ...]) -> None:
     if frame.json:
         frame.answer({"checkpoints": count})
     else:
-        click.echo(f"{count} checkpoint(s) imported")
+        click.echo(f"{counted(count, 'checkpoint')} imported")

@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 @pass_frame
 def command(frame: Frame, thread: str, name: str | None, at: str, remove: bool) -> None:
     """Give a checkpoint of THREAD the label NAME. A label works as the checkpoint's name in every command."""
+    from clew.present.places import means_a_place
     from clew.present.records import checkpoint_json
 
     if (name is None) != remove:
         raise click.UsageError("give a NAME, or --remove.")
+    if name is not None and means_a_place(name):
+        raise click.UsageError(f"{name!r} already means a checkpoint (@, @~2, a step): choose another label.")
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)
         checkpoint = handle.annotate(place(handle, at), label=name)

@@ -58,6 +58,7 @@ def command(
     """
     from clew import Retention
     from clew.cli.screen import progress
+    from clew.model import counted
 
     if keep_last is None and max_age is None and ttl is None:
         raise click.UsageError("say what may go: --keep-last, --max-age or --ttl.")
@@ -72,7 +73,8 @@ def command(
     with frame.store() as store:
         if not dry_run and not yes:
             planned = store.prune(policy, dry_run=True)
-            confirm(frame, f"prune {planned.threads:,} threads and {planned.checkpoints:,} checkpoints", yes=False)
+            both = f"{counted(planned.threads, 'thread')} and {counted(planned.checkpoints, 'checkpoint')}"
+            confirm(frame, f"remove {both}", yes=False)
         with progress("pruning") as step:
             report = store.prune(policy, dry_run=dry_run, progress=step)
     if frame.json:

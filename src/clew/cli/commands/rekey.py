@@ -15,6 +15,8 @@ from clew.cli.frame import Command, Frame, confirm, pass_frame, read_key, say, y
 @pass_frame
 def command(frame: Frame, file: Path, yes: bool) -> None:
     """Lock an encrypted store with the key in FILE (32 bytes in hex or base64). CLEW_KEY holds the key it has now."""
+    from clew.model import counted
+
     key = read_key(file)
     with frame.store() as store:
         confirm(frame, "replace the key of the store", yes=yes)
@@ -22,4 +24,4 @@ def command(frame: Frame, file: Path, yes: bool) -> None:
     if frame.json:
         frame.answer({"data_keys": count})
     else:
-        say(f"the store opens with the new key now; it holds {count} data keys")
+        say(f"the store opens with the new key now; it holds {counted(count, 'data key')}")

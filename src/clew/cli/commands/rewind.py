@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @pass_frame
 def command(frame: Frame, thread: str, at: str, files: bool, prune: bool, dry_run: bool, yes: bool) -> None:
     """Move the head of THREAD to AT. What is left behind stays in `clew log`, and `clew undo` goes back."""
+    from clew.model import counted
     from clew.present.records import checkpoint_json
 
     with frame.store() as store:
@@ -43,10 +44,10 @@ def command(frame: Frame, thread: str, at: str, files: bool, prune: bool, dry_ru
         target = place(handle, at)
         left = _left(handle, target)
         fate = "delete" if prune else "leave behind"
-        what = f"rewind {thread} to step {target.step}: {fate} {len(left)} checkpoint{'' if len(left) == 1 else 's'}"
+        what = f"rewind {thread} to step {target.step}: {fate} {counted(len(left), 'checkpoint')}"
         changed = handle.workspace(target).restore(target, dry_run=True).changes if files else ()
         if files:
-            what += f", and change {len(changed)} files in {handle.workspace(target).root}"
+            what += f", and change {counted(len(changed), 'file')} in {handle.workspace(target).root}"
         if not dry_run:
             confirm(frame, what, yes=yes)
             handle.rewind(target, files=files, prune=prune)
@@ -57,7 +58,7 @@ def command(frame: Frame, thread: str, at: str, files: bool, prune: bool, dry_ru
         )
     else:
         for change in changed:
-            say(f"  {change}")
+            say(str(change))
         say(f"would {what}" if dry_run else f"{thread} stands at step {target.step} now; `clew undo` goes back")
 
 

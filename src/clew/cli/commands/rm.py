@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def command(frame: Frame, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
     """Delete THREADS with all their checkpoints, or one checkpoint. Forks, and what followed a checkpoint, stay."""
     from clew import ThreadNotFound
+    from clew.model import counted
 
     if at is not None and len(threads) > 1:
         raise click.UsageError("--at takes one thread.")
@@ -37,7 +38,7 @@ def command(frame: Frame, threads: tuple[str, ...], at: str | None, dry_run: boo
             what = f"delete step {checkpoint.step} of {threads[0]}"
         else:
             count = sum(len(handle.history(all=True)) for handle in handles)
-            what = f"delete {', '.join(threads)}: {count} checkpoints"
+            what = f"delete {', '.join(threads)}: {counted(count, 'checkpoint')}"
         if not dry_run:
             confirm(frame, what, yes=yes)
             for handle in handles:

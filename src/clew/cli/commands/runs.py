@@ -31,4 +31,5 @@ def command(frame: Frame, prefix: str, limit: int) -> None:
         "iteration": [str(info.iteration) for info in found],
         "tokens in/out": [f"{info.input_tokens:,} / {info.output_tokens:,}" for info in found],
     }
-    listing.show(found, columns, more=more, nothing="no run is waiting: all have finished")
+    nothing = listing.nothing("run", prefix) if prefix else "no run is waiting: all have finished"
+    listing.show(found, columns, more=more, nothing=nothing)

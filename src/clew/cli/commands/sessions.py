@@ -28,4 +28,4 @@ def command(frame: Frame, prefix: str, limit: int) -> None:
         "messages": [f"{info.messages:,}" for info in found],
         "turns": [f"{info.user_turns:,}" for info in found],
     }
-    listing.show(found, columns, more=more, nothing="no sessions yet")
+    listing.show(found, columns, more=more, nothing=listing.nothing("session", prefix))

@@ -6,6 +6,8 @@ import click
 
 from clew.cli.frame import Command, Frame, pass_frame
 
+_SIZES = ("total", "live", "garbage")
+
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  clew stats\n  clew stats -s redis://localhost --json")
 @click.option("--quick", is_flag=True, help="Do not work out how many bytes are live, and how many garbage.")
@@ -25,10 +27,8 @@ def command(frame: Frame, quick: bool) -> None:
     table.add_column(style="dim")
     table.add_column(justify="right")
     for name, value in found.items():
-        text = (
-            size(value)
-            if "bytes" in name and isinstance(value, int)
-            else line(f"{value:,}" if isinstance(value, int) else str(value))
-        )
-        table.add_row(name, text)
+        if name == "bytes" or (name == "failed_writes" and not value):
+            continue  # `total` says it in words; and what did not happen need not be told
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        table.add_row(name.replace("_", " "), size(value) if name in _SIZES else line(shown))
     console().print(table)

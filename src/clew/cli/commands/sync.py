@@ -22,6 +22,7 @@ def command(frame: Frame, one: str, other: str) -> None:
     meanwhile. Both stores must have the same key, or none.
     """
     from clew.cli.screen import progress, size
+    from clew.model import counted
 
     if same_place(one, other):
         raise click.UsageError(f"{one} and {other} are one store: name two.")
@@ -35,6 +36,6 @@ def command(frame: Frame, one: str, other: str) -> None:
     if frame.json:
         frame.answer({"records": report.records, "bytes": report.bytes, "diverged": kept})
         return
-    say(f"exchanged {report.records:,} records, {size(report.bytes)}; both stores are equal")
+    say(f"exchanged {counted(report.records, 'record')}, {size(report.bytes)}; both stores are equal")
     for thread in kept:
         say(f"{thread} was written to in both: the other store's head is kept beside it")

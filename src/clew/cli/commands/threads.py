@@ -29,4 +29,4 @@ def command(frame: Frame, prefix: str, limit: int, kind: str | None, by_name: bo
     from clew.cli import listing
 
     columns = {"kind": [info.kind for info in found], "saved": [str(info.count) for info in found]}
-    listing.show(found, columns, more=more, nothing=f"no thread starts with {prefix!r}" if prefix else "no threads yet")
+    listing.show(found, columns, more=more, nothing=listing.nothing("thread", prefix, kind))
