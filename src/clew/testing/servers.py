@@ -14,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,20 +25,42 @@ import psutil
 import psycopg
 import redis
 
-STARTING = 30.0  # seconds that a server may take to come up, or to go
+STARTING = 60.0  # seconds that a server may take to come up, or to go
 
 
-def free_port(also: int = 0) -> int:
-    """A port that nobody has now; `also`: the one at this distance must be free as well."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-            if not also:
-                return port
-            with contextlib.suppress(OSError, OverflowError):
-                other.bind(("127.0.0.1", port + also))
-                return port
+class Hold:
+    """A port that is ours for as long as this object lives: nobody else is given it, not even while no server listens.
+
+    It is bound, but not listened on, with SO_REUSEADDR: on Linux a server that sets this as well (all of ours do) may
+    then listen there, while the kernel offers the port to no one who asks for any, nor to outgoing connections.
+    `also`: the port at this distance is held as well.
+    """
+
+    def __init__(self, also: int = 0) -> None:
+        while not self._take(also):
+            self._release()
+        if sys.platform != "linux":  # elsewhere a port that is bound is taken
+            self._release()
+
+    def _take(self, also: int) -> bool:
+        self._ends = [socket.socket() for _ in range(2 if also else 1)]
+        for end in self._ends:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._ends[0].bind(("127.0.0.1", 0))
+        self.port: int = self._ends[0].getsockname()[1]
+        try:
+            for end in self._ends[1:]:
+                end.bind(("127.0.0.1", self.port + also))
+        except (OSError, OverflowError):
+            return False
+        return True
+
+    def _release(self) -> None:
+        for end in self._ends:
+            end.close()
+
+    def __del__(self) -> None:
+        self._release()
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -87,18 +110,29 @@ class Server:
         raise NotImplementedError
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the server and its children."""
+        """Send a signal to the server, and then to the children that it has."""
         assert self.process is not None
         server = psutil.Process(self.process.pid)
-        for process in [server, *server.children(recursive=True)]:
+        server.send_signal(number)
+        if number == signal.SIGSTOP:
+            # Until it stands still, it may start children that we would not see.
+            until(lambda: server.status() in _STILL, f"{self.command[0]} stops")
+        for child in server.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
+                child.send_signal(number)
 
     def kill(self) -> None:
-        """No time to say goodbye."""
-        if self.process is not None and self.process.poll() is None:
-            self.signal(signal.SIGKILL)
-            self.process.wait(STARTING)
+        """No time to say goodbye, for it or its children; a new one that is started afterwards finds none of them."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.signal(signal.SIGSTOP)
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self.process.kill()
+        self.process.wait(STARTING)
+        until(lambda: not any(map(_lives, children)), f"the children of {self.command[0]} end")
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -110,11 +144,22 @@ class Server:
             self.signal(signal.SIGCONT)
 
 
+_STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
 class RedisServer(Server):
     """A redis-server."""
 
-    def __init__(self, place: Path, *options: str, port: int | None = None) -> None:
-        self.port = port or free_port()
+    def __init__(self, place: Path, *options: str, also: int = 0) -> None:
+        self._hold = Hold(also)
+        self.port = self._hold.port
         place.mkdir(parents=True, exist_ok=True)
         # Every write reaches the file before its answer: killed and started again, nothing acknowledged is missing.
         own = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--bind", "127.0.0.1"]
@@ -143,16 +188,18 @@ def redis_binary() -> str:
 
 
 class RedisCluster:
-    """Three masters that share the slots, and replicas of the first few of them."""
+    """Three masters that share the slots, and replicas of the first few of them.
 
-    def __init__(self, place: Path, replicas: int = 0, node_timeout: int = 3000) -> None:
+    `node_timeout`: milliseconds of silence after which a node counts as gone; on a busy machine it may last seconds."""
+
+    def __init__(self, place: Path, replicas: int = 0, node_timeout: int = 15_000) -> None:
         options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--repl-diskless-sync-delay", "0")
         self.nodes = [
             RedisServer(
                 place / f"node-{n}",
                 *options,
                 *("--cluster-node-timeout", str(node_timeout)),
-                port=free_port(also=10_000),
+                also=10_000,  # where they talk to each other
             )
             for n in range(3 + replicas)
         ]
@@ -175,8 +222,9 @@ class RedisCluster:
         for node in self.nodes:
             node.start()
         clients: list[Any] = [redis.Redis(port=node.port) for node in self.nodes]
-        for n, client in enumerate(clients):
+        for n, client in enumerate(clients):  # before any two of them meet: one that knows another takes no number
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
+        for n, client in enumerate(clients):
             if n < 3:
                 first, last = 16384 * n // 3, 16384 * (n + 1) // 3
                 client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last))
@@ -210,7 +258,8 @@ class PostgresServer(Server):
     """A PostgreSQL server with one database, `test`, and trust for everybody on this machine's loopback."""
 
     def __init__(self, place: Path, *options: str) -> None:
-        self.port = free_port()
+        self._hold = Hold()
+        self.port = self._hold.port
         user = _other_user() if os.geteuid() == 0 else None
         place.mkdir(parents=True, exist_ok=True)
         data = place / "data"
