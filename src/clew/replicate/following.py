@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from clew.engines.base import Commit, Drop, Head
 from clew.errors import ClewError, Conflict, Unavailable
-from clew.replicate import colour, control
+from clew.replicate import colour, control, swept
 from clew.replicate.control import Name
 from clew.replicate.reconcile import Diverged, Doubts, Keep, UnderWay, differing, reconcile
 from clew.replicate.roles import Roles, Standing
@@ -115,6 +115,7 @@ class Following:
             for lineage in await differing(roles.sides[standing.active], roles.sides[standing.follower]):
                 if await self._differs(lineage):
                     self.pending.mark(lineage)
+            self.pending.mark(*await swept.lineages(roles.sides[standing.active]))
             for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
                 await control.clear(roles.fenced(side), roles.sides[other])
         except ClewError:

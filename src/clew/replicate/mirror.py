@@ -20,7 +20,7 @@ import msgspec
 
 from clew.engines.base import Commit, Drop, Engine, Head
 from clew.errors import Conflict, LockLost, Unavailable
-from clew.replicate import colour, control
+from clew.replicate import colour, control, swept
 from clew.replicate.asking import Asking
 from clew.replicate.control import Name
 from clew.replicate.following import Following
@@ -323,15 +323,22 @@ class Mirror(Asking):
         self._following.wake()
 
     async def drop(self, drop: Drop) -> None:
+        standing = await self._start()
+        follower = standing.follower
+        in_step = self._in_step(standing, drop.lineage)
+        if not in_step:
+            await swept.remember(self._roles.fenced(standing.active), drop)
         await self._ask("drop", drop)
-        follower = self._roles.standing.follower
-        if self._roles.well(follower):
-            try:
-                await self.sides[follower].drop(drop)
-            except Unavailable as error:
+        if not in_step:
+            return
+        try:
+            await self.sides[follower].drop(drop)
+        except (Unavailable, Conflict) as error:
+            if isinstance(error, Unavailable):
                 self._roles.away(follower, error)
-            except Conflict:
-                self._following.pending.mark(drop.lineage)  # it is behind; what it has too much is harmless
+            await swept.remember(self._roles.fenced(standing.active), drop)
+            self._following.pending.mark(drop.lineage)
+            self._following.wake()
 
     # -- the place -------------------------------------------------------------------------------------------------
 

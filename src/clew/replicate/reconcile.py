@@ -16,7 +16,8 @@ import msgspec
 
 from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
 from clew.errors import Conflict, LockLost
-from clew.replicate import control
+from clew.replicate import control, swept
+from clew.replicate.swept import Swept
 
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
 _ROWS = 256  # rows read at once
@@ -27,6 +28,7 @@ _APART = (
     "{step}): nothing was changed; copy one of them into an empty store"
 )
 
+Place = tuple[bytes, int]  # a step of a branch
 Progress = Callable[[int, int], None]  # records and bytes shipped so far
 Keep = Callable[["Diverged"], Awaitable[bool]]
 
@@ -44,7 +46,7 @@ class Doubts(NamedTuple):
 
     stamp: int  #: how branches of this generation are marked: of those the follower has nothing of its own
     refused: Container[tuple[bytes, int, int]]  #: keys of heads to which the active side said no
-    rows: Container[tuple[bytes, int]]  #: and the rows under them
+    rows: Container[Place]  #: and the rows under them
     under_way: Callable[[Head], bool]  #: whether somebody may still be making it
 
 
@@ -111,13 +113,18 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         for head in theirs.values()
         if head.key not in doubts.refused and await _may_be_news(active, follower, head, ours.get(head.thread))
     ]
-    unknown = [head for head in news if await active.row(lineage, head.branch, head.step) is None]
+    gone = await swept.of(active, lineage) if mirror else Swept()
+    unknown = [
+        head
+        for head in news
+        if (head.branch, head.step) not in gone and await active.row(lineage, head.branch, head.step) is None
+    ]
     for head in unknown:
         if doubts.under_way(head):
             raise UnderWay(head.thread, None, None, f"a save to thread {head.thread!r} is under way: looked at again")
     # What the active side knows, in its own generation, is where the follower was left behind: it has nothing to give.
     if any(head in unknown or control.generation_of(head.branch) != doubts.stamp for head in news):
-        await ship.rows(follower, active, authority=False, without=doubts.rows)
+        await ship.rows(follower, active, authority=False, without=(doubts.rows, gone), blobs=gone.blobs)
     changed = False
     for head in news:
         here = ours.get(head.thread)
@@ -152,6 +159,8 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
     if swaps and not await _put(follower, swaps, lineage):
         return False
+    if gone.stones:
+        await swept.sweep(active, follower, lineage, gone, ours.values())
     if not ours:
         await _clear(follower, lineage)
     return True
@@ -205,18 +214,25 @@ class _Ship:
         self._progress = progress
 
     async def rows(
-        self, source: Engine, target: Engine, *, authority: bool, without: Container[tuple[bytes, int]] = ()
+        self,
+        source: Engine,
+        target: Engine,
+        *,
+        authority: bool,
+        without: Sequence[Container[Place]] = (),
+        blobs: Container[bytes] = (),
     ) -> None:
         """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet. Only a
-        source with `authority` replaces what the target has."""
-        await self._blobs(source, target)
+        source with `authority` replaces what the target has. `without` these rows, and these `blobs`."""
+        await self._blobs(source, target, blobs)
         known = {branch.id for branch in await target.branches(self.lineage)}
         for branch in await source.branches(self.lineage):
             await self._branch(source, target, branch, branch.id not in known, authority, without)
 
-    async def _blobs(self, source: Engine, target: Engine) -> None:
+    async def _blobs(self, source: Engine, target: Engine, without: Container[bytes]) -> None:
         have = {id for id, _ in await target.blob_ids(self.lineage)}
-        lacking = [(id, size) for id, size in await source.blob_ids(self.lineage) if id not in have]
+        found = await source.blob_ids(self.lineage)
+        lacking = [(id, size) for id, size in found if id not in have and id not in without]
         batch: list[bytes] = []
         weight = 0
         for id, size in lacking:
@@ -240,10 +256,10 @@ class _Ship:
         branch: Branch,
         new: bool,
         authority: bool,
-        without: Container[tuple[bytes, int]],
+        without: Sequence[Container[Place]],
     ) -> None:
         steps = await source.steps(self.lineage, branch.id, 0, LAST_STEP)
-        ours = {step.step: step for step in steps if (branch.id, step.step) not in without}
+        ours = {step.step: step for step in steps if not any((branch.id, step.step) in places for places in without)}
         if new and steps and not ours:
             return
         theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST_STEP)}

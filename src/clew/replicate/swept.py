@@ -1,0 +1,120 @@
+"""What a sweep took away on one side only: remembered, so that it does not come back from the other.
+
+Rows of two sides are united, so what one has and the other has not would be brought over. A sweep that the follower
+could not take part in (it was away, or had not got that far) therefore leaves a *stone* on the active side that names
+what went. When the follower is compared it gives nothing of that back, and lets go of it; then the stone is taken away.
+
+A stone never takes away what its own side has: what a stone names is only meant as long as it is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from clew.engines.base import Commit, Drop, Engine, Head, Swap
+from clew.errors import Conflict, Corrupt
+from clew.replicate.control import LINEAGE, RESERVED
+
+_SWEPT = f"{RESERVED}swept/"
+_NOBODY = bytes(16)
+_MOST = 64  # things that one stone names: a head's note is a few KB at most
+
+Place = tuple[bytes, int]
+
+
+class _Names(msgspec.Struct, frozen=True, array_like=True):
+    """What one stone names."""
+
+    lineage: str
+    rows: list[Place] = []
+    bodies: list[Place] = []
+    branches: list[bytes] = []
+    blobs: list[bytes] = []
+
+
+_NAMES = msgspec.msgpack.Decoder(_Names)
+
+
+class Swept:
+    """Everything that was swept from a lineage on one side, and the stones that say so."""
+
+    def __init__(self, stones: Sequence[Head] = ()) -> None:
+        self.stones = stones
+        self.rows: set[Place] = set()
+        self.bodies: set[Place] = set()
+        self.branches: set[bytes] = set()
+        self.blobs: set[bytes] = set()
+        for stone in stones:
+            names = _read(stone)
+            self.rows.update(names.rows)
+            self.bodies.update(names.bodies)
+            self.branches.update(names.branches)
+            self.blobs.update(names.blobs)
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, tuple) and (place in self.rows or place[0] in self.branches)
+
+
+async def remember(side: Engine, drop: Drop) -> None:
+    """Leave stones for a sweep."""
+    swaps: dict[str, Swap] = {}
+    for names in _parts(drop):
+        note = msgspec.msgpack.encode(names)
+        name = f"{_room(drop.lineage)}{hashlib.blake2b(note, digest_size=16).hexdigest()}"
+        swaps[name] = Swap(name, None, Head(name, LINEAGE, _NOBODY, _NOBODY, 0, 1, "swept", 0, 0, 0, 0, note))
+    for swap in swaps.values():
+        try:
+            await side.commit(Commit(LINEAGE, (swap,)))
+        except Conflict:
+            if await side.head(swap.thread) is None:
+                raise
+
+
+async def of(side: Engine, lineage: str) -> Swept:
+    """What a side remembers of a lineage."""
+    return Swept(await side.threads(prefix=_room(lineage)))
+
+
+async def lineages(side: Engine) -> set[str]:
+    """Those of which a side remembers something."""
+    return {_read(stone).lineage for stone in await side.threads(prefix=_SWEPT)}
+
+
+def _read(stone: Head) -> _Names:
+    try:
+        return _NAMES.decode(stone.note)
+    except msgspec.DecodeError as error:
+        raise Corrupt("what the mirror remembers of a sweep", str(error)) from error
+
+
+async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: Iterable[Head]) -> None:
+    """Let `other`, whose heads are these, let go of what `side` swept; then forget it. `Conflict` if a head moved."""
+    here = {branch.id for branch in await side.branches(lineage)}
+    rows = [place for place in sorted(swept.rows) if await side.row(lineage, *place) is None]
+    bodies = [
+        place for place in sorted(swept.bodies) if (row := await side.row(lineage, *place)) is None or not row.root
+    ]
+    kept = await side.blobs(lineage, list(swept.blobs)) if swept.blobs else {}
+    expect = [(head.thread, head.key) for head in heads]
+    blobs = [id for id in swept.blobs if id not in kept]
+    await other.drop(Drop(lineage, expect, rows, bodies, [id for id in swept.branches if id not in here], blobs))
+    for stone in swept.stones:
+        try:
+            await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
+        except Conflict:
+            continue  # another process did it
+
+
+def _room(lineage: str) -> str:
+    """How the names of a lineage's stones begin."""
+    return f"{_SWEPT}{hashlib.blake2b(lineage.encode(), digest_size=16).hexdigest()}/"
+
+
+def _parts(drop: Drop) -> Iterator[_Names]:
+    for kind in ("rows", "bodies", "branches", "blobs"):
+        things = list(getattr(drop, kind))
+        for start in range(0, len(things), _MOST):
+            yield _Names(drop.lineage, **{kind: things[start : start + _MOST]})
