@@ -1,4 +1,4 @@
-"""What the tests' own servers rely on: a port stays theirs while they are down, and nothing of a killed one lives on."""
+"""What the tests' servers rely on: a port stays theirs while they are down, and nothing of a killed one lives on."""
 
 from __future__ import annotations
 
