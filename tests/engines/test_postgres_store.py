@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from clew.errors import InvalidInput, UnsupportedFormat
 from clew.testing import drive, records
 from clew.testing.drive import step
 from clew.testing.servers import PostgresServer, until
+from fix_children import run as in_child
 from fix_proxy import Proxy
 
 _NUMBERS = itertools.count()
@@ -197,22 +197,24 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
     assert [head.thread for head in step(engine.threads(newest_first=True, limit=2))] == ["t20000", "t19999"]
 
 
-def test_a_head_that_moves_touches_no_index(
-    engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]
-) -> None:
+def test_a_head_that_moves_touches_no_index(own_postgres: Callable[..., PostgresServer]) -> None:
+    # Of its own, and untouched: a snapshot that anybody else holds would keep old versions on the page until it is full.
+    server = own_postgres("-c", "fsync=off", "-c", "autovacuum=off")
+    engine = PostgresEngine(server.url)
     at = records.branch("t")
     step(engine.commit(records.first(at)))
     for n in range(1, 50):
         step(engine.commit(records.following(records.head(at, n, n), at)))
     step(engine.close())  # a session reports what it did when it ends
+    with psycopg.connect(server.url, autocommit=True) as admin:
 
-    def moves() -> tuple[int, int]:
-        counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = %s AND relname = 'heads'"
-        ((all_of_them, without_index),) = admin.execute(counts, [schema]).fetchall()
-        return all_of_them, without_index
+        def moves() -> tuple[int, int]:
+            counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'heads'"
+            ((all_of_them, without_index),) = admin.execute(counts).fetchall()
+            return all_of_them, without_index
 
-    until(lambda: moves()[0] == 49, "the server has counted")
-    assert moves() == (49, 49)
+        until(lambda: moves()[0] == 49, "the server has counted")
+        assert moves() == (49, 49)
 
 
 # -- the wire -------------------------------------------------------------------------------------------------------
@@ -278,10 +280,11 @@ def test_callers_share_a_pool_and_use_all_of_it(
     url = postgres_server.url.replace(str(postgres_server.port), str(proxy.port))
 
     async def test(_: object) -> None:
-        engine = PostgresEngine(url, schema=schema, asynchronous=asynchronous, pool_size=8, min_idle=3)
+        patient: dict[str, Any] = {"connect_timeout": 60.0, "read_timeout": 60.0}
+        engine = PostgresEngine(url, schema=schema, asynchronous=asynchronous, pool_size=8, min_idle=3, **patient)
         await engine.ping()
-        assert proxy.connections == 3
-        proxy.delay = 0.01
+        until(lambda: proxy.connections == 3, "three connections")
+        proxy.held_for = 8
         branches = [records.branch(f"t{n}") for n in range(32)]
         assert await drive.race([engine.commit(records.first(at)) for at in branches]) == [None] * 32
         assert proxy.connections == 8
@@ -313,15 +316,7 @@ def test_a_server_that_asks_for_serializable_transactions_gets_them(
 def test_a_child_after_a_fork_uses_connections_of_its_own(engine: PostgresEngine) -> None:
     at = records.branch("t")
     step(engine.commit(records.first(at)))
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            step(engine.commit(records.following(records.head(at), at)))
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    in_child(lambda send: step(engine.commit(records.following(records.head(at), at))))
     assert step(engine.head("t")) == records.head(at, 2, 2)
     step(engine.commit(records.following(records.head(at, 2, 2), at)))
     assert step(engine.head("t")) == records.head(at, 3, 3)

@@ -19,7 +19,7 @@ from fix_proxy import Proxy
 
 _NUMBERS = itertools.count()
 STEP = [{"role": "user", "content": "x" * 1100}, {"role": "assistant", "content": "y" * 1100}] * 10
-POOL: dict[str, Any] = {"pool_size": 8, "read_timeout": 10.0, "retries": 0}
+POOL: dict[str, Any] = {"pool_size": 8, "connect_timeout": 60.0, "read_timeout": 60.0, "retries": 0}
 
 
 class Way(NamedTuple):
