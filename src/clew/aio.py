@@ -1,4 +1,5 @@
-"""The async front door: `clew.aio.open(url)`, with the same names as `clew.open`, to be awaited.
+"""The async front door: `clew.aio.open(url)`, with the same names as `clew.open`, to be awaited. What gives a list may
+also be gone through with `async for`.
 
 Over a blocking engine each call runs whole in one thread, so the event loop never waits for a disk.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from clew import opening
 from clew.autosave import Every
-from clew.doors import Hop, awaitable, sharing
+from clew.doors import Hop, Listed, awaitable, listing, sharing
 from clew.engines.base import Engine, Taken
 from clew.history import keyring
 from clew.history.core import Core
@@ -68,7 +69,7 @@ class AsyncStore:
         self.core = Upkeep(core)
         self.hop = Hop(core.engine)
 
-    threads = awaitable(Upkeep.threads)
+    threads = listing(Upkeep.threads)
     count = awaitable(Upkeep.count)
     stats = awaitable(Upkeep.stats)
     ping = awaitable(Upkeep.ping)
@@ -78,7 +79,7 @@ class AsyncStore:
     compact = awaitable(Upkeep.compact)
     verify = awaitable(Upkeep.verify)
     rekey = awaitable(Upkeep.rekey)
-    namespaces = awaitable(Upkeep.namespaces)
+    namespaces = listing(Upkeep.namespaces)
 
     def thread(self, id: str, type: type[S] | None = None) -> AsyncThread[S]:
         """The thread of this name, which need not exist yet."""
@@ -91,9 +92,9 @@ class AsyncStore:
         core = SessionCore(self._core, id, errors)
         return AsyncSession(core, AsyncThread(core.thread, self.hop), self.hop)
 
-    async def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
+    def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> Listed[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-        return await self.hop(list_sessions(self._core, prefix, limit, after))
+        return Listed(self.hop(list_sessions(self._core, prefix, limit, after)))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> AsyncRun:
         """A thread seen as a resumable job, for an `async with` block. If another process has it, wait for `timeout`
@@ -102,9 +103,9 @@ class AsyncStore:
         core = RunCore(self._core, id, task)
         return AsyncRun(core, AsyncThread(core.thread, self.hop), self.hop, timeout)
 
-    async def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
+    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> Listed[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
-        return await self.hop(list_runs(self._core, prefix, limit, after))
+        return Listed(self.hop(list_runs(self._core, prefix, limit, after)))
 
     def workspace(self, root: Any, name: str | None = None, **options: Any) -> AsyncWorkspace:
         """A directory seen as file snapshots. A restore that died in it is finished, or taken back, on first use."""
@@ -132,12 +133,16 @@ class AsyncStore:
             await asyncio.to_thread(exporting.put, text, to)
         return text
 
-    async def sync_to(self, other: AsyncStore, progress: SyncProgress | None = None) -> Synced:
-        """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
+    async def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:
+        """Make another store (an AsyncStore, or what `open` takes) equal to this one by exchanging only what is
+        missing; this one is right about heads."""
         from clew.history import mirroring
 
-        work = mirroring.sync(self._core, other._core, progress)
-        blocking = self._core.engine.properties.blocking and other._core.engine.properties.blocking
+        if not isinstance(other, AsyncStore):
+            async with await open(other, **options) as target:
+                return await self.sync_to(target, progress)
+        work = mirroring.sync(self._core, other.core.core, progress)
+        blocking = self._core.engine.properties.blocking and other.core.core.engine.properties.blocking
         return await (self.hop(work) if blocking else work)
 
     def janitor(self, every: float = 3600.0, retention: Any = None) -> AsyncJanitor:
@@ -203,14 +208,14 @@ class AsyncThread(Generic[S]):
     append = sharing(CoreThread.append)
     update = sharing(CoreThread.update)
     pick = awaitable(CoreThread.pick)
-    tail = awaitable(CoreThread.tail)
+    tail = listing(CoreThread.tail)
     exists = awaitable(CoreThread.exists)
     get = awaitable(CoreThread.get)
-    history = awaitable(CoreThread.history)
-    find = awaitable(CoreThread.find)
+    history = listing(CoreThread.history)
+    find = listing(CoreThread.find)
     diff = awaitable(CoreThread.diff)
     outline = awaitable(outline)
-    forks = awaitable(forks)
+    forks = listing(forks)
     undo = awaitable(CoreThread.undo)
     annotate = awaitable(CoreThread.annotate)
     retain = awaitable(CoreThread.retain)

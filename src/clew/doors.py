@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from clew.engines.base import Engine
@@ -119,6 +119,43 @@ def awaitable(
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         hop: Hop = self.hop
         return await hop(method(self.core, *args, **kwargs))
+
+    return call
+
+
+class Listed(Coroutine[Any, Any, list[T]]):
+    """What a call that lists something gives in the async colour: `await` it for a list, or go through it with
+    `async for`. It is a coroutine like any other call's."""
+
+    def __init__(self, work: Coroutine[Any, Any, list[T]]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, list[T]]:
+        return self._work.__await__()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        for each in await self._work:
+            yield each
+
+    def send(self, value: Any, /) -> Any:
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+
+def listing(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, list[T]]],
+) -> Callable[Concatenate[Any, P], Listed[T]]:
+    """A core method that gives a list, as the async door has it."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Listed[T]:
+        hop: Hop = self.hop
+        return Listed(hop(method(self.core, *args, **kwargs)))
 
     return call
 

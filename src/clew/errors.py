@@ -7,6 +7,10 @@ attributes, so that a program need not read the text. A driver's own error is ke
 from __future__ import annotations
 
 import os
+import re
+
+# What tells nothing to a person in the name of a lease's holder: the space of process numbers, its start, a token.
+_MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+ \[[0-9a-f]{8}\]")
 
 
 class ClewError(Exception):
@@ -32,8 +36,14 @@ class ThreadNotFound(NotFound):
 class CheckpointNotFound(NotFound):
     """No checkpoint of this thread answers to the given id, prefix or step."""
 
-    def __init__(self, thread_id: str, at: object, hint: str = "list them with thread.history(all=True)") -> None:
-        super().__init__(f"thread {thread_id!r} has no checkpoint {_short(at)}: {hint}")
+    def __init__(
+        self,
+        thread_id: str,
+        at: object,
+        hint: str = "list them with thread.history(all=True)",
+        found: str = "no checkpoint",
+    ) -> None:
+        super().__init__(f"thread {thread_id!r} has {found} {_short(at)}: {hint}")
         self.thread_id = thread_id
         self.at = at
 
@@ -43,7 +53,7 @@ class AmbiguousCheckpoint(CheckpointNotFound, InvalidInput):
 
     def __init__(self, thread_id: str, at: str, matches: list[str]) -> None:
         shown = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
-        super().__init__(thread_id, at, f"that is, it has several ({shown}); give more characters")
+        super().__init__(thread_id, at, f"give more characters; it has {shown}", found="no single checkpoint")
         self.matches = matches
 
 
@@ -76,7 +86,7 @@ class EncodeError(InvalidInput):
     """A value in the state has no exact encoding. `path` names it, for example `state["plan"][3].owner`."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
+        super().__init__(f"{_middle(path)}: {reason}")
         self.path = path
         self.reason = reason
 
@@ -100,9 +110,8 @@ class LockTimeout(ClewError):
     """The lock stayed with another owner for as long as the caller was ready to wait."""
 
     def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
-        super().__init__(
-            f"{name} is held by {owner or 'another owner'}: waited {waited:g} s; try again or raise timeout"
-        )
+        holder = _MARKS.sub("", owner) if owner else "another owner"
+        super().__init__(f"{name} is held by {holder}: waited {waited:g} s; try again or raise timeout")
         self.name = name
         self.owner = owner
 
@@ -130,6 +139,11 @@ class FilesError(ClewError):
         self.path = os.fsdecode(path)
         self.reason = reason
         super().__init__(f"{self.path!r}: {reason}")
+
+
+def _middle(path: str) -> str:
+    """A path that fits into a message; the whole of it is an attribute."""
+    return path if len(path) <= 160 else f"{path[:80]} … {path[-72:]}"
 
 
 def _short(value: object) -> str:

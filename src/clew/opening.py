@@ -9,7 +9,7 @@ from typing import Any
 from clew.encode.frame import Frames
 from clew.encode.seal import check_keys, require_crypto
 from clew.encode.types import Types
-from clew.engines import STORE_OPTIONS, connect, parse
+from clew.engines import STORE_OPTIONS, Address, connect, parse
 from clew.engines.base import Engine
 from clew.engines.namespace import NamespaceEngine, check_namespace
 from clew.errors import InvalidInput
@@ -19,6 +19,7 @@ from clew.replicate.settings import OPTIONS as SETTINGS
 from clew.replicate.settings import Settings
 
 MIRROR_OPTIONS = SETTINGS | {"replica"}
+_SQLITE = ("durability", "create")
 
 
 def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Core:
@@ -30,6 +31,7 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
         if not isinstance(text, str) or not text or "\0" in text:
             raise InvalidInput(f"open() takes a path or a URL, not {target!r}")
         address = parse(text)
+        _no_options_behind_a_path(address)
         twice = address.options.keys() & options.keys()
         if twice:
             raise InvalidInput(f"option {min(twice)!r} is given twice: in the URL and as a keyword")
@@ -86,6 +88,13 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
         if mirror.settings.spool is not None:
             core.own += (os.path.realpath(mirror.settings.spool),)
     return core
+
+
+def _no_options_behind_a_path(address: Address) -> None:
+    """`agents.db?durability=normal` would be a file of that name: only a URL has options."""
+    path, mark, query = address.target.partition("?")
+    if address.scheme == "sqlite" and mark and query.partition("=")[0] in {*STORE_OPTIONS, *MIRROR_OPTIONS, *_SQLITE}:
+        raise InvalidInput(f"{address.target!r} is a path, and only a URL has options: write sqlite:{path}?{query}")
 
 
 def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | None:

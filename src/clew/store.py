@@ -135,11 +135,15 @@ class Store:
             exporting.put(text, to)
         return text
 
-    def sync_to(self, other: Store, progress: SyncProgress | None = None) -> Synced:
-        """Make `other` equal to this store by exchanging only what is missing; this one is right about heads."""
+    def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:
+        """Make another store (a Store, or what `open` takes) equal to this one by exchanging only what is missing; this
+        one is right about heads."""
         from clew.history import mirroring
 
-        return finish(mirroring.sync(self._core, other._core, progress))
+        if not isinstance(other, Store):
+            with open(other, **options) as target:
+                return self.sync_to(target, progress)
+        return finish(mirroring.sync(self._core, other.core.core, progress))
 
     def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
         """A directory seen as file snapshots. A restore that died in it is finished first, or taken back."""

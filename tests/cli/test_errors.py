@@ -114,7 +114,8 @@ def test_a_copy_can_have_another_key_or_none(run: Run, sealed: Path) -> None:
 
 def test_a_store_is_not_copied_or_synced_to_itself(run: Run) -> None:
     assert "is the store itself" in run("copy", "./clew.db").err
-    assert "is the store itself" in run("copy", "sqlite:clew.db?durability=normal").err
+    for same in ("sqlite:clew.db?durability=normal", "sqlite:///clew.db", "sqlite://clew.db"):
+        assert "is the store itself" in run("copy", same).err
     assert "are one store" in run("sync", "clew.db", "./clew.db").err
 
 

@@ -263,3 +263,28 @@ def test_a_store_that_is_away_is_said_to_be_so(served: Inspector) -> None:
     served.store.close()
     answer = served.client.get("/api/v1/threads")
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, "Unavailable")
+
+
+def test_a_path_or_a_method_that_is_not_there_is_refused_like_everything_else(served: Inspector) -> None:
+    missing = served.client.get("/api/v1/nothing")
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "NoSuchPath")
+    assert "openapi.json" in missing.json()["error"]["message"]
+    wrong = served.client.get("/api/v1/append")
+    assert (wrong.status_code, wrong.json()["error"]["type"]) == (405, "WrongMethod")
+    assert wrong.headers["allow"] == "POST"
+    assert "content-security-policy" in wrong.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("thread", {}, "the parameter `thread` is missing"),
+        ("thread", {"thread": "talk", "x": "1"}, "there is no parameter `x`"),
+        ("history", {"thread": "talk", "limit": "many"}, "the parameter `limit`: Expected `int`, got `str`"),
+        ("thread", {"thread": "nobody"}, "thread 'nobody' does not exist: `clew threads` lists those that there are"),
+    ],
+)
+def test_a_refusal_names_what_is_wrong_in_the_words_of_the_docs(
+    served: Inspector, path: str, query: dict[str, str], said: str
+) -> None:
+    assert served.client.get(f"/api/v1/{path}", params=query).json()["error"]["message"] == said

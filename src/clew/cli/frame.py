@@ -83,7 +83,8 @@ def path_of(target: str) -> str | None:
     """The file or directory of a store that is in one."""
     scheme, _, rest = target.partition(":")
     if scheme in ("sqlite", "jsonl"):
-        return rest.removeprefix("///").partition("?")[0]
+        path = rest.partition("?")[0]
+        return path[2:].removeprefix("/") if path.startswith("//") else path
     return target if is_file(target) else None
 
 

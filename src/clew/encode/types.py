@@ -71,6 +71,8 @@ class Types:
         self.by_class: dict[type, Kind] = {}
         named: Mapping[str, type] = types if isinstance(types, Mapping) else {}
         listed: Iterable[type] = () if isinstance(types, Mapping) else types
+        if isinstance(types, type) or not isinstance(types, Iterable):
+            raise InvalidInput(f"types= takes a list of classes, or a dict of them by name, not {types!r:.80}")
         for name, cls in [*named.items(), *((wire_name(cls), cls) for cls in listed)]:
             self._add(name, cls)
 

@@ -48,11 +48,14 @@ async def patiently(
     for tries in range(patience.retries + 1):
         try:
             return await attempt(), tries > 0
-        except Interrupted:
+        except Interrupted as error:
             # Some chance, so that many clients of a restarted server do not come back in step.
             pause_now = pause * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
-            if tries == patience.retries or time.monotonic() - begun + pause_now > patience.deadline:
-                raise
+            spent = time.monotonic() - begun
+            if tries == patience.retries or spent + pause_now > patience.deadline:
+                tried = f"tried {tries + 1} time{'' if not tries else 's'} in {spent:.1f} s"
+                advice = "see that the server runs and that the URL names it"
+                raise Unavailable(f"{error} ({tried}; {advice})") from error.__cause__
         await sleep(pause_now)
         pause = min(pause * 2, 1.0)
     raise AssertionError("the last attempt returns or raises")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
@@ -25,6 +27,7 @@ from clew import (
     Unavailable,
     __version__,
 )
+from clew.present.advice import advised
 from clew.server.desk import Desk
 from clew.server.events import NEWEST, Watch
 from clew.server.guard import LOCAL, MAX_BODY, Guard
@@ -41,6 +44,13 @@ _STATUS: list[tuple[type[ClewError], int]] = [
     (Unavailable, 503),
     (ClewError, 500),
 ]
+
+
+_WORDS = {
+    r"^Object missing required field (`\w+`)": r"the parameter \1 is missing",
+    r"^Object contains unknown field (`.+?`)": r"there is no parameter \1",
+    r"^(.+) - at `\$\.(.+)`$": r"the parameter `\2`: \1",
+}
 
 
 def application(
@@ -65,7 +75,12 @@ def application(
         *_pages(),
     ]
     guard = Middleware(Guard, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
-    handlers: dict[Any, Any] = {ClewError: _refused, msgspec.ValidationError: _refused, msgspec.DecodeError: _refused}
+    handlers: dict[Any, Any] = {
+        ClewError: _refused,
+        msgspec.ValidationError: _refused,
+        msgspec.DecodeError: _refused,
+        HTTPException: _no_such_path,
+    }
     app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
     app.state.token = token
     app.state.watch = watch
@@ -129,5 +144,27 @@ def _json(value: Any, status: int = 200) -> Response:
 
 async def _refused(_: Request, error: Exception) -> Response:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 400)
-    kind = type(error).__name__ if isinstance(error, ClewError) else "InvalidInput"
-    return _json({"error": {"type": kind, "message": str(error)}}, status)
+    if isinstance(error, ClewError):
+        return _refusal(type(error).__name__, advised(str(error)), status)
+    return _refusal("InvalidInput", _parameters(str(error)), status)
+
+
+async def _no_such_path(request: Request, error: HTTPException) -> Response:
+    where = f"{request.method} {request.url.path}"
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        return _refusal("WrongMethod", f"{where} is not answered: use {allowed}", 405, error.headers)
+    return _refusal("NoSuchPath", f"there is nothing at {where}: {ROOT}/openapi.json lists what there is", 404)
+
+
+def _refusal(kind: str, message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    answer = _json({"error": {"type": kind, "message": message}}, status)
+    answer.headers.update(headers or {})
+    return answer
+
+
+def _parameters(message: str) -> str:
+    """What is wrong with a request, in the words of its documentation."""
+    for theirs, ours in _WORDS.items():
+        message = re.sub(theirs, ours, message)
+    return message

@@ -29,7 +29,7 @@ from clew.history.tries import tries
 from clew.history.write import Facts, Plan
 from clew.model import Checkpoint
 from clew.session.listing import KIND, SessionInfo, caption, session_info
-from clew.session.plans import check, cutting, extending, replacing
+from clew.session.plans import check, cutting, extending, replacing, several
 from clew.session.view import FIRST, MESSAGES, SUMMARY, TURNS, View, names, same_front
 from clew.turns import Message, Problem
 
@@ -86,7 +86,7 @@ class SessionCore:
     @_forgiving
     async def add(self, /, role: str, content: Any, **fields: Any) -> Checkpoint:
         """Append the message `{"role": role, "content": content, **fields}`."""
-        return await self._extend([{"role": role, "content": content, **fields}])
+        return await self._extend([{"role": check_name(role, "role"), "content": content, **fields}])
 
     @_forgiving
     async def append(self, message: Message) -> Checkpoint:
@@ -96,7 +96,7 @@ class SessionCore:
     @_forgiving
     async def extend(self, messages: Any) -> Checkpoint:
         """Append several messages as one checkpoint."""
-        return await self._extend(list(messages))
+        return await self._extend(several(messages, "extend()"))
 
     async def _extend(self, messages: list[Message]) -> Checkpoint:
         added = turns.user_turns(check(messages))
@@ -194,7 +194,7 @@ class SessionCore:
     async def replace(self, messages: Any, user_turns: int | None = None) -> Checkpoint:
         """Put other messages in the place of all that are there; unchanged ones are not written again. Refused with
         `Conflict` if another writer has been here since this handle last read or wrote."""
-        new = check(list(messages))
+        new = check(several(messages, "replace()"))
         number = check_limit(user_turns, "user_turns")
         extra = {} if number is None else {TURNS: number}
         return await self.thread.writer.save(lambda planner: replacing(planner, new, extra), self._facts(), whole=True)

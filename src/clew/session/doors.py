@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from clew.doors import Hop, awaitable, blocking, sharing
+from clew.doors import Hop, awaitable, blocking, listing, sharing
 from clew.engines.stepping import finish
 from clew.errors import InvalidInput
 from clew.model import Checkpoint
@@ -121,8 +121,8 @@ class AsyncSession:
     add = sharing(SessionCore.add)
     append = sharing(SessionCore.append)
     extend = sharing(SessionCore.extend)
-    messages = awaitable(SessionCore.messages)
-    ids = awaitable(SessionCore.ids)
+    messages = listing(SessionCore.messages)
+    ids = listing(SessionCore.ids)
     count = awaitable(SessionCore.count)
     exists = awaitable(SessionCore.exists)
     info = awaitable(SessionCore.info)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from clew import turns
@@ -34,6 +35,13 @@ def check(messages: list[Message]) -> list[Message]:
             what = f"message {number}" if len(messages) > 1 else "a message"
             raise InvalidInput(f"{what} must be a dict, not {type(message).__qualname__}")
     return messages
+
+
+def several(messages: Any, call: str) -> list[Message]:
+    """The messages that a call was given, as a list: one alone is a mistake that would be taken for its keys."""
+    if isinstance(messages, Mapping | str | bytes) or not isinstance(messages, Iterable):
+        raise InvalidInput(f"{call} takes a list of messages, not {type(messages).__qualname__}")
+    return list(messages)
 
 
 def cutting(kept: Listing | list[Any], changes: dict[str, Any]) -> Plan:

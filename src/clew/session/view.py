@@ -12,7 +12,7 @@ from typing import Any
 
 from clew import turns
 from clew.encode.nodes import Inline, Listing, Node
-from clew.errors import NotFound
+from clew.errors import InvalidInput, NotFound
 from clew.history.read import Reader
 from clew.history.thread import Thread
 from clew.turns import Message
@@ -43,10 +43,13 @@ class View:
     async def count(self) -> int:
         if isinstance(self.node, Listing):
             return self.node.count
-        return len(await self.value(MESSAGES, []))
+        return len(await self.all())
 
     async def all(self) -> list[Message]:
         found: list[Message] = await self.value(MESSAGES, [])
+        if type(found) is not list:  # the thread was written as something else
+            what = f"state['messages'] is of type {type(found).__qualname__}, not a list"
+            raise InvalidInput(f"thread {self.thread.id!r} cannot be read as a session: {what}; load() gives its state")
         return found
 
     async def items(self, start: int, stop: int) -> list[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.doors import Hop, awaitable, blocking
+from clew.doors import Hop, awaitable, blocking, listing
 from clew.workspace.core import WorkspaceCore
 
 
@@ -62,7 +62,7 @@ class AsyncWorkspace:
         return self.core.name
 
     snapshot = awaitable(WorkspaceCore.snapshot)
-    snapshots = awaitable(WorkspaceCore.snapshots)
+    snapshots = listing(WorkspaceCore.snapshots)
     status = awaitable(WorkspaceCore.status)
     diff = awaitable(WorkspaceCore.diff)
     restore = awaitable(WorkspaceCore.restore)

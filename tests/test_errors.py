@@ -1,0 +1,128 @@
+"""Errors are typed, name the thing, and say what to do, where a mistake is easily made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clew
+import clew.aio
+
+
+@pytest.fixture
+def store() -> clew.Store:
+    return clew.open("memory:")
+
+
+def test_a_value_that_contains_itself_is_told_in_one_readable_line(store: clew.Store) -> None:
+    knot: dict[str, Any] = {}
+    knot["knot"] = knot
+    with pytest.raises(clew.EncodeError, match="contains itself") as caught:
+        store.thread("t").save(knot)
+    assert len(str(caught.value)) < 250
+    assert len(caught.value.path) > 1000
+
+
+def test_the_start_of_several_ids_says_which_they_are(store: clew.Store) -> None:
+    thread: clew.Thread[Any] = store.thread("t")
+    both = [thread.save({"n": n}).id for n in (1, 2)]
+    with pytest.raises(clew.AmbiguousCheckpoint, match="no single checkpoint '01': give more characters") as caught:
+        thread.load("01")
+    assert all(id in str(caught.value) for id in both)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda session: session.add(None, "hi"), "role must be a str, not NoneType"),
+        (lambda session: session.add("", "hi"), "role must not be empty"),
+        (
+            lambda session: session.extend({"role": "user", "content": "hi"}),
+            r"extend\(\) takes a list of messages, not dict",
+        ),
+        (lambda session: session.extend(3), r"extend\(\) takes a list of messages, not int"),
+        (lambda session: session.replace("hi"), r"replace\(\) takes a list of messages, not str"),
+    ],
+)
+def test_what_is_no_message_is_not_taken_for_one(
+    store: clew.Store, call: Callable[[clew.Session], object], said: str
+) -> None:
+    session = store.session("s")
+    with pytest.raises(clew.InvalidInput, match=said):
+        call(session)
+    assert not session.exists()
+
+
+def test_a_thread_whose_messages_are_no_list_is_no_session(store: clew.Store) -> None:
+    store.thread("t").save({"messages": "a text"})
+    for read in (store.session("t").messages, store.session("t").count, lambda: store.session("t").messages(last=1)):
+        with pytest.raises(clew.InvalidInput, match=r"'t' cannot be read as a session.*load\(\)"):
+            read()
+    assert store.session("t").thread.load() == {"messages": "a text"}
+
+
+@pytest.mark.parametrize("types", [3, int, clew.Retention])
+def test_types_that_are_no_list_are_refused(types: Any) -> None:
+    with pytest.raises(clew.InvalidInput, match="types= takes a list of classes"):
+        clew.open("memory:", types=types)
+
+
+def test_options_behind_a_path_do_not_become_a_file_name(tmp_path: Path) -> None:
+    for query in ("durability=normal", "key=00", "replica=b.db"):
+        with pytest.raises(clew.InvalidInput, match="write sqlite:"):
+            clew.open(tmp_path / f"agents.db?{query}")
+    assert not list(tmp_path.iterdir())
+    clew.open(tmp_path / "what?.db").close()  # a name like any other
+    clew.open(f"sqlite:{tmp_path}/agents.db?durability=normal").close()
+    assert {"what?.db", "agents.db"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_who_holds_a_run_is_said_in_words(store: clew.Store) -> None:
+    with store.run("r") as run:
+        run.checkpoint()
+        with pytest.raises(clew.LockTimeout) as caught:
+            store.run("r").resume()
+    assert "started" not in str(caught.value)
+    assert " pid " in str(caught.value)
+    assert "started" in (caught.value.owner or "")
+
+
+def test_a_server_that_is_away_is_unavailable_and_says_how_often_it_was_asked() -> None:
+    with pytest.raises(clew.Unavailable, match=r"tried 2 times in .* see that the server runs") as caught:
+        clew.open("redis://127.0.0.1:1?retries=1&backoff=0.001")
+    assert type(caught.value) is clew.Unavailable
+    assert caught.value.__cause__ is not None
+
+
+def test_a_store_is_synced_to_a_place_as_it_is_copied_to_one(store: clew.Store, tmp_path: Path) -> None:
+    store.thread("t").save({"n": 1})
+    assert store.sync_to(tmp_path / "other.db").records > 0
+    assert store.sync_to(tmp_path / "other.db").records == 0
+    with pytest.raises(clew.InvalidInput, match=r"open\(\) takes"):
+        store.sync_to(3)
+
+
+def test_what_gives_a_list_can_be_awaited_or_gone_through(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await clew.aio.open(tmp_path / "a.db") as store:
+            thread: clew.aio.AsyncThread[Any] = store.thread("t")
+            await thread.append("items", [1], label="one")
+            await thread.append("items", [2])
+            await store.session("s").add("user", "hi")
+            assert [info.id async for info in store.threads()] == [info.id for info in await store.threads()]
+            assert [c.step async for c in thread.history(newest_first=True)] == [2, 1]
+            assert [c.step async for c in thread.find(label="one")] == [1]
+            assert [message["content"] async for message in store.session("s").messages()] == ["hi"]
+            assert [info.id async for info in store.sessions()] == ["s"]
+            assert [info async for info in store.runs()] == []
+            task = asyncio.create_task(thread.history())  # a coroutine like any other
+            assert len(await task) == 2
+            with pytest.raises(clew.InvalidInput):
+                [c async for c in thread.history(limit=-1)]
+            assert await store.sync_to(tmp_path / "b.db")
+
+    asyncio.run(main())
