@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from clew.errors import FilesError, InvalidInput
-from clew.workspace import hands, index, pack, walk
+from clew.errors import FilesError, InvalidInput, Unavailable
+from clew.workspace import hands, index, look, pack, walk
 from clew.workspace.values import Limits
 from fix_children import run
 
@@ -376,6 +377,62 @@ def test_progress_is_told_of_every_file(lone: Desk) -> None:
     lone.ws.snapshot(progress=lambda done, total: told.append((done, total)))
     assert told[-1] == (100, 100)
     assert len(told) > 1
+
+
+@pytest.fixture
+def much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is much: read ahead in a thread, and written in many parts."""
+    monkeypatch.setattr(look, "MUCH", 0)
+    monkeypatch.setattr(look, "BATCH", 50_000)
+
+
+@pytest.mark.usefixtures("much")
+def test_what_is_read_while_the_files_before_it_are_written_comes_back(desk: Desk) -> None:
+    for number in range(300):
+        desk.write(f"d{number % 7}/f{number}", os.urandom(1 + number * 10))
+    for number in range(4):
+        desk.write(f"large{number}", os.urandom(2**20) + b"text " * 2**16)
+    desk.write("large4", (desk.root / "large3").read_bytes())
+    whole = desk.picture()
+    here, told = threading.get_ident(), []
+    snapshot = desk.ws.snapshot(progress=lambda done, total: told.append((done, total, threading.get_ident())))
+    assert told[-1] == (305, 305, here), "progress is told to whoever asked, in the thread that asked"
+    assert {thread for _, _, thread in told} == {here}
+    shutil.rmtree(desk.root)
+    desk.root.mkdir()
+    desk.workspace(cache=False).restore(snapshot)
+    assert desk.picture() == whole
+
+
+@pytest.mark.usefixtures("much")
+def test_a_snapshot_that_fails_while_files_are_read_ahead_leaves_no_thread_behind(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        desk.write(f"f{number:03}", os.urandom(2000))
+    original = pack.read
+
+    def read(place: Any, path: bytes, *rest: Any) -> Any:
+        if path.endswith(b"f250"):
+            raise FilesError(path, "it cannot be read")
+        return original(place, path, *rest)
+
+    monkeypatch.setattr(pack, "read", read)
+    with pytest.raises(FilesError, match="f250"):
+        desk.ws.snapshot()
+    monkeypatch.undo()
+
+    async def put(*_: Any) -> None:
+        raise Unavailable("the disk is full")
+
+    monkeypatch.setattr(look, "BATCH", 50_000)
+    monkeypatch.setattr(look, "MUCH", 0)
+    monkeypatch.setattr(desk.ws.core._log, "put", put)
+    with pytest.raises(Unavailable, match="full"):
+        desk.ws.snapshot()
+    monkeypatch.undo()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("clew-ahead", "clew-pack"))]
+    assert desk.ws.snapshot().files == 300
 
 
 def test_two_writers_of_one_workspace_lose_nothing(lone: Desk) -> None:

@@ -30,6 +30,9 @@ _ALL_SOUND = frozenset({_SOUND})
 _BYTES = frozenset({bytes})
 _WORTH = 128  # bytes below which compression cannot win back its own header
 _MAX_PLAIN = 1 << 31  # no frame that we write unpacks to more: a damaged size must not exhaust memory
+_USUAL = frozenset({b"\x00", b"\x01"})  # kinds that need nothing but themselves
+_AT_ONCE = {"multi_compress_to_buffer", "multi_decompress_to_buffer"} <= zstandard.backend_features  # not on PyPy
+_FEW = 4  # contents, up to which one call for all of them takes longer
 _FLAG = operator.itemgetter(0)
 _crc = struct.Struct("<I")
 MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
@@ -81,10 +84,29 @@ class Frames:
         packed = self._pack(content, dictionary)
         return packed + _crc.pack(zlib.crc32(packed))
 
+    def wrap_all(self, contents: Sequence[bytes], places: Iterable[str]) -> list[bytes]:  # noqa: ARG002  # as above
+        """The frames of many contents, as `wrap` makes them."""
+        return [packed + _crc.pack(zlib.crc32(packed)) for packed in self._pack_all(contents)]
+
     def unwrap(self, frame: bytes, place: str) -> bytes:
         """The content of one frame, or `Corrupt`."""
         check_sound(frame, place, 5)
         return self._unpack(frame[:-4], place)
+
+    def unwrap_blob(self, frame: bytes, id: bytes, place: str) -> bytes:
+        """The content of the blob of that name, or `Corrupt`."""
+        content = self.unwrap(frame, place)
+        if not self.is_named(content, id):
+            raise Corrupt(place, "its content does not match its name")
+        return content
+
+    def unwrap_blobs(
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+    ) -> list[memoryview]:
+        """The contents of blobs of these names and sizes, or `Corrupt`. The names are the check: checksums and `places`
+        are looked at only to say what is wrong."""
+        found = self._unpack_all(list(map(_without_checksum, frames)), ids, sizes)
+        return self._each_blob(frames, ids, sizes, places) if found is None else found
 
     def vouch(self, content: bytes, facts: bytes) -> bytes:
         """`content` with a checksum over itself and `facts`, which are kept elsewhere."""
@@ -108,7 +130,7 @@ class Frames:
             return frames
         return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
 
-    def blob_id(self, content: bytes) -> bytes:
+    def blob_id(self, content: bytes | memoryview) -> bytes:
         """The name of a blob: the hash of its content."""
         return blake3(content).digest()
 
@@ -143,6 +165,19 @@ class Frames:
             if len(packed) + len(known) < len(content):
                 return b"\x02" + known + packed if known else b"\x01" + packed
         return b"\x00" + content
+
+    def _pack_all(self, contents: Sequence[bytes]) -> list[bytes]:
+        """What `_pack` makes of each, with one call, which needs the interpreter's lock once and not for each."""
+        if not self.compression or not _AT_ONCE or len(contents) < _FEW:
+            return [self._pack(content) for content in contents]
+        worth: list[bytes | bytearray | memoryview] = [content for content in contents if len(content) >= _WORTH]
+        shorter = iter(self._compressor(b"").multi_compress_to_buffer(worth) if worth else ())
+        return [
+            b"\x01" + packed.tobytes()
+            if len(content) >= _WORTH and len(packed := next(shorter)) < len(content)
+            else b"\x00" + content
+            for content in contents
+        ]
 
     def _strength(self, dictionary: bytes) -> int:
         """The level of zstd: as asked for; else 3, and 6 with a dictionary, where that takes another 7 % off."""
@@ -190,6 +225,42 @@ class Frames:
             return self._decompressor(name).decompress(body)
         except zstandard.ZstdError as error:
             raise Corrupt(place, f"zstd: {error}") from error
+
+    def _unpack_all(
+        self, packed: Sequence[memoryview], ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> list[memoryview] | None:
+        """What `_pack` packed, with one call, if all of it has these names and sizes and is of the usual kinds."""
+        kinds = [bytes(one[:1]) for one in packed]
+        if not _USUAL.issuperset(kinds) or min(sizes, default=0) < 0 or sum(sizes) > _MAX_PLAIN or not _AT_ONCE:
+            return None
+        views = [one[1:] for one in packed]
+        squeezed = [at for at, kind in enumerate(kinds) if kind == b"\x01"]
+        if squeezed:
+            room = struct.pack(f"={len(squeezed)}Q", *(sizes[at] for at in squeezed))
+            try:
+                plain = self._decompressor(b"").multi_decompress_to_buffer([views[at] for at in squeezed], room)
+            except zstandard.ZstdError:
+                return None
+            for number, at in enumerate(squeezed):
+                views[at] = memoryview(plain[number])  # type: ignore[arg-type]  # the stubs do not know it is a buffer
+        sound = list(map(len, views)) == list(sizes) and list(map(self.blob_id, views)) == list(ids)
+        return views if sound else None
+
+    def _each_blob(
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+    ) -> list[memoryview]:
+        """`unwrap_blobs` one by one, to find what is wrong, or because one is of an unusual kind."""
+        found = []
+        for frame, id, size, place in zip(frames, ids, sizes, places, strict=True):
+            found.append(memoryview(self.unwrap_blob(frame, id, place)))
+            if len(found[-1]) != size:
+                raise Corrupt(place, f"it has {len(found[-1])} bytes, and not {size}")
+        return found
+
+
+def _without_checksum(frame: bytes) -> memoryview:
+    """Nothing, which is no frame, where a damaged database hands out something else than bytes."""
+    return memoryview(frame if type(frame) is bytes else b"")[:-4]
 
 
 def train(samples: Sequence[bytes]) -> bytes:

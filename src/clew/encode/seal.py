@@ -116,8 +116,21 @@ class SealedFrames(Frames):
     def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:
         return self._seal(self._pack(content, dictionary), place.encode())
 
+    def wrap_all(self, contents: Sequence[bytes], places: Iterable[str]) -> list[bytes]:
+        return [
+            self._seal(packed, place.encode()) for packed, place in zip(self._pack_all(contents), places, strict=True)
+        ]
+
     def unwrap(self, frame: bytes, place: str) -> bytes:
         return self._unpack(self._open(frame, place.encode(), place), place)
+
+    def unwrap_blobs(
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+    ) -> list[memoryview]:
+        where = list(places)
+        opened = [memoryview(self._open(f, p.encode(), p)) for f, p in zip(frames, where, strict=True)]
+        found = self._unpack_all(opened, ids, sizes)
+        return self._each_blob(frames, ids, sizes, where) if found is None else found
 
     def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
         return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
@@ -128,7 +141,7 @@ class SealedFrames(Frames):
     def vouched(self, data: bytes, facts: bytes, place: str) -> bytes:
         return self._open(data, facts, place)
 
-    def blob_id(self, content: bytes) -> bytes:
+    def blob_id(self, content: bytes | memoryview) -> bytes:
         return blake3(content, key=self._names).digest()
 
     def _seal(self, packed: bytes, bound: bytes) -> bytes:

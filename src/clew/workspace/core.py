@@ -152,7 +152,7 @@ class WorkspaceCore:
                     contents |= await self._work(lambda op=op, side=side: self._now(op.path, side))  # type: ignore[misc]
                 else:
                     stored.append(side)
-        contents |= {ref: b"".join(pieces) for ref, pieces in (await self._log.contents(stored)).items()}
+        contents |= await self._log.contents(stored)
         return FileDiff(tuple(differ.change(op, contents) for op in listed))
 
     def _now(self, path: bytes, entry: Entry) -> dict[bytes, bytes]:

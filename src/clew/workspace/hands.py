@@ -15,18 +15,18 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 from clew.errors import FilesError, UnsafePath
+from clew.workspace.contents import Contents
 from clew.workspace.index import Signature, signature
 from clew.workspace.skip import STAGING
 from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-MANY = 256  # pieces that are written with one call
+GROUP = 64  # small files that are staged together
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREW = 4  # threads that stage at once, at most
-
-Read = Callable[[bytes], list[bytes]]  # what an entry points at -> the bytes of a file, in pieces
 
 
 class Hands:
@@ -84,22 +84,30 @@ class Hands:
         for op in ops:
             self._staged[op.path] = self._staged_name(op.path)
 
-    def stage_all(self, ops: Iterable[Op], read: Read) -> None:
-        """Write the new files and links of steps, complete with their modes, where they can be renamed from;
-        `read` gives bytes by what an entry points at. Several threads may do this for different steps."""
-        for op in ops:
-            if op.new is None:
-                continue
-            name = self._staged[op.path]
-            if op.new.kind == LINK:
-                os.symlink(op.new.ref, name, dir_fd=self._staging)
-            else:
-                self._stage(name, op.new.mode & MODES, read(op.new.ref))
+    def stage_small(self, ops: Iterable[Op], contents: Contents) -> None:
+        """Write the new small files and links of steps, complete with their modes, where they can be renamed from.
+        Several threads may do this for different steps."""
+        files: list[Entry] = []
+        names: list[bytes] = []
+        for path, _, entry in ops:
+            if entry is not None and entry.kind == LINK:
+                os.symlink(entry.ref, self._staged[path], dir_fd=self._staging)
+            elif entry is not None:
+                files.append(entry)
+                names.append(self._staged[path])
+        for name, entry, content in zip(names, files, contents.small(files), strict=True):
+            self._stage(name, entry.mode & MODES, ([content],))
 
-    def _stage(self, name: bytes, mode: int, pieces: Sequence[bytes]) -> None:
+    def stage_large(self, op: Op, contents: Contents) -> None:
+        """The same for one large file."""
+        if op.new is not None:
+            self._stage(self._staged[op.path], op.new.mode & MODES, contents.parts(op.new))
+
+    def _stage(self, name: bytes, mode: int, parts: Iterable[Sequence[memoryview]]) -> None:
         handle = os.open(name, _CREATE, mode, dir_fd=self._staging)
         try:
-            _write(handle, pieces)
+            for pieces in parts:
+                _write(handle, pieces)
             if mode & ~self._given:
                 got = stat.S_IMODE(os.fstat(handle).st_mode) & mode
                 self._given |= got
@@ -224,50 +232,60 @@ class Hands:
 
 
 class Crew:
-    """Stages large files in threads, where they are unpacked and written without the interpreter's lock, while its
-    caller fetches what comes next. Threads for small files would only take turns."""
+    """Stages files with as many threads as there are cores, of which its caller is one whenever the others have enough
+    to do. What one thread unpacks without the interpreter's lock, another writes to files meanwhile."""
 
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
         self._size = min(os.cpu_count() or 1, CREW)
-        self._pool = ThreadPoolExecutor(self._size, thread_name_prefix="clew-stage")
-        self._busy: deque[Future[None]] = deque()
+        self._pool = ThreadPoolExecutor(max(self._size - 1, 1), thread_name_prefix="clew-stage")
+        self._given: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
-    def give(self, ops: list[Op], read: Read) -> None:
-        """Stage these. The last of the large files may be under way afterwards, but only so many are in memory."""
-        self._hands.assign(ops)
-        small = []
+    def give(self, ops: Sequence[Op], contents: Contents) -> None:
+        """Stage these. The last of them may be under way afterwards, but only so many are in memory."""
+        hands = self._hands
+        hands.assign(ops)
+        small: list[Op] = []
         for op in ops:
             if op.new is not None and op.new.kind == PIECES:
-                self._busy.append(self._pool.submit(self._hands.stage_all, [op], read))
+                self._give(partial(hands.stage_large, op, contents))
             else:
                 small.append(op)
-        self._hands.stage_all(small, read)
+        while len(small) > GROUP:
+            some, small = small[:GROUP], small[GROUP:]
+            self._give(partial(hands.stage_small, some, contents))
+        hands.stage_small(small, contents)
         self.wait(2 * self._size)
 
+    def _give(self, task: Callable[[], None]) -> None:
+        self._given.append((task, self._pool.submit(task)))
+
     def wait(self, left: int = 0) -> None:
-        """Until no more than so many are under way, or to learn what went wrong."""
-        while len(self._busy) > left:
-            self._busy.popleft().result()
+        """Help until no more than so many tasks are left, or something went wrong."""
+        while len(self._given) > left:
+            while self._given and self._given[0][1].done():
+                self._given.popleft()[1].result()
+            if len(self._given) > left:
+                task, future = self._given.pop()
+                if future.cancel():
+                    task()
+                else:
+                    future.result()
 
     def close(self) -> None:
         """No thread touches anything any more."""
         self._pool.shutdown(cancel_futures=True)
 
 
-def _write(handle: int, pieces: Sequence[bytes]) -> None:
-    """Write all pieces, as many as can be with one call."""
-    at = 0
-    while at < len(pieces):
-        some = pieces[at : at + MANY]
-        at += len(some)
-        done = os.writev(handle, some)
-        if done == sum(map(len, some)):
-            continue
-        for piece in some:
-            while done < len(piece):  # a full disk raises; a signal or a limit may cut a write short
-                done += os.write(handle, memoryview(piece)[done:])
-            done -= len(piece)
+def _write(handle: int, pieces: Sequence[memoryview]) -> None:
+    """Write all pieces, with one call if that can be."""
+    done = os.write(handle, pieces[0]) if len(pieces) == 1 else os.writev(handle, pieces)
+    if done == sum(map(len, pieces)):
+        return
+    for piece in pieces:
+        while done < len(piece):  # a full disk raises; a signal or a limit may cut a write short
+            done += os.write(handle, piece[done:])
+        done -= len(piece)
 
 
 def clear_leftovers(root: bytes) -> None:

@@ -8,7 +8,7 @@ blobs of the same lineage, so one sweep serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from clew.history.trail import Seen
 from clew.history.write import Facts
 from clew.model import Checkpoint
 from clew.workspace import trees
+from clew.workspace.contents import Contents, place_of
 from clew.workspace.trees import DIR, FILE, PIECES, Entry, Op, Tree
 from clew.workspace.values import Skipped, Snapshot
 
@@ -180,7 +181,11 @@ class Log:
 
     def wrap(self, name: bytes, content: bytes) -> bytes:
         """A blob as the engine keeps it. May be called from any thread."""
-        return self._frames.wrap(content, f"blob {name.hex()}")
+        return self._frames.wrap(content, place_of(name))
+
+    def wrap_all(self, names: Sequence[bytes], contents: Sequence[bytes]) -> list[bytes]:
+        """Blobs as the engine keeps them. May be called from any thread."""
+        return self._frames.wrap_all(contents, map(place_of, names))
 
     async def put(self, blobs: Mapping[bytes, bytes], after: Record | None, root: str) -> Record:
         """Write framed blobs ahead of the snapshot that will point at them. A record of their own holds on to them,
@@ -209,11 +214,7 @@ class Log:
 
     def unwrap(self, name: bytes, data: bytes) -> bytes:
         """The content of a blob that was fetched, checked against its name. May be called from any thread."""
-        where = f"blob {name.hex()}"
-        content = self._frames.unwrap(data, where)
-        if not self._frames.is_named(content, name):
-            raise Corrupt(where, "its content does not match its name")
-        return content
+        return self._frames.unwrap_blob(data, name, place_of(name))
 
     async def lost(self) -> set[bytes]:
         """Blobs that a repair has set aside, and that nobody has written again."""
@@ -243,30 +244,23 @@ class Log:
             self._trees = {}
         self._trees.update(found)
 
-    async def contents(self, entries: Iterable[Entry]) -> dict[bytes, list[bytes]]:
-        """The bytes of files, in pieces, by what their entries point at."""
-        files = list(entries)
-        read = await self.open(files)
-        return {ref: read(ref) for ref in {entry.ref for entry in files}}
-
-    async def open(self, entries: Iterable[Entry]) -> Callable[[bytes], list[bytes]]:
-        """Fetch the blobs of files; the answer gives a file's bytes, in pieces, by what its entry points at. It may be
-        asked from any thread."""
+    async def contents(self, entries: Iterable[Entry]) -> dict[bytes, bytes]:
+        """The bytes of files, by what their entries point at."""
         files = {entry.ref: entry for entry in entries}
-        first = await self.fetch(files)
+        opened = await self.open(files.values())
+        return {ref: opened.whole(entry) for ref, entry in files.items()}
+
+    async def open(self, entries: Iterable[Entry]) -> Contents:
+        """Fetch the blobs of files."""
+        files = {entry.ref: entry for entry in entries}
+        found = await self.fetch(files)
         pieces = {
-            ref: trees.decode_pieces(self.unwrap(ref, first[ref]), entry.size, f"blob {ref.hex()}")
+            ref: trees.decode_pieces(self.unwrap(ref, found[ref]), entry.size, place_of(ref))
             for ref, entry in files.items()
             if entry.kind == PIECES
         }
-        more = await self.fetch(name for names in pieces.values() for name in names)
-
-        def read(ref: bytes) -> list[bytes]:
-            if ref in pieces:
-                return [self.unwrap(name, more[name]) for name in pieces[ref]]
-            return [self.unwrap(ref, first[ref])]
-
-        return read
+        found |= await self.fetch(name for listed in pieces.values() for name in listed.refs)
+        return Contents(self._frames, found, pieces)
 
     async def pieces(self, entries: Iterable[Entry]) -> set[bytes]:
         """The pieces of large files."""
@@ -275,7 +269,7 @@ class Log:
         return {
             name
             for ref, data in lists.items()
-            for name in trees.decode_pieces(data, large[ref].size, f"blob {ref.hex()}")
+            for name in trees.decode_pieces(data, large[ref].size, place_of(ref)).refs
         }
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,15 +20,17 @@ import msgspec
 
 from clew.errors import Corrupt, UnsafePath
 from clew.workspace import index as indexes
+from clew.workspace.ahead import Ahead
 from clew.workspace.index import Index, Signature
 from clew.workspace.log import Log, Record
-from clew.workspace.pack import LARGE, Blobs, Reading, pack, too_much
+from clew.workspace.pack import LARGE, Blobs, Parcel, Reading, pack, too_much
 from clew.workspace.skip import Place
 from clew.workspace.trees import DIR, FILE, PIECES, Entry, Tree
 from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Progress, Walked, walk
 
 BATCH = 16 * 2**20  # framed bytes that are written ahead in one commit, while large files are still being read
+MUCH = 4 * 2**20  # bytes to be read from which a thread pays
 
 MANY, PAUSE = 256, 10.0  # files read, or seconds passed, after which the index is written to its file again
 
@@ -106,7 +110,7 @@ class Eyes:
             await self._reread(walked, old, lost)
             have -= lost
         have |= await self._log.pieces(self._large_before(walked, old, have, tip, lost)) - lost
-        reading = Reading(self._log.name_of, have, self._log.wrap if keep else None)
+        reading = Reading(self._log.name_of, have, self._log.wrap_all if keep else None)
         blobs, after = await self._pack(walked, reading, tip, progress)
         made: dict[bytes, tuple[Tree, bytes]] = {}
         if walked.index is not old:
@@ -115,7 +119,7 @@ class Eyes:
         if walked.index.size > self._place.limits.total_bytes:
             raise too_much(self._place)
         if keep:
-            blobs |= {name: self._log.wrap(name, data) for name, (_, data) in made.items()}
+            blobs |= zip(made, self._log.wrap_all(list(made), [data for _, data in made.values()]), strict=True)
         tree = walked.index.tree
         assert tree is not None
         return Seen(
@@ -142,10 +146,21 @@ class Eyes:
     async def _pack(
         self, walked: Walked, reading: Reading, tip: Record | None, progress: Progress | None
     ) -> tuple[Blobs, Record | None]:
-        """Read what is dirty; the blobs that are not written yet, and the newest record."""
-        stream = pack(self._place, walked, reading, progress)
+        """Read what is dirty; the blobs that are not written yet, and the newest record. If it is much, the next files
+        are read while what was read before is being written."""
+        parcels = pack(self._place, walked, reading)
+        collect = partial(_collect, total=len(walked.dirty), progress=progress)
+        if sum(sig[2] for sig in walked.fresh.values()) < MUCH:
+            return await self._write(partial(collect, parcels), tip)
+        with Ahead(parcels, attrgetter("weight"), BATCH) as ahead:
+            return await self._write(partial(collect, ahead), tip)
+
+    async def _write(
+        self, collect: Callable[[], tuple[Blobs, bool]], tip: Record | None
+    ) -> tuple[Blobs, Record | None]:
+        """Write all batches of blobs but the last, which comes with the snapshot."""
         while True:
-            blobs, done = await self._work(lambda: _collect(stream))
+            blobs, done = await self._work(collect)
             if done:
                 return blobs, tip
             tip = await self._log.put(blobs, tip, shown(self._place.root))
@@ -233,13 +248,15 @@ def _is_dir(entry: Entry | None) -> bool:
     return entry is not None and entry.kind == DIR
 
 
-def _collect(stream: Iterator[Blobs]) -> tuple[Blobs, bool]:
+def _collect(parcels: Iterator[Parcel], total: int, progress: Progress | None) -> tuple[Blobs, bool]:
     """The next batch of blobs, and whether that was all."""
     batch: Blobs = {}
     size = 0
-    for blobs in stream:
-        batch |= blobs
-        size += sum(map(len, blobs.values()))
+    for parcel in parcels:
+        batch |= parcel.blobs
+        size += parcel.weight
+        if progress is not None:
+            progress(parcel.done, total)
         if size >= BATCH:
             return dict(sorted(batch.items())), False
     return dict(sorted(batch.items())), True  # in the order of an engine's index

@@ -5,7 +5,8 @@ it never stands still what was read last is kept and reported. Small files are o
 where its content says so, so that an insertion in the middle costs one piece and not the file.
 
 Large files come last, in threads, ahead of what is being written: their pieces are hashed and compressed without the
-interpreter's lock. A small file needs the lock too often for that; there, a second thread only makes both slower.
+interpreter's lock. A small file needs the lock too often for that; there, a second thread only makes both slower. But
+what is read together is compressed with one call, during which whoever writes has the lock for himself.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import io
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,26 +26,38 @@ from clew.errors import FilesError, MissingExtra
 from clew.workspace.index import Signature, signature, trusted
 from clew.workspace.skip import Place, unreadable
 from clew.workspace.trees import FILE, MODES, PIECES, Entry, encode_pieces
-from clew.workspace.walk import Progress, Walked
+from clew.workspace.walk import Walked
 
 LARGE = 2**20  # bytes from which pieces pay
 PIECE = 16 * 1024  # what the cutter aims at; the pieces it makes are about a quarter larger
 ATTEMPTS = 3
 BUNDLE, BUNDLE_BYTES = 64, 4 * 2**20  # what is read between two reports of progress
+AT_ONCE = 32  # pieces, about 600 KB, that are compressed with one call
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 AHEAD = 4  # large files per core that may wait to be written
 
 Name = Callable[[bytes], bytes]  # content -> id
-Wrap = Callable[[bytes, bytes], bytes]  # (id, content) -> what the engine keeps
+Wrap = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[bytes]]  # (ids, contents) -> what the engine keeps
 Blobs = dict[bytes, bytes]
 T = TypeVar("T")
 
 
 class Packed(msgspec.Struct):
-    """One file as read: None where it was gone or could not be read."""
+    """One file as read. Without an entry it was gone or could not be read, or it is small and still has no name."""
 
     entry: Entry | None
     sig: Signature | None
     problem: str | None = None
+    mode: int = 0
+    content: bytes | None = None  #: of a small file, until it has a name
+
+
+class Parcel(NamedTuple):
+    """Files that were read together."""
+
+    blobs: Blobs  #: the new ones
+    weight: int  #: bytes of those
+    done: int  #: how many files have been read by now
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -56,21 +70,25 @@ class Reading(msgspec.Struct, frozen=True):
     have: Container[bytes] = frozenset()
     wrap: Wrap | None = None
 
-    def keep(self, blobs: Blobs, content: bytes) -> bytes:
-        """Name a content, and wrap it if it is new."""
-        name = self.name(content)
-        if self.wrap is not None and name not in self.have and name not in blobs:
-            blobs[name] = self.wrap(name, content)
-        return name
+    def keep(self, blobs: Blobs, contents: Sequence[bytes]) -> list[bytes]:
+        """Name contents, and wrap those that are new: all at once, which takes less than one after the other."""
+        names = list(map(self.name, contents))
+        if self.wrap is not None:
+            both = zip(names, contents, strict=True)
+            new = {name: content for name, content in both if name not in self.have and name not in blobs}
+            blobs.update(zip(new, self.wrap(list(new), list(new.values())), strict=True))
+        return names
 
 
-def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | None = None) -> Iterator[Blobs]:
+def pack(place: Place, walked: Walked, reading: Reading) -> Iterator[Parcel]:
     """Read the dirty files, fill their places in the index, and give out the new blobs."""
-    index, total, done, volume = walked.index, len(walked.dirty), 0, 0
+    index, done, volume = walked.index, 0, 0
 
     def work(places: Sequence[int]) -> tuple[list[Packed], Blobs]:
         blobs: Blobs = {}
-        return [read(place, index.paths[at], reading, blobs, walked.fresh.get(at)) for at in places], blobs
+        found = [read(place, index.paths[at], reading, blobs, walked.fresh.get(at)) for at in places]
+        _name(found, reading, blobs)
+        return found, blobs
 
     for places, (bundle, blobs) in _spread(work, walked):
         for at, packed in zip(places, bundle, strict=True):
@@ -84,12 +102,10 @@ def pack(place: Place, walked: Walked, reading: Reading, progress: Progress | No
             if packed.problem is not None:
                 walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
             volume += packed.entry.size if packed.entry is not None else 0
-        yield blobs
+        done += len(places)
+        yield Parcel(blobs, sum(map(len, blobs.values())), done)
         if volume > place.limits.total_bytes:
             raise too_much(place)
-        done += len(places)
-        if progress is not None:
-            progress(done, total)
 
 
 def too_much(place: Place) -> FilesError:
@@ -139,11 +155,26 @@ def _bundles(walked: Walked, places: list[int]) -> Iterator[list[int]]:
         yield bundle
 
 
+def entry_of(place: Place, path: bytes, reading: Reading) -> Entry | None:
+    """The file that stands at a path, if one does."""
+    found = read(place, path, reading, {})
+    _name([found], reading, {})
+    return found.entry
+
+
+def _name(found: Iterable[Packed], reading: Reading, blobs: Blobs) -> None:
+    """Give small files their names, and `blobs` what is new of them."""
+    small = [(packed, packed.content) for packed in found if packed.content is not None]
+    names = reading.keep(blobs, [content for _, content in small])
+    for (packed, content), name in zip(small, names, strict=True):
+        packed.entry, packed.content = Entry(FILE, packed.mode, len(content), name), None
+
+
 def read(place: Place, path: bytes, reading: Reading, blobs: Blobs, seen: Signature | None = None) -> Packed:
-    """Read one file as it stands; what is new of it goes to `blobs`. `seen` is how the walk saw it: if it still looks
-    like that after it was read, it need not be looked at before."""
+    """Read one file as it stands; what is new of a large one goes to `blobs`. `seen` is how the walk saw it: if it
+    still looks like that after it was read, it need not be looked at before."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
         return Packed(None, None)
     except OSError as error:
@@ -157,12 +188,13 @@ def read(place: Place, path: bytes, reading: Reading, blobs: Blobs, seen: Signat
             if attempt:
                 os.lseek(handle, 0, os.SEEK_SET)
                 _forget(blobs, known)
-            entry = _content(handle, before, reading, blobs)
+            entry, content = _content(handle, before, reading, blobs)
+            size = entry.size if entry is not None else len(content or b"")
             after = signature(os.fstat(handle))
-            if after == before and entry.size == after[2]:
-                return Packed(entry, after)
+            if after == before and size == after[2]:
+                return Packed(entry, after, None, after[4] & MODES, content)
             before = after
-        return Packed(entry, None, "it kept changing while it was read")
+        return Packed(entry, None, "it kept changing while it was read", before[4] & MODES, content)
     except OSError as error:
         _forget(blobs, known)
         return _failed(place, path, error)
@@ -182,17 +214,18 @@ def _failed(place: Place, path: bytes, error: OSError) -> Packed:
     return Packed(None, None, f"unreadable: {error.strerror}")
 
 
-def _content(handle: int, seen: Signature, reading: Reading, blobs: Blobs) -> Entry:
-    mode, size = seen[4] & MODES, seen[2]
+def _content(handle: int, seen: Signature, reading: Reading, blobs: Blobs) -> tuple[Entry | None, bytes | None]:
+    """The entry of a large file, or the bytes of a small one."""
+    size = seen[2]
     if size >= LARGE:
-        return _pieces(handle, mode, reading, blobs)
+        return _pieces(handle, seen[4] & MODES, reading, blobs), None
     data = os.read(handle, size + 1)
     while len(data) < size:  # a short read, or the file shrank
         more = os.read(handle, size + 1 - len(data))
         if not more:
             break
         data += more
-    return Entry(FILE, mode, len(data), reading.keep(blobs, data))
+    return None, data
 
 
 def _pieces(handle: int, mode: int, reading: Reading, blobs: Blobs) -> Entry:
@@ -203,7 +236,8 @@ def _pieces(handle: int, mode: int, reading: Reading, blobs: Blobs) -> Entry:
     sizes: list[int] = []
     names: list[bytes] = []
     with io.FileIO(handle, closefd=False) as stream:
-        for chunk in FastCDC(PIECE).cut_stream(stream):
-            sizes.append(chunk.length)
-            names.append(reading.keep(blobs, bytes(chunk.data)))
-    return Entry(PIECES, mode, sum(sizes), reading.keep(blobs, encode_pieces(sizes, names)))
+        chunks = (bytes(chunk.data) for chunk in FastCDC(PIECE).cut_stream(stream))
+        while some := list(islice(chunks, AT_ONCE)):
+            sizes += map(len, some)
+            names += reading.keep(blobs, some)
+    return Entry(PIECES, mode, sum(sizes), reading.keep(blobs, [encode_pieces(sizes, names)])[0])

@@ -24,7 +24,7 @@ from clew.workspace.ignore import IGNORE_FILES, Rules
 from clew.workspace.index import Signature
 from clew.workspace.log import MAX_SHOWN, Journal, Log, Record
 from clew.workspace.look import Eyes, Seen, Work, shown
-from clew.workspace.pack import Reading, read
+from clew.workspace.pack import Reading, entry_of
 from clew.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
 from clew.workspace.skip import Place
 from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op, Tree, compare
@@ -209,7 +209,7 @@ class Restorer:
                 files = [loaded[name][key] for key in IGNORE_FILES if key in loaded[name]]
                 texts = await self._log.contents(entry for entry in files if entry.kind == FILE)
                 above = rules[prefix[: prefix[:-1].rfind(b"/") + 1]] if prefix else Rules()
-                rules[prefix] = above.below(prefix, (b"".join(texts[e.ref]) for e in files if e.kind == FILE))
+                rules[prefix] = above.below(prefix, (texts[e.ref] for e in files if e.kind == FILE))
                 below += [
                     (prefix + key + b"/", entry.ref)
                     for key, entry in loaded[name].items()
@@ -329,7 +329,7 @@ class Restorer:
             return Entry(DIR, mode & MODES, 0, b"")
         if stat.S_ISLNK(mode):
             return Entry(LINK, 0, 0, os.readlink(full))
-        return read(self._place, full, self._reading, {}).entry or Entry(-1, 0, 0, b"")
+        return entry_of(self._place, full, self._reading) or Entry(-1, 0, 0, b"")
 
 
 def alike(one: Entry | None, other: Entry | None) -> bool:

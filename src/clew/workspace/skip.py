@@ -40,16 +40,11 @@ class Skips:
         self._place = place
         self._rules: dict[bytes, Rules] = {}
 
-    def reason(self, folder: bytes, name: bytes, is_dir: bool) -> str | None:
-        """Why the item of that name is left out, if it is. `folder` is a path from the root, ending in a slash."""
-        if is_control(name):
-            return "version control"
-        full = b"%b/%b%b" % (self._place.root, folder, name)
-        if any(full == own or full.startswith(own + b"-") for own in self._place.own):  # with its -wal, -shm, -lock, …
-            return "the store itself"
-        if not folder and is_dir and STAGING.fullmatch(name):
-            return "a restore at work"
-        return "ignored by rule" if self._rules_in(folder).ignores(folder + name, is_dir) else None
+    def inside(self, folder: bytes) -> Inside:
+        """The rules for the items of a folder, by its path from the root, ending in a slash."""
+        above = b"%b/%b" % (self._place.root, folder)
+        own = tuple(path.removeprefix(above) for path in self._place.own if path.rpartition(b"/")[0] + b"/" == above)
+        return Inside(folder, self._rules_in(folder), own)
 
     def _rules_in(self, path: bytes) -> Rules:
         """The rules in a folder, read from the directory on the first question."""
@@ -73,6 +68,30 @@ class Skips:
             with os.fdopen(handle, "rb") as file:
                 if stat.S_ISREG(os.fstat(handle).st_mode):
                     yield file.read(MAX_RULES)
+
+
+class Inside:
+    """What is left out in one folder."""
+
+    __slots__ = ("_folder", "_own", "_rules")
+
+    def __init__(self, folder: bytes, rules: Rules, own: tuple[bytes, ...]) -> None:
+        self._folder = folder
+        self._rules = rules if rules.groups or rules.parent else None
+        self._own = own
+
+    def reason(self, name: bytes, is_dir: bool) -> str | None:
+        """Why the item of that name is left out, if it is."""
+        if is_control(name):
+            return "version control"
+        for own in self._own:
+            if name == own or name.startswith(own + b"-"):  # with its -wal, -shm, -lock, …
+                return "the store itself"
+        if is_dir and not self._folder and STAGING.fullmatch(name):
+            return "a restore at work"
+        if self._rules is not None and self._rules.ignores(self._folder + name, is_dir):
+            return "ignored by rule"
+        return None
 
 
 def unreadable(path: bytes, error: OSError) -> FilesError:

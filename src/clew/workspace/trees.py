@@ -48,15 +48,17 @@ class _Wire(msgspec.Struct, array_like=True, frozen=True):
     refs: list[bytes]
 
 
-class _PieceWire(msgspec.Struct, array_like=True, frozen=True):
+class Pieces(msgspec.Struct, array_like=True, frozen=True):
+    """The pieces of a large file, in order."""
+
     version: int
     sizes: list[int]
-    refs: list[bytes]
+    refs: list[bytes]  #: a blob each
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Wire)
-_decode_pieces = msgspec.msgpack.Decoder(_PieceWire)
+_decode_pieces = msgspec.msgpack.Decoder(Pieces)
 
 EMPTY = _encode(_Wire(VERSION, [], [], [], []))
 
@@ -133,11 +135,11 @@ def is_control(name: bytes) -> bool:
 
 def encode_pieces(sizes: list[int], refs: list[bytes]) -> bytes:
     """The list of pieces of a large file."""
-    return _encode(_PieceWire(VERSION, sizes, refs))
+    return _encode(Pieces(VERSION, sizes, refs))
 
 
-def decode_pieces(data: bytes, size: int, where: str) -> list[bytes]:
-    """The pieces' blobs, in order; together they have `size` bytes."""
+def decode_pieces(data: bytes, size: int, where: str) -> Pieces:
+    """The list in `data`; together its pieces have `size` bytes."""
     try:
         wire = _decode_pieces.decode(data)
     except msgspec.DecodeError as error:
@@ -145,7 +147,7 @@ def decode_pieces(data: bytes, size: int, where: str) -> list[bytes]:
     _check_version(wire.version, where)
     if len(wire.sizes) != len(wire.refs) or sum(wire.sizes) != size or any(len(ref) != 32 for ref in wire.refs):
         raise Corrupt(where, "its pieces do not make up the file")
-    return wire.refs
+    return wire
 
 
 def _check_version(version: int, where: str) -> None:

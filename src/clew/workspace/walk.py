@@ -18,7 +18,7 @@ import msgspec
 from clew.errors import FilesError
 from clew.workspace.ignore import IGNORE_FILES
 from clew.workspace.index import Folder, Index, Signature, signature, trusted
-from clew.workspace.skip import Place, Skips, unreadable
+from clew.workspace.skip import Inside, Place, Skips, unreadable
 from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry
 
 TOO_LARGE = "larger than"
@@ -269,9 +269,10 @@ class _Walk:
         if len(names) - len(more) < len(known.at) or not _RULES.isdisjoint(more):
             return None
         touched = _Touched(known, changed, [item for item in old.skipped if item[0] in known.at], [])
+        inside = self.skips.inside(old.path) if more else None
         for name in more:
             sig = look(self.old.paths[old.at] + b"/" + name)
-            reason = None if sig is None else self.skips.reason(old.path, name, stat.S_ISDIR(sig[4]))
+            reason = None if sig is None or inside is None else inside.reason(name, stat.S_ISDIR(sig[4]))
             if reason is not None:
                 touched.skipped.append((name, reason))
             elif sig is not None:
@@ -331,16 +332,18 @@ class _Walk:
 
     def _items(self, folder: Folder, names: list[bytes], known: _Known, anew: bool) -> None:
         base = self.new.paths[folder.at] + b"/"
+        inside: Inside | None = None
         for name in names:
             at = known.at.get(name)
             sig = None if at is None else known.now[at]
             if sig is None:
                 sig = look(base + name)
-            if sig is None:
-                continue  # gone since the directory was listed
+                if sig is None:
+                    continue  # gone since the directory was listed
             old = None if at is None else known.entries[at]
             if old is None or anew:
-                reason = self.skips.reason(folder.path, name, stat.S_ISDIR(sig[4]))
+                inside = inside or self.skips.inside(folder.path)
+                reason = inside.reason(name, stat.S_ISDIR(sig[4]))
                 if reason is not None:
                     folder.skipped.append((name, reason))
                     if name in _RULES:  # its rules count even where it is itself ignored
@@ -353,20 +356,20 @@ class _Walk:
 
     def _judge(self, folder: Folder, name: bytes, base: bytes, sig: Signature, old: Entry | None) -> None:
         """Add an item that is new or changed."""
-        mode, seen = sig[4], trusted(sig, self.start)
-        if stat.S_ISLNK(mode):
+        kind = stat.S_IFMT(sig[4])
+        if kind == stat.S_IFREG and sig[2] > self.place.limits.file_bytes:
+            folder.skipped.append((name, f"{TOO_LARGE} {self.place.limits.file_bytes} bytes (limits.file_bytes)"))
+            self._add(folder, name, base, trusted(sig, self.start), None)
+        elif kind in (stat.S_IFREG, stat.S_IFDIR):
+            self._add(folder, name, base, *self._changed(len(self.new.paths), sig, old))
+        elif kind == stat.S_IFLNK:
             try:
                 target = os.readlink(base + name)
             except OSError:
                 return  # replaced since it was looked at: its directory is listed again next time
-            self._add(folder, name, base, seen, Entry(LINK, 0, 0, target))
-        elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            folder.skipped.append((name, "neither a file, a link nor a directory"))
-        elif stat.S_ISREG(mode) and sig[2] > self.place.limits.file_bytes:
-            folder.skipped.append((name, f"{TOO_LARGE} {self.place.limits.file_bytes} bytes (limits.file_bytes)"))
-            self._add(folder, name, base, seen, None)
+            self._add(folder, name, base, trusted(sig, self.start), Entry(LINK, 0, 0, target))
         else:
-            self._add(folder, name, base, *self._changed(len(self.new.paths), sig, old))
+            folder.skipped.append((name, "neither a file, a link nor a directory"))
 
     def _changed(self, at: int, sig: Signature, old: Entry | None) -> tuple[Signature | None, Entry | None]:
         """Signature and entry of a directory or a file that is new or changed; a file has none before it is read."""
