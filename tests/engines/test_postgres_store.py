@@ -198,7 +198,7 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
 
 
 def test_a_head_that_moves_touches_no_index(own_postgres: Callable[..., PostgresServer]) -> None:
-    # Of its own, and untouched: a snapshot that anybody else holds would keep old versions on the page until it is full.
+    # Of its own, and untouched: a snapshot that anybody holds would keep old versions on the page until it is full.
     server = own_postgres("-c", "fsync=off", "-c", "autovacuum=off")
     engine = PostgresEngine(server.url)
     at = records.branch("t")

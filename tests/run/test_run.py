@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 
 import clew
 import clew.aio
+from clew.engines.base import Lease, Taken
+from clew.engines.memory import MemoryEngine
 from clew.run import core, holder
 from fix_children import Child
 from fix_children import run as in_child
@@ -261,7 +265,8 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
             inner._done.set()  # its heart stops, as when a laptop sleeps
         else:
             inner._heart.cancel()
-        with suppress(Boom), other.run("r", timeout=10) as taken:
+        monkeypatch.setattr(core, "TTL", 60.0)  # the next one keeps it, however long what follows takes
+        with suppress(Boom), other.run("r", timeout=60) as taken:
             with pytest.raises(clew.LockLost, match="taken over"):
                 run.checkpoint(messages=[{"n": 3}])
             taken.checkpoint(messages=[{"n": 2}])
@@ -275,25 +280,63 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
 
 
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("clew.run.core.TTL", 0.3)
-    monkeypatch.setattr("clew.run.doors.TTL", 0.3)
+    monkeypatch.setattr("clew.run.doors.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
     with clew.open(tmp_path / "s.db") as store, store.run("r") as run:
-        token = run.core.thread.writer.fence.token
-        with pytest.raises(clew.LockTimeout), store.run("r", timeout=1.0):
+        token, ends = run.core.thread.writer.fence.token, _step(_end_of_lease(store))
+        while _step(_end_of_lease(store)) <= ends:
+            time.sleep(0.001)
+        with pytest.raises(clew.LockTimeout), store.run("r"):
             raise Boom
         run.checkpoint()
         assert run.core.thread.writer.fence.token == token
 
 
 def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("clew.run.core.TTL", 0.3)
-    monkeypatch.setattr("clew.run.awaited.TTL", 0.3)
+    monkeypatch.setattr("clew.run.awaited.TTL", 0.03)
 
     async def main() -> None:
         async with await clew.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+            ends = await store.hop(_end_of_lease(store))
+            while await store.hop(_end_of_lease(store)) <= ends:
+                await asyncio.sleep(0.001)
             with pytest.raises(clew.LockTimeout):
-                async with store.run("r", timeout=1.0):
+                async with store.run("r"):
                     raise Boom
+            await run.checkpoint()
+
+    asyncio.run(main())
+
+
+async def _end_of_lease(store: Any) -> int:
+    """When the lease of the run ends that somebody else has."""
+    taken = await store.core.core.engine.lease("run:r", "somebody", 1.0)
+    assert isinstance(taken, Taken)
+    return taken.expires
+
+
+def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_take_its_lease_again(monkeypatch: Any) -> None:
+    monkeypatch.setattr("clew.run.awaited.TTL", 0.03)
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(MemoryEngine):
+        async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+            renews = name in self._leases and not begun.is_set()
+            if renews:
+                begun.set()
+                go_on.wait()
+            answer = await super().lease(name, owner, ttl)
+            if renews:
+                done.set()
+            return answer
+
+    async def main() -> None:
+        store = await clew.aio.open(Slow())
+        async with store.run("r"):
+            await asyncio.to_thread(begun.wait)
+            asyncio.get_running_loop().call_later(0.01, go_on.set)
+        go_on.set()
+        await asyncio.to_thread(done.wait)
+        async with store.run("r") as run:
             await run.checkpoint()
 
     asyncio.run(main())

@@ -53,10 +53,19 @@ class AsyncRun(Attributes):
         while True:
             await asyncio.sleep(TTL / 3)
             try:
-                if not await self.hop(self.core.renew()):
+                if not await self._renewed():
                     return
             except Unavailable:
                 continue  # the store may come back before the lease runs out
+
+    async def _renewed(self) -> bool:
+        """One renewal. A run that ends waits for it: one that goes on in a thread would take the lease again later."""
+        going = asyncio.ensure_future(self.hop(self.core.renew()))
+        try:
+            return await asyncio.shield(going)
+        except asyncio.CancelledError:
+            await asyncio.gather(going, return_exceptions=True)
+            raise
 
     async def __aexit__(self, kind: Raised, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._heart is not None:
