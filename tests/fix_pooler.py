@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from fix_proxy import stop_listening
+
 _NO_VERSIONS = (80877103, 80877104)  # questions for TLS and for GSSAPI
 _ENDS_A_TURN = (b"S", b"Q")  # Sync and Query are answered by ReadyForQuery
 
@@ -72,7 +74,7 @@ class Pooler:
     def close(self) -> None:
         """Close every connection, and listen no more."""
         self._open = False
-        self._listener.close()
+        stop_listening(self._listener)
         with self._change:
             for end in list(self._ends):
                 with contextlib.suppress(OSError):
@@ -114,12 +116,12 @@ class Pooler:
     def _take(self, login: bytes) -> Stream:
         with self._change:
             free = self._sessions.setdefault(login, deque())
-            made = self._made.setdefault(login, 0)
-            if made < self._size:
-                self._made[login] = made + 1
-            else:
-                assert self._change.wait_for(lambda: free, timeout=60), "no session comes back"
+            self._made.setdefault(login, 0)
+            can = self._change.wait_for(lambda: free or self._made[login] < self._size, timeout=60)
+            assert can, "no session comes back"
+            if self._made[login] == self._size:
                 return free.popleft()
+            self._made[login] += 1
         session = self._kept(socket.create_connection(("127.0.0.1", self.target)))
         session.end.sendall(login)
         greeting = b""
@@ -135,7 +137,7 @@ class Pooler:
     def _give_back(self, login: bytes, session: Stream) -> None:
         with self._change:
             self._sessions[login].append(session)
-            self._change.notify()
+            self._change.notify_all()  # those who wait may wait for sessions of another login
 
     def _transaction(self, login: bytes, client: Stream, letter: bytes, message: bytes) -> None:
         session = self._take(login)
@@ -148,7 +150,7 @@ class Pooler:
             session.end.close()
             with self._change:
                 self._made[login] -= 1
-                self._change.notify()
+                self._change.notify_all()
             raise
         self._give_back(login, session)
 

@@ -63,7 +63,7 @@ class Proxy:
     def close(self) -> None:
         """Cut all, and listen no more."""
         self._open = False
-        self._listener.close()
+        stop_listening(self._listener)
         with self._enough:
             self.held_for = 0
             self._enough.notify_all()
@@ -144,6 +144,13 @@ class Proxy:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
+
+
+def stop_listening(listener: socket.socket) -> None:
+    """A thread that waits in accept() would keep a socket listening that is only closed."""
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
 
 
 @pytest.fixture

@@ -94,27 +94,21 @@ class Door:
         self._loop = asyncio.new_event_loop()
         # A client that does not like the certificate ends the handshake: that is what is tested.
         self._loop.set_exception_handler(lambda *_: None)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     async def _listen(self) -> asyncio.Server:
-        tls = None if self._asked else self._context
-        return await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
+        return await asyncio.start_server(self._serve, "127.0.0.1", 0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         with _aborted(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
             if self._asked:
                 assert await reader.readexactly(8) == ASKS_FOR_TLS
                 writer.write(b"S")
                 await writer.drain()
-                await writer.start_tls(self._context)
+            await writer.start_tls(self._context)
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self.target)
             with _aborted(inner_writer):
                 pumps = [
@@ -130,18 +124,19 @@ class Door:
 
     def close(self) -> None:
         """End everything, and wait for it."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join()
         self._loop.close()
 
     async def _end(self) -> None:
         self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for _ in range(3):
-            await asyncio.sleep(0)  # a loop closes sockets in its next turn
+        for _ in range(5):  # a client that has just been let in is served in the next turn; sockets are closed in one
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(0)
 
 
 @contextlib.contextmanager
