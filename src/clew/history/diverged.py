@@ -2,20 +2,22 @@
 
 The mirror has brought its rows over already. If it is the same thread, its last checkpoint is labelled and stays
 reachable beside the trail; if another thread of the same name was made on the other side, it becomes a thread of its
-own.
+own. A checkpoint that was saved on both sides, under one id, is in the history once.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from clew.engines.base import Commit, Head, Swap
+from clew.encode.assemble import place
+from clew.engines.base import Commit, Head, Mark, Swap
 from clew.engines.namespace import NamespaceEngine
 from clew.errors import Conflict, NotFound
 from clew.history.core import Core
 from clew.history.names import check_name
-from clew.history.records import Note, open_note, seal_note, touch, uuid_text
+from clew.history.records import Note, Remark, open_note, pack_remark, seal_note, touch, uuid_text
 from clew.history.thread import Thread
+from clew.history.trail import Seen
 from clew.history.view import View
 from clew.replicate.control import generation_of
 from clew.replicate.reconcile import Diverged
@@ -34,7 +36,7 @@ async def keep(core: Core, found: Diverged) -> bool:
     if found.same_life:
         thread: Thread[object] = Thread(core, head.thread)
         if not found.known:
-            await _label(thread, uuid_text(note.checkpoint), generation_of(head.branch))
+            await _label(thread, uuid_text(found.newest or note.checkpoint), generation_of(head.branch))
         return await _recount(thread, head.lineage) or not found.known
     number = 1
     while True:
@@ -94,13 +96,40 @@ async def _recount(thread: Thread[object], lineage: str) -> bool:
             return False
         own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
         stands = (head.branch, head.step)
-        count = sum(one.alive or (one.branch.id, one.step.step) == stands for one in own)
+        again = _saved_again(view, head, own)
+        count = sum((one.alive and one not in again) or (one.branch.id, one.step.step) == stands for one in own)
         note = view.notes[head.thread]
         # A step behind the head that is taken now: the next save has to start a branch.
         pinned = note.pinned or any((one.branch.id, one.step.step) == (head.branch, head.step + 1) for one in own)
-        if (count, pinned) == (head.count, note.pinned):
+        if (count, pinned) == (head.count, note.pinned) and not again:
             return False
         bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=count), note=b"")
         sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
-        if await thread.swap(head, msgspec.structs.replace(bare, note=sealed)):
+        marks = [_taken_away(core, one) for one in again]
+        if await thread.swap(head, msgspec.structs.replace(bare, note=sealed), marks):
             return True
+
+
+def _saved_again(view: View, head: Head, own: list[Seen]) -> list[Seen]:
+    """Checkpoints whose id is in the thread twice, because what was saved on one side was repeated on the other. All
+    but the one on the trail, or the first."""
+    by_id: dict[bytes, list[Seen]] = {}
+    for one in own:
+        if one.alive:
+            by_id.setdefault(one.step.id, []).append(one)
+    several = [same for same in by_id.values() if len(same) > 1]
+    if not several:
+        return []
+    trail = {(one.branch.id, one.step.step) for one in view.trail((head.branch, head.step))}
+    found: list[Seen] = []
+    for same in several:
+        on_trail = [one for one in same if (one.branch.id, one.step.step) in trail]
+        stays = (on_trail or same)[0]
+        found += [one for one in same if one is not stays and one not in on_trail]
+    return found
+
+
+def _taken_away(core: Core, seen: Seen) -> Mark:
+    at = (seen.branch.id, seen.step.step)
+    remark = pack_remark(Remark(core.now(), True, None, (), b""))
+    return Mark(*at, core.frames.wrap(remark, f"{place(*at)}: mark"))

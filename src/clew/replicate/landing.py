@@ -1,8 +1,9 @@
 """Bringing what was spooled to the side that is active: each save is made again as it was made, in its order.
 
 A save that finds its thread where it expected it simply happens. One that had reached the side already (its answer was
-lost, or a delivery was cut and is repeated) is recognised by its row. And where others wrote to the thread meanwhile,
-its rows are kept beside theirs, and the head that lost is reported, as with two sides that were both written to.
+lost, or a delivery was cut and is repeated) is recognised by its row; one that its caller has made again elsewhere, by
+the id that the caller chose for it. Where others wrote to the thread meanwhile, its rows are kept beside theirs, and
+the head that lost is reported, as with two sides that were both written to.
 
 What was saved to a thread that was deleted meanwhile goes with it. What builds on a step that no side has any more
 stays in the spool: without that step it could not be read.
@@ -21,6 +22,7 @@ from clew.replicate.spool import Spool
 from clew.replicate.status import log
 
 T = TypeVar("T")
+_TWINS = 1024  # rows of one id that are looked at
 Hop = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
 
 
@@ -49,6 +51,7 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
         return True
     beside: dict[str, Head] = {}
     gone: set[str] = set()
+    again: list[Commit] = []  # made again elsewhere, and brought only if something builds on it
     for entry in entries:
         commit = await hop(spool.commit_of(lineage, entry))
         if commit is None:
@@ -62,7 +65,12 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
             gone |= threads
             continue
         await _check_there(shore, commit.swaps)
-        await _put_beside(shore.active, commit)
+        again.append(commit)
+        if await _made_again(shore.active, commit):
+            continue
+        for one in again:
+            await _put_beside(shore.active, one)
+        again.clear()
         beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
     for thread in gone:
         log.warning("thread %r was deleted while saves to it were spooled: they went with it", thread)
@@ -118,6 +126,18 @@ def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
             return step >= new.step
         place = branches[branch].origin if branch in branches else None
     return False
+
+
+async def _made_again(active: Engine, commit: Commit) -> bool:
+    """Whether the checkpoints of a save are in its thread already, by their ids, and somewhere else."""
+    threads = {swap.thread for swap in commit.swaps}
+    branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
+    for row in commit.rows:
+        found = await active.locate(commit.lineage, row.id, row.id, _TWINS)
+        places = [(branch, step) for branch, step, _ in found if branch in branches]
+        if not any(branches[at[0]].thread in threads and at != (row.branch, row.step) for at in places):
+            return False
+    return bool(commit.rows)
 
 
 async def _deleted(shore: Shore, swaps: Sequence[Swap]) -> bool:

@@ -9,7 +9,7 @@ active side has none of that name. Only then is the follower brought up to date.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control, swept
+from clew.replicate.lost import Lost, lost_to
 from clew.replicate.swept import Swept
 
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
@@ -46,11 +47,12 @@ class Doubts(NamedTuple):
 
     stamp: int  #: how branches of this generation are marked: of those the follower has nothing of its own
     refused: Container[tuple[bytes, int, int]]  #: keys of heads to which the active side said no
-    rows: Container[Place]  #: and the rows under them
+    rows: Collection[Place]  #: and the rows under them
+    branches: Collection[bytes]  #: and the branches that began with them
     under_way: Callable[[Head], bool]  #: whether somebody may still be making it
 
 
-NO_DOUBTS = Doubts(-1, (), (), lambda _: False)
+NO_DOUBTS = Doubts(-1, (), (), (), lambda _: False)
 
 
 class Diverged(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ class Diverged(msgspec.Struct, frozen=True):
     head: Head
     same_life: bool  #: False: another thread of the same name, made on the other side
     known: bool = False  #: the active side has been where this head stands; only rows beside it were news
+    newest: bytes | None = None  #: the checkpoint that lost, if it is not the one at the head
 
 
 class Report(msgspec.Struct):
@@ -114,17 +117,22 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         if head.key not in doubts.refused and await _may_be_news(active, follower, head, ours.get(head.thread))
     ]
     gone = await swept.of(active, lineage) if mirror else Swept()
-    unknown = [
-        head
-        for head in news
-        if (head.branch, head.step) not in gone and await active.row(lineage, head.branch, head.step) is None
-    ]
-    for head in unknown:
-        if doubts.under_way(head):
-            raise UnderWay(head.thread, None, None, f"a save to thread {head.thread!r} is under way: looked at again")
+    gone.add(doubts.rows, doubts.branches)
+    unknown: dict[str, Lost] = {}
+    for head in news:
+        if (head.branch, head.step) not in gone and await active.row(lineage, head.branch, head.step) is None:
+            if doubts.under_way(head):
+                raise UnderWay(
+                    head.thread, None, None, f"a save to thread {head.thread!r} is under way: looked at again"
+                )
+            unknown[head.thread] = await lost_to(active, follower, head)
+    for lost in unknown.values():
+        if mirror and lost.newest is None:  # all of it was saved again
+            gone.add(lost.places, lost.branches)
+    news = [head for head in news if (head.branch, head.step) not in gone]
     # What the active side knows, in its own generation, is where the follower was left behind: it has nothing to give.
-    if any(head in unknown or control.generation_of(head.branch) != doubts.stamp for head in news):
-        await ship.rows(follower, active, authority=False, without=(doubts.rows, gone), blobs=gone.blobs)
+    if any(head.thread in unknown or control.generation_of(head.branch) != doubts.stamp for head in news):
+        await ship.rows(follower, active, without=gone)
     changed = False
     for head in news:
         here = ours.get(head.thread)
@@ -138,7 +146,8 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
             ours[head.thread] = head
         else:
             same = here is not None and here.owner == head.owner
-            found = Diverged(lineage, head, same, known=same and head not in unknown)
+            newest = unknown[head.thread].newest if head.thread in unknown else None
+            found = Diverged(lineage, head, same, same and head.thread not in unknown, newest)
             if found not in report.diverged:
                 report.diverged.append(found)
                 changed |= keep is not None and await keep(found)
@@ -150,7 +159,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
             if not await _put(active, [Swap(thread, head.key, None)], lineage):
                 return False
             del ours[thread]
-    await ship.rows(active, follower, authority=True)
+    await ship.rows(active, follower)
     swaps = [
         Swap(thread, theirs[thread].key if thread in theirs else None, head)
         for thread, head in ours.items()
@@ -159,7 +168,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
     if swaps and not await _put(follower, swaps, lineage):
         return False
-    if gone.stones:
+    if gone:
         await swept.sweep(active, follower, lineage, gone, ours.values())
     if not ours:
         await _clear(follower, lineage)
@@ -217,14 +226,14 @@ class _Ship:
         self,
         source: Engine,
         target: Engine,
-        *,
-        authority: bool,
-        without: Sequence[Container[Place]] = (),
-        blobs: Container[bytes] = (),
+        without: Swept | None = None,
     ) -> None:
-        """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet. Only a
-        source with `authority` replaces what the target has. `without` these rows, and these `blobs`."""
-        await self._blobs(source, target, blobs)
+        """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet.
+
+        `without`: the source is the follower, which replaces nothing, and gives none of these."""
+        authority = without is None
+        without = without or Swept()
+        await self._blobs(source, target, without.blobs)
         known = {branch.id for branch in await target.branches(self.lineage)}
         for branch in await source.branches(self.lineage):
             await self._branch(source, target, branch, branch.id not in known, authority, without)
@@ -256,10 +265,10 @@ class _Ship:
         branch: Branch,
         new: bool,
         authority: bool,
-        without: Sequence[Container[Place]],
+        without: Swept,
     ) -> None:
         steps = await source.steps(self.lineage, branch.id, 0, LAST_STEP)
-        ours = {step.step: step for step in steps if not any((branch.id, step.step) in places for places in without)}
+        ours = {step.step: step for step in steps if (branch.id, step.step) not in without}
         if new and steps and not ours:
             return
         theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST_STEP)}

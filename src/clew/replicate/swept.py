@@ -54,6 +54,14 @@ class Swept:
             self.branches.update(names.branches)
             self.blobs.update(names.blobs)
 
+    def add(self, rows: Iterable[Place], branches: Iterable[bytes]) -> None:
+        """These are to go as well, and are written on no stone."""
+        self.rows.update(rows)
+        self.branches.update(branches)
+
+    def __bool__(self) -> bool:
+        return bool(self.stones or self.rows or self.branches)
+
     def __contains__(self, place: object) -> bool:
         return isinstance(place, tuple) and (place in self.rows or place[0] in self.branches)
 

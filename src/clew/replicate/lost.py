@@ -1,0 +1,46 @@
+"""What a head that lost leads to: the steps that only the follower has, and which of them the active side has as well.
+
+A caller who chooses the id of a checkpoint may save it again when it does not know whether it was saved. If the first
+attempt reached a side that went away and the second one the other side, both have it, on different branches. It is one
+save: the ids say so. What lost is only what was not saved again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clew.engines.base import Engine, Head
+
+_MOST = 1 << 17  # ids that are looked at; what lies beyond counts as lost, which is safe
+_LOW, _HIGH = bytes(16), b"\xff" * 16
+
+
+class Lost(NamedTuple):
+    """The way back from a head to what both sides have."""
+
+    places: list[tuple[bytes, int]]  #: steps that only the follower has, newest first
+    branches: list[bytes]  #: of these, branches that the active side has nothing of
+    newest: bytes | None  #: the id of the newest checkpoint that was not saved again; None: all of them were
+
+
+async def lost_to(active: Engine, follower: Engine, head: Head) -> Lost:
+    """What only the follower has of a thread that stands at `head` there."""
+    lineage = head.lineage
+    theirs = {branch.id: branch for branch in await follower.branches(lineage)}
+    ours = {branch.id: branch for branch in await active.branches(lineage)}
+    found = await active.locate(lineage, _LOW, _HIGH, _MOST)
+    again = {id for branch, _, id in found if branch in ours and ours[branch].thread == head.thread}
+    lost = Lost([], [], None)
+    place: tuple[bytes, int] | None = (head.branch, head.step)
+    while place is not None and place[0] in theirs:
+        branch, last = place
+        known = max((step.step for step in await active.steps(lineage, branch, 0, last)), default=0)
+        for step in reversed(await follower.steps(lineage, branch, known + 1, last)):
+            lost.places.append((branch, step.step))
+            if lost.newest is None and step.id not in again:
+                lost = lost._replace(newest=step.id)
+        if branch in ours:
+            break
+        lost.branches.append(branch)
+        place = theirs[branch].origin
+    return lost

@@ -1,0 +1,156 @@
+"""A save under an id that its caller chose is one save, however often it was made and on whichever side."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import clew
+from clew.engines.base import Commit
+from clew.engines.memory import MemoryEngine
+from fix_flaky import Flaky
+from fix_pairs import Pair
+
+LONG = "text that is long enough to be kept in pieces " * 8
+NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
+
+
+def chosen() -> str:
+    return str(uuid.uuid4())
+
+
+def home(pair: Pair, store: Any) -> Any:
+    pair.primary.up = pair.replica.up = True
+    return pair.until(store, lambda status: status.active == "primary" and not status.behind and not status.lag_records)
+
+
+def ids(store: Any, thread: str = "t") -> list[str]:
+    return [checkpoint.id for checkpoint in store.thread(thread).history(all=True)]
+
+
+def test_a_save_that_was_repeated_on_the_other_side_is_there_once(pair: Pair) -> None:
+    store = pair.open()
+    thread = store.thread("t")
+    first, second, third = chosen(), chosen(), chosen()
+    thread.save({"n": 1, "text": [LONG]}, id=first)
+    pair.primary.lose_answers = 1
+    thread.save({"n": 2, "text": [LONG, LONG]}, id=second)  # the primary has it, and so has the replica
+    assert store.status().active == "replica"
+    thread.save({"n": 3, "text": [LONG, LONG]}, id=third)
+    assert home(pair, store).diverged == 0
+    assert ids(store) == [first, second, third]
+    assert thread.save({"n": 2}, id=second, expect=third).step == 2
+    assert thread.load() == {"n": 3, "text": [LONG, LONG]}
+    pair.equal()
+    assert not store.verify().problems
+    assert not pair.alone(pair.replica).verify().problems
+
+
+def test_a_thread_whose_first_save_was_repeated_is_one_thread(pair: Pair) -> None:
+    store = pair.open()
+    store.thread("other").save({"n": 0})
+    pair.primary.lose_answers = 1
+    first, second = chosen(), chosen()
+    store.thread("t").save({"n": 1}, id=first)
+    store.thread("t").save({"n": 2}, id=second)
+    assert home(pair, store).diverged == 0
+    assert [info.id for info in store.threads()] == ["other", "t"]
+    assert ids(store) == [first, second]
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_what_stands_before_a_save_that_was_repeated_is_kept(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0, failback_after=0.05)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    store.catch_up()
+    pair.replica.up = False
+    unshipped = thread.append("messages", ["only the primary has this"])
+    pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
+    second = chosen()
+    pair.replica.up = True
+    pair.primary.lose_answers = 1
+    thread.append("messages", ["two"], id=second)
+    assert store.status().active == "replica"
+    assert home(pair, store).diverged == 1
+    assert thread.load()["messages"] == ["one", "two"]
+    assert thread.load(unshipped.id)["messages"] == ["one", "only the primary has this"]
+    assert (thread.get(unshipped.id).label or "").startswith("diverged")
+    found = ids(store)
+    assert sorted(found) == sorted({*found})
+    assert second in found
+    pair.equal()
+    assert not store.verify().problems
+
+
+class Refusing(Flaky):
+    """Answers questions, and takes no save while `refusing`."""
+
+    refusing = False
+
+    async def commit(self, commit: Commit) -> None:
+        if self.refusing or not self.up:
+            raise clew.Unavailable("no save is taken, because a test says so")
+        await self.engine.commit(commit)
+
+
+def spooling(places: tuple[Refusing, Refusing], folder: Path) -> clew.Store:
+    return clew.open(places[0], replica=places[1], spool=folder / "spool", **NEVER)
+
+
+def landed(store: clew.Store, places: tuple[Refusing, Refusing]) -> Any:
+    for place in places:
+        place.up, place.refusing = True, False
+    while (status := store.catch_up()).behind or (status.spool and status.spool.records):
+        assert status.primary.healthy
+    return status
+
+
+def test_a_spooled_save_that_others_have_made_is_not_made_again(tmp_path: Path) -> None:
+    places = Refusing(MemoryEngine()), Refusing(MemoryEngine())
+    store = spooling(places, tmp_path)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    second = chosen()
+    for place in places:
+        place.refusing = True
+    thread.append("messages", ["two"], id=second)
+    assert store.status().spool.records == 1  # type: ignore[union-attr]
+    other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other.thread("t").append("messages", ["somebody else's"])
+    other.thread("t").append("messages", ["two"], id=second)  # its caller, who was not told of the first one
+    assert landed(store, places).diverged == 0
+    assert thread.load()["messages"] == ["one", "somebody else's", "two"]
+    assert len(ids(store)) == len({*ids(store)}) == 3
+    assert not store.verify().problems
+    assert clew.open(places[1].engine).thread("t").history(all=True) == thread.history(all=True)
+
+
+def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_the_save_is_there_once(
+    tmp_path: Path,
+) -> None:
+    places = Refusing(MemoryEngine()), Refusing(MemoryEngine())
+    store = spooling(places, tmp_path)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    second = chosen()
+    for place in places:
+        place.refusing = True
+    thread.append("messages", ["two"], id=second)
+    spooled = thread.append("messages", ["and more"])
+    assert store.status().spool.records == 2  # type: ignore[union-attr]
+    other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other.thread("t").append("messages", ["somebody else's"])
+    other.thread("t").append("messages", ["two"], id=second)
+    assert landed(store, places).diverged == 1
+    assert thread.load()["messages"] == ["one", "somebody else's", "two"]
+    assert thread.load(second)["messages"] == ["one", "somebody else's", "two"]
+    assert thread.load(spooled.id)["messages"] == ["one", "two", "and more"]
+    assert (thread.get(spooled.id).label or "").startswith("diverged")
+    assert len(ids(store)) == len({*ids(store)}) == 4
+    for place in places:
+        alone = clew.open(place.engine)
+        assert not alone.verify().problems
+        assert alone.thread("t").history(all=True) == thread.history(all=True)
