@@ -240,6 +240,24 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     pair.eventually(lambda: "threads" in pair.primary.calls)
 
 
+def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before(pair: Pair) -> None:
+    store = pair.open(**NEVER)
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    store.catch_up()
+    told: list[tuple[str, bool]] = []
+    core = store.inner._core if pair.colour != "blocking" else store._core
+    mirror = core.engine.inner
+    mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
+    roles = mirror._roles
+    asked = roles.troubles["primary"]  # the background asks, and gets its answer
+    pair.primary.up = False
+    thread.load()
+    roles.recovered("primary", asked)  # and only now comes to say so
+    assert told == [("primary", False), ("replica", False)]
+    assert roles.healthy_since["primary"] is None
+
+
 def test_a_machine_that_was_just_started_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     clock = SimpleNamespace(monotonic=lambda: 3.0, time=time.time)  # seconds since it was started

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable
 
-from clew.engines.base import Commit, Drop, Head
+from clew.engines.base import Commit, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control, swept
 from clew.replicate.control import Name
@@ -93,9 +93,10 @@ class Following:
         roles = self._roles
         self._checked = time.monotonic()
         for name in roles.sides:
+            asked = roles.troubles[name]
             try:
                 await roles.sides[name].ping()
-                roles.recovered(name)
+                roles.recovered(name, asked)
             except Unavailable as error:
                 roles.away(name, error)
                 if name == roles.standing.active:
@@ -193,18 +194,18 @@ class Following:
             raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
         try:
             async with self.lanes.of(lineage):
-                refused = list(self._refused.get(lineage, ()))
+                refused = self._refused.get(lineage, ())
                 doubts = Doubts(
                     _stamped(standing),
                     {swap.new.key for commit in refused for swap in commit.swaps if swap.new is not None},
                     {(row.branch, row.step) for commit in refused for row in commit.rows},
+                    {branch.id for commit in refused for branch in commit.branches},
                     lambda head: self._under_way(lineage, head),
                 )
                 await reconcile(
                     roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self.keep, doubts=doubts
                 )
-                if refused:
-                    await self._take_back(standing, lineage, refused)
+                self._refused.pop(lineage, None)
                 self._alone.pop(lineage, None)
         except Unavailable:
             await self._whose(follower)
@@ -228,18 +229,6 @@ class Following:
         """The follower took a save to which the active side said no. Its caller is told so and may save it again: it
         is no divergence, and goes when the lineage is compared."""
         self._refused.setdefault(commit.lineage, []).append(commit)
-
-    async def _take_back(self, standing: Standing, lineage: str, refused: list[Commit]) -> None:
-        """Drop the rows of saves that were refused, now that no head of the follower leads to them."""
-        active, follower = self._roles.sides[standing.active], self._roles.sides[standing.follower]
-        for commit in refused:
-            rows = [(row.branch, row.step) for row in commit.rows]
-            if not any([await active.row(lineage, branch, step) for branch, step in rows]):
-                expect = [(head.thread, head.key) for head in await follower.heads(lineage)]
-                await follower.drop(Drop(lineage, expect, rows=rows, branches=[one.id for one in commit.branches]))
-            self._refused[lineage].remove(commit)
-        if not self._refused[lineage]:
-            del self._refused[lineage]
 
     def turned(self) -> None:
         """The roles have changed: what was known of the follower is not true of the new one."""

@@ -62,6 +62,7 @@ class Roles:
         self.standing = Standing()
         self.errors: dict[Name, str | None] = {"primary": None, "replica": None}
         self.healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
+        self.troubles: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each could not be reached
         self.counts = {"failovers": 0, "failbacks": 0}
         self.last_failover: float | None = None
         self.last_error: str | None = None
@@ -88,12 +89,16 @@ class Roles:
 
     def away(self, name: Name, error: BaseException) -> None:
         was_well = self.well(name)
+        self.troubles[name] += 1
         self.errors[name] = self.last_error = str(error)
         self.healthy_since[name] = None
         if was_well:
             self._on_health(name, False)
 
-    def recovered(self, name: Name) -> None:
+    def recovered(self, name: Name, asked: int) -> None:
+        """A side has answered what it was asked after so many `troubles`; who could not reach it since knows more."""
+        if self.troubles[name] != asked:
+            return
         if self.healthy_since[name] is None:
             self.healthy_since[name] = time.monotonic()
         if not self.well(name):
@@ -111,9 +116,10 @@ class Roles:
         for _ in range(_LOOKS):
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
+                asked = self.troubles[name]
                 try:
                     known[name] = (await control.read(engine))[0]
-                    self.recovered(name)
+                    self.recovered(name, asked)
                 except Unavailable as error:
                     self.away(name, error)
             if not known:
@@ -216,6 +222,7 @@ class Roles:
                 f"the {away} is away, and the mirror changed sides {len(self._recent)} times within "
                 f"{window:g} s: {self.errors[away]}"
             )
+        asked = self.troubles[to]
         try:
             known = (await control.read(self.sides[to]))[0]
             role = known
@@ -226,7 +233,7 @@ class Roles:
         except Unavailable as error:
             self.away(to, error)
             raise self.both_away() from error
-        self.recovered(to)
+        self.recovered(to, asked)
         if not done:  # another process changed the roles at this moment: the next call learns how
             raise self.both_away()
         self._recent.append(now)
