@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from clew import opening
 from clew.autosave import Every
@@ -26,7 +27,7 @@ from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
 from clew.janitor import AsyncJanitor
-from clew.model import Checkpoint, Copied, Retention
+from clew.model import At, Checkpoint, Copied, Retention
 from clew.run import RunCore, RunInfo, list_runs
 from clew.run.awaited import AsyncRun
 from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
@@ -38,9 +39,14 @@ if TYPE_CHECKING:
     from clew.workspace import AsyncWorkspace
 
 S = TypeVar("S")
+T = TypeVar("T")
 _Raised = type[BaseException] | None
 
 
+@overload
+async def open(target: str | PathLike[str] | Engine, **options: Unpack[opening.Options]) -> AsyncStore: ...
+@overload
+async def open(target: str | PathLike[str] | Engine, **options: Any) -> AsyncStore: ...
 async def open(target: Any, **options: Any) -> AsyncStore:
     """Open a store; see `clew.open` for URLs and options.
 
@@ -81,8 +87,12 @@ class AsyncStore:
     rekey = awaitable(Upkeep.rekey)
     namespaces = listing(Upkeep.namespaces)
 
-    def thread(self, id: str, type: type[S] | None = None) -> AsyncThread[S]:
-        """The thread of this name, which need not exist yet."""
+    @overload
+    def thread(self, id: str, type: None = None) -> AsyncThread[dict[str, Any]]: ...
+    @overload
+    def thread(self, id: str, type: type[S]) -> AsyncThread[S]: ...
+    def thread(self, id: str, type: Any = None) -> AsyncThread[Any]:
+        """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
         self._core.check_open()
         return AsyncThread(CoreThread(self._core, id, type), self.hop)
 
@@ -221,16 +231,23 @@ class AsyncThread(Generic[S]):
     retain = awaitable(CoreThread.retain)
     delete = awaitable(CoreThread.delete)
 
-    async def load(self, at: Any = None, as_: Any = None) -> S:
-        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
-        return cast(S, await self.hop(self.core.load(at, as_)))
+    @overload
+    async def load(self, at: At | None = None, as_: None = None) -> S: ...
+    @overload
+    async def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
+    @overload
+    async def load(self, at: At | None, as_: type[T]) -> T: ...
+    async def load(self, at: At | None = None, as_: Any = None) -> Any:
+        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number. With `as_`,
+        it is validated and given as that type."""
+        return await self.hop(self.core.load(at, as_))
 
-    async def fork(self, to: str | None = None, at: Any = None) -> AsyncThread[S]:
+    async def fork(self, to: str | None = None, at: At | None = None) -> AsyncThread[S]:
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = await self.hop(self.core.fork(to, at))
         return AsyncThread(type(self.core)(self.core.core, name, self.core.type, self.core.kind), self.hop)
 
-    async def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+    async def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. With `files`, the directory goes along, or nothing moves."""
         if not files:
             return await self.hop(self.core.rewind(at, prune=prune))
@@ -238,7 +255,7 @@ class AsyncThread(Generic[S]):
 
         return await self.hop(rewind_together(self.core, at, prune=prune, work=self.hop.work))
 
-    async def workspace(self, at: Any = None) -> AsyncWorkspace:
+    async def workspace(self, at: At | None = None) -> AsyncWorkspace:
         """The directory whose snapshot was saved with the head, or with `at`."""
         from clew.workspace import AsyncWorkspace as Door
         from clew.workspace import workspace_of

@@ -42,6 +42,9 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     size: int  #: encoded bytes of the state at the head
 
 
+At = Checkpoint | str | int  #: names a checkpoint: itself, its id or the start of it, or the number of its step
+
+
 class Change(msgspec.Struct, frozen=True):
     """One difference between two states. `path` is like `messages[3].content`."""
 

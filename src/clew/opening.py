@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from clew.encode.frame import Frames
 from clew.encode.seal import check_keys, require_crypto
@@ -15,11 +16,29 @@ from clew.engines.namespace import NamespaceEngine, check_namespace
 from clew.errors import InvalidInput
 from clew.history.core import Core
 from clew.history.retention import check_retention
+from clew.model import Retention
 from clew.replicate.settings import OPTIONS as SETTINGS
 from clew.replicate.settings import Settings
 
 MIRROR_OPTIONS = SETTINGS | {"replica"}
 _SQLITE = ("durability", "create")
+
+
+class Options(TypedDict, total=False):
+    """The options of every store, for editors and type checkers; what an engine takes besides is its own."""
+
+    types: Iterable[type] | Mapping[str, type]  #: classes whose instances come back as what they were
+    retention: Retention | str | None  #: what may be forgotten; nothing, if not given
+    compression: Literal["zstd"] | None
+    compression_level: int  #: 1 to 19
+    detect: Literal["exact", "identity"]  #: how changes are found; identity promises that nothing saved is edited
+    key: bytes | str | Sequence[bytes | str] | None  #: 32 bytes: encrypt everything; several, the newest first
+    namespace: str | None  #: a room of its own in the same store
+    durability: Literal["full", "normal"]  #: SQLite, JSONL: wait for the disk, or survive only the process
+    create: bool  #: SQLite, JSONL: False refuses a store that is not there
+    replica: str | os.PathLike[str] | Engine | None  #: a second place that holds the same
+    replication: Literal["sync", "async"]
+    spool: str | os.PathLike[str] | None  #: a directory for saves while both places are away
 
 
 def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Core:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
 from clew import opening
 from clew.autosave import Every
@@ -23,7 +24,7 @@ from clew.history.sweep import Progress
 from clew.history.thread import Thread as CoreThread
 from clew.history.upkeep import Upkeep
 from clew.janitor import Janitor
-from clew.model import Checkpoint, Copied, Retention
+from clew.model import At, Checkpoint, Copied, Retention
 
 if TYPE_CHECKING:  # the views are imported by the methods that give them: most programs use one of them
     from clew.importing import Report
@@ -34,13 +35,24 @@ if TYPE_CHECKING:  # the views are imported by the methods that give them: most 
     from clew.workspace import Workspace
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 
+@overload
+def open(target: str | PathLike[str] | Engine, **options: Unpack[opening.Options]) -> Store: ...
+@overload
+def open(target: str | PathLike[str] | Engine, **options: Any) -> Store: ...
 def open(target: Any, **options: Any) -> Store:
-    """Open a store, making it if it is not there: a path or `sqlite:///…`, `memory:`, `jsonl:DIR`, `redis://…`,
-    `postgresql://…`. Options may also stand in the URL as `?name=value`.
+    """Open a store, making it if it is not there: a path or `sqlite:…`, `memory:`, `jsonl:DIR`, `redis://…`,
+    `postgresql://…`.
 
         store = clew.open("agents.db")
+        store = clew.open("jsonl:sessions", retention=clew.Retention(keep_last=100))
+
+    Every store takes `types`, `retention`, `compression` ("zstd"), `compression_level`, `detect` ("exact", "identity"),
+    `key`, `namespace`, and for a second place that holds the same `replica`, `replication` ("sync", "async"), `spool`
+    and more; SQLite and JSONL take `durability` ("full", "normal") and `create`; servers have options of their own. All
+    may also stand in a URL, as `?name=value`. One that is not known is refused, with a list of those that are.
     """
     core = opening.open_core(target, options, asynchronous=False)
     if not core.engine.properties.blocking:
@@ -82,7 +94,11 @@ class Store:
     namespaces = blocking(Upkeep.namespaces)
     close = blocking(Upkeep.close)
 
-    def thread(self, id: str, type: type[S] | None = None) -> Thread[S]:
+    @overload
+    def thread(self, id: str, type: None = None) -> Thread[dict[str, Any]]: ...
+    @overload
+    def thread(self, id: str, type: type[S]) -> Thread[S]: ...
+    def thread(self, id: str, type: Any = None) -> Thread[Any]:
         """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
         self._core.check_open()
         return Thread(CoreThread(self._core, id, type))
@@ -232,16 +248,23 @@ class Thread(Generic[S]):
     retain = blocking(CoreThread.retain)
     delete = blocking(CoreThread.delete)
 
-    def load(self, at: Any = None, as_: Any = None) -> S:
-        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
-        return cast(S, finish(self.core.load(at, as_)))
+    @overload
+    def load(self, at: At | None = None, as_: None = None) -> S: ...
+    @overload
+    def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
+    @overload
+    def load(self, at: At | None, as_: type[T]) -> T: ...
+    def load(self, at: At | None = None, as_: Any = None) -> Any:
+        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number. With `as_`,
+        it is validated and given as that type."""
+        return finish(self.core.load(at, as_))
 
-    def fork(self, to: str | None = None, at: Any = None) -> Thread[S]:
+    def fork(self, to: str | None = None, at: At | None = None) -> Thread[S]:
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = finish(self.core.fork(to, at))
         return Thread(type(self.core)(self.core.core, name, self.core.type, self.core.kind))
 
-    def rewind(self, at: Any, files: bool = False, prune: bool = False) -> Checkpoint:
+    def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
         with `prune`, what came after `at` on the way to the old head is deleted instead. With `files`, the directory
         goes back to the snapshot that was saved with `at`: both move, or neither does."""
@@ -251,7 +274,7 @@ class Thread(Generic[S]):
 
         return finish(rewind_together(self.core, at, prune=prune))
 
-    def workspace(self, at: Any = None) -> Workspace:
+    def workspace(self, at: At | None = None) -> Workspace:
         """The directory whose snapshot was saved with the head, or with `at`."""
         from clew.workspace import Workspace as Door
         from clew.workspace import workspace_of
