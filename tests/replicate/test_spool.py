@@ -460,6 +460,54 @@ def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path
         store.thread("b").save({"n": 3})
 
 
+def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, tmp_path: Path) -> None:
+    store = pair.open(spool=tmp_path / "spool", spool_limit=20_000)
+    thread = store.thread("t")
+    thread.append("messages", ["one"])
+    away(pair)
+    thread.append("messages", ["two"])
+    store.thread("whole").save({"text": "x" * 10_000})
+    held = store.status().spool
+    for save in (
+        lambda: thread.append("messages", ["y" * 15_000]),
+        lambda: store.thread("whole").save({"text": "z" * 30_000}),
+        lambda: store.thread("new").save({"big": "z" * 300_000}),
+    ):
+        with pytest.raises(
+            clew.Unavailable, match=r"primary: .*replica: .*spool is full.*spool_limit=20000.*nothing was"
+        ):
+            save()
+    assert store.status().spool == held
+    assert held.limit == 20_000
+    thread.append("messages", ["three"])  # there is room for this one
+    assert landed(pair, store).diverged == 0
+    assert thread.load() == {"messages": ["one", "two", "three"]}
+    assert store.thread("whole").load() == {"text": "x" * 10_000}
+    assert not store.thread("new").exists()
+    away(pair)
+    thread.append("messages", ["y" * 15_000])  # and again, now that it is empty
+    landed(pair, store)
+    pair.equal()
+    assert not store.verify().problems
+
+
+def test_what_another_process_delivered_makes_room(tmp_path: Path) -> None:
+    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    stores = [
+        clew.open(*sides[:1], replica=sides[1], spool=tmp_path / "spool", spool_limit=20_000, **NEVER)
+        for sides in (places, [Flaky(place.engine) for place in places])
+    ]
+    for store in stores:
+        store.thread("t").append("messages", ["one"])
+    places[0].up = places[1].up = False
+    stores[0].thread("a").save({"text": "x" * 15_000})
+    stores[1].catch_up()
+    stores[0].thread("b").save({"text": "x" * 15_000})
+    assert stores[0].status().spool.records == 1  # type: ignore[union-attr]
+    places[0].up = places[1].up = True
+    assert stores[0].thread("a").load() == stores[0].thread("b").load()
+
+
 def test_a_spool_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     clew.open(MemoryEngine(), replica=MemoryEngine(), spool=tmp_path / "deep" / "spool").thread("t").save({"n": 1})
     assert stat.S_IMODE((tmp_path / "deep" / "spool").stat().st_mode) == 0o700
@@ -487,6 +535,13 @@ def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
         clew.open(here, replica=f"jsonl:{tmp_path}/y", spool=tmp_path / "y" / "z")
     with pytest.raises(clew.InvalidInput, match="needs replica="):
         clew.open(here, spool=tmp_path / "spool")
+    with pytest.raises(clew.InvalidInput, match="needs spool="):
+        clew.open(here, replica=there, spool_limit=1000)
+    for limit in (0, -1, 1.5, True):
+        with pytest.raises(clew.InvalidInput, match="spool_limit"):
+            clew.open(here, replica=there, spool=tmp_path / "spool", spool_limit=limit)
+    with pytest.raises(clew.InvalidInput, match="spool_limit"):
+        clew.open(f"{here}?replica={there}&spool={tmp_path}/spool&spool_limit=much")
     with pytest.raises(clew.InvalidInput, match="choose one"):
         clew.open(here, replica=there, replica_required=True, spool=tmp_path / "spool")
     assert sorted(tmp_path.iterdir()) == before
@@ -497,12 +552,12 @@ def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
 
 
 def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&spool={tmp_path}/spool"
+    url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&spool={tmp_path}/spool&spool_limit=1000000"
     with clew.open(url) as store:
         store.thread("t").save({"n": 1})
         status = store.status().spool
     assert status is not None
-    assert (status.records, status.adrift) == (0, False)
+    assert (status.records, status.adrift, status.limit) == (0, False, 1_000_000)
     assert (tmp_path / "spool" / FILE).exists()
 
 

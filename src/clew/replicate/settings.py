@@ -25,6 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     back_pressure: bool = False  #: async only: a save waits while that many are pending
     drain: float = 10.0  #: seconds that close() gives to what is pending
     spool: str | os.PathLike[str] | None = None  #: a directory for saves that neither side can take
+    spool_limit: int | None = None  #: bytes of saves in it beyond which more are refused; None: until the disk is full
     on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
 
     @classmethod
@@ -52,12 +53,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "replica_required=True refuses a save that is not on both sides, spool= keeps one that is on neither: "
                 "choose one of them"
             )
+        if self.spool_limit is not None and self.spool is None:
+            raise InvalidInput("spool_limit= needs spool=: there is no spool to limit")
         for name in ("failover_window", "failback_after", "health_every", "drain"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 raise InvalidInput(f"{name}={value!r} must be a number of seconds above 0")
-        for name in ("max_failovers", "max_pending"):
+        for name in ("max_failovers", "max_pending", "spool_limit"):
             value = getattr(self, name)
+            if name == "spool_limit" and value is None:
+                continue
             if type(value) is not int or value < 1:
                 raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
 
@@ -74,6 +79,7 @@ class _Texts(msgspec.Struct, omit_defaults=True):
     max_pending: int | msgspec.UnsetType = msgspec.UNSET
     back_pressure: bool | msgspec.UnsetType = msgspec.UNSET
     drain: float | msgspec.UnsetType = msgspec.UNSET
+    spool_limit: int | msgspec.UnsetType = msgspec.UNSET
 
     def given(self) -> dict[str, Any]:
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not msgspec.UNSET}

@@ -64,6 +64,12 @@ _ENTRY = msgspec.msgpack.Decoder(Entry)
 _KIN_NOTE = msgspec.msgpack.Decoder(Kin)
 
 
+def weight(commit: Commit) -> int:
+    """The bytes that a save brings: what a spool counts."""
+    rows = sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
+    return rows + sum(map(len, commit.blobs.values()))
+
+
 class Spool:
     """A spool over a blocking engine; none of its coroutines suspends."""
 
@@ -86,8 +92,7 @@ class Spool:
     async def put(self, commit: Commit) -> int:
         """Keep a save; its bytes. `Conflict` if one of its threads stands elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
-        written = sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
-        written += sum(map(len, commit.blobs.values()))
+        written = weight(commit)
         entry = Entry(
             tuple(commit.swaps),
             tuple((row.branch, row.step) for row in commit.rows),

@@ -23,7 +23,7 @@ from clew.replicate import colour
 from clew.replicate.asking import Asking
 from clew.replicate.landing import Shore, Stranded, deliver
 from clew.replicate.mirror import Mirror
-from clew.replicate.spool import NOTHING, Holdings, Kin, Spool
+from clew.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
 from clew.replicate.status import SpoolStatus, Status, log
 from clew.replicate.tips import Tips
 
@@ -231,7 +231,8 @@ class Spooled(Asking):
 
     def _status(self) -> SpoolStatus:
         held = self._holdings
-        return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since)
+        limit = self.mirror.settings.spool_limit
+        return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since, limit=limit)
 
     def _tell(self) -> None:
         self.mirror.spool = self._status()
@@ -287,6 +288,7 @@ class Spooled(Asking):
             elif not self.adrift or self.mirror.planned_before(commit, self.stamp):
                 raise _look_again(commit)
             self._check_base(commit)
+            await self._check_room(weight(commit))
             written = await self._local(self._spool.put(commit))
             self._kept.add(commit.lineage)
             held = self._holdings
@@ -308,6 +310,19 @@ class Spooled(Asking):
                 self.mirror.renew()  # it is not remembered any more: let it be planned anew, on a branch of its own
             if known is None or known[0].key != swap.expect:
                 raise _look_again(commit)
+
+    async def _check_room(self, more: int) -> None:
+        """Refuse a save for which the spool has no room; what is in it stays as it is."""
+        limit = self.mirror.settings.spool_limit
+        if limit is None or self._holdings.bytes + more <= limit:
+            return
+        self._holdings = await self._local(self._spool.survey())  # others may have delivered something
+        if self._holdings.bytes + more > limit:
+            raise Unavailable(
+                f"{self.mirror.both_away()}; and the spool is full: it holds {self._holdings.bytes:,} bytes, and this "
+                f"save of {more:,} would go beyond spool_limit={limit}; nothing was saved: bring a side back, or raise "
+                "the limit"
+            )
 
     async def _know_rings(self, commit: Commit) -> None:
         for swap in commit.swaps:
@@ -382,6 +397,7 @@ class Spooled(Asking):
     async def settle(self) -> Status:
         """Deliver what is spooled, compare both sides and ship everything now; what is left shows in the status."""
         await self._ready()
+        await self._count()  # another process may have left something
         if self.adrift or self._holdings.records:
             await self._land()
         return await self.mirror.settle()

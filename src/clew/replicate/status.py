@@ -30,6 +30,7 @@ class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     bytes: int
     since: float | None  #: when the oldest was saved, in seconds since 1970
+    limit: int | None = None  #: bytes beyond which it takes no more
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
