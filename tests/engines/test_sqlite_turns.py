@@ -15,6 +15,7 @@ import pytest
 import clew
 from clew.engines.base import LAST_STEP, Commit, Drop, Head, Swap
 from clew.engines.sqlite import SQLiteEngine, changes
+from clew.engines.sqlite.readers import KEPT
 from clew.engines.sqlite.turns import Ticket, Turns
 from clew.errors import Conflict, InvalidInput, Unavailable
 from clew.testing import records
@@ -196,7 +197,26 @@ def test_threads_that_come_and_go_leave_a_bounded_number_of_connections(engine: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(engine._readers._all) == len(engine._readers._idle) <= 5
+    assert len(engine._readers._all) == len(engine._readers._idle) <= KEPT
+
+
+def test_readers_that_are_done_at_the_same_instant_keep_no_more_connections_than_others(engine: SQLiteEngine) -> None:
+    """Each of them finds room before any of them has taken it."""
+    step(engine.commit(records.first(records.branch())))
+    done = threading.Barrier(KEPT + 3)
+
+    class Together(list[sqlite3.Connection]):
+        def append(self, connection: sqlite3.Connection) -> None:
+            done.wait()
+            super().append(connection)
+
+    engine._readers._idle = Together(engine._readers._idle)
+    threads = [threading.Thread(target=lambda: step(engine.threads())) for _ in range(KEPT + 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(engine._readers._all) == len(engine._readers._idle) == KEPT
 
 
 # -- branch numbers that another engine made out of date -------------------------------------------------------------

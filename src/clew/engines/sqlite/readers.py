@@ -36,10 +36,12 @@ class Readers:
             if isinstance(error, DRIVER):
                 raise translated(error, self._place.path) from error
             raise
-        if len(self._idle) < KEPT and not self._place.immutable:
-            self._idle.append(connection)
-        else:
+        if self._place.immutable:
             self._discard(connection)
+        else:
+            self._idle.append(connection)
+            if len(self._idle) > KEPT:  # asked afterwards: many who ask before may all find room
+                self._thin_out()
         return found
 
     def close(self, deadline: float = float("inf")) -> None:
@@ -76,6 +78,13 @@ class Readers:
             connection = self._place.connect()
             self._all.add(connection)
             return connection
+
+    def _thin_out(self) -> None:
+        """Close one that is idle, if nobody has taken it meanwhile."""
+        try:
+            self._discard(self._idle.pop(0))
+        except IndexError:
+            return
 
     def _discard(self, connection: sqlite3.Connection) -> None:
         connection.close()
