@@ -384,6 +384,7 @@ def much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is much: read ahead in a thread, and written in many parts."""
     monkeypatch.setattr(look, "MUCH", 0)
     monkeypatch.setattr(look, "BATCH", 50_000)
+    monkeypatch.setattr(look, "LEAST", 10_000)
 
 
 @pytest.mark.usefixtures("much")

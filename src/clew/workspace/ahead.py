@@ -57,6 +57,11 @@ class Ahead(Generic[T]):
             self._changed.notify_all()
             return item
 
+    @property
+    def behind(self) -> bool:
+        """Whether whoever takes the next item has to wait for it."""
+        return not self._waiting and not self._done
+
     def _run(self) -> None:
         error: BaseException | None = None
         try:

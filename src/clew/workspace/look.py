@@ -30,6 +30,7 @@ from clew.workspace.values import Skipped
 from clew.workspace.walk import TOO_LARGE, Progress, Walked, walk
 
 BATCH = 16 * 2**20  # framed bytes that are written ahead in one commit, while large files are still being read
+LEAST = 4 * 2**20  # the same, while nothing else is ready to be written
 MUCH = 4 * 2**20  # bytes to be read from which a thread pays
 
 MANY, PAUSE = 256, 10.0  # files read, or seconds passed, after which the index is written to its file again
@@ -257,7 +258,7 @@ def _collect(parcels: Iterator[Parcel], total: int, progress: Progress | None) -
         size += parcel.weight
         if progress is not None:
             progress(parcel.done, total)
-        if size >= BATCH:
+        if size >= BATCH or (size >= LEAST and isinstance(parcels, Ahead) and parcels.behind):
             return dict(sorted(batch.items())), False
     return dict(sorted(batch.items())), True  # in the order of an engine's index
 

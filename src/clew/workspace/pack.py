@@ -4,9 +4,9 @@ A file is read through one descriptor and looked at before and after: if it chan
 it never stands still what was read last is kept and reported. Small files are one blob. From 1 MB up a file is cut
 where its content says so, so that an insertion in the middle costs one piece and not the file.
 
-Large files come last, in threads, ahead of what is being written: their pieces are hashed and compressed without the
-interpreter's lock. A small file needs the lock too often for that; there, a second thread only makes both slower. But
-what is read together is compressed with one call, during which whoever writes has the lock for himself.
+Large files are read in threads beside the small ones: their pieces are hashed and compressed without the interpreter's
+lock. A small file needs the lock too often for a thread of its own; but what is read together is compressed with one
+call, during which others have the lock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ATTEMPTS = 3
 BUNDLE, BUNDLE_BYTES = 64, 4 * 2**20  # what is read between two reports of progress
 AT_ONCE = 32  # pieces, about 600 KB, that are compressed with one call
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-AHEAD = 4  # large files per core that may wait to be written
+AHEAD = 2  # large files per thread that are under way, or wait to be written
 
 Name = Callable[[bytes], bytes]  # content -> id
 Wrap = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[bytes]]  # (ids, contents) -> what the engine keeps
@@ -114,27 +114,34 @@ def too_much(place: Place) -> FilesError:
 
 
 def _spread(work: Callable[[Sequence[int]], T], walked: Walked) -> Iterator[tuple[list[int], T]]:
-    """Do the work: the small files here, then the large ones in threads, some of them ahead."""
+    """Do the work: the small files here, and the large ones beside them in threads, some of them ahead."""
     large = [at for at in walked.dirty if at in walked.fresh and walked.fresh[at][2] >= LARGE]
     apart = set(large)
-    for bundle in _bundles(walked, [at for at in walked.dirty if at not in apart]):
-        yield bundle, work(bundle)
-    if len(large) < 2:
-        for at in large:
-            yield [at], work([at])
+    bundles = _bundles(walked, [at for at in walked.dirty if at not in apart])
+    if not large:
+        for bundle in bundles:
+            yield bundle, work(bundle)
         return
-    cores = min(os.cpu_count() or 1, 8)
-    with ThreadPoolExecutor(cores, thread_name_prefix="clew-pack") as pool:
-        ahead: deque[tuple[list[int], Future[T]]] = deque()
+    threads = max(min(os.cpu_count() or 1, 8) - 1, 1)
+    left = deque(large)
+    ahead: deque[tuple[list[int], Future[T]]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="clew-pack") as pool:
         try:
-            for at in large:
-                ahead.append(([at], pool.submit(work, [at])))
-                if len(ahead) > AHEAD * cores:
+            while True:
+                while left and len(ahead) < AHEAD * threads:
+                    one = [left.popleft()]
+                    ahead.append((one, pool.submit(work, one)))
+                bundle = next(bundles, None)
+                if bundle is not None:
+                    yield bundle, work(bundle)
+                elif left:
+                    one = [left.pop()]
+                    yield one, work(one)
+                elif not ahead:
+                    return
+                while ahead and (ahead[0][1].done() or not (bundle or left)):
                     first, future = ahead.popleft()
                     yield first, future.result()
-            while ahead:
-                first, future = ahead.popleft()
-                yield first, future.result()
         finally:
             for _, future in ahead:
                 future.cancel()

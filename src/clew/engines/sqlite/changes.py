@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -67,7 +68,17 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
         else:
             execute(sql.SET_MARK, (number, mark.step, mark.data))
     if commit.blobs:
-        cursor.executemany(sql.ADD_BLOB, ((lineage, name, data) for name, data in commit.blobs.items()))
+        _add_blobs(cursor, lineage, list(commit.blobs.items()))
+
+
+def _add_blobs(cursor: sqlite3.Cursor, lineage: str, blobs: list[tuple[bytes, bytes]]) -> None:
+    """Many with one statement: it needs the interpreter's lock once and not for each, so a thread that makes the next
+    blobs meanwhile is not in the way."""
+    most = len(blobs) - len(blobs) % sql.AT_ONCE
+    for first in range(0, most, sql.AT_ONCE):
+        some = blobs[first : first + sql.AT_ONCE]
+        cursor.execute(sql.ADD_BLOBS, (lineage, *chain.from_iterable(some)))
+    cursor.executemany(sql.ADD_BLOB, ((lineage, name, data) for name, data in blobs[most:]))
 
 
 def _swap(cursor: sqlite3.Cursor, lineage: str, swap: Swap) -> None:

@@ -41,6 +41,9 @@ ON CONFLICT DO NOTHING"""
 SET_MARK = "INSERT INTO marks VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data"
 DELETE_MARK = "DELETE FROM marks WHERE branch = ? AND step = ?"
 ADD_BLOB = "INSERT INTO blobs (pool, id, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+AT_ONCE = 32  # blobs in one statement; with more, SQLite takes longer for each of them
+_MANY = ", ".join(f"(?1, ?{2 * n}, ?{2 * n + 1})" for n in range(1, AT_ONCE + 1))
+ADD_BLOBS = f"INSERT INTO blobs (pool, id, data) VALUES {_MANY} ON CONFLICT DO NOTHING"  # noqa: S608
 FENCE = "SELECT 1 FROM leases WHERE name = ? AND token = ?"
 BRANCH_NUMBER = "SELECT n FROM branches WHERE id = ? AND lineage = ?"
 
@@ -157,7 +160,6 @@ FROM branches b CROSS JOIN stretches r ON r.branch = b.n CROSS JOIN steps s ON s
 WHERE b.lineage = ? AND s.branch = b.n AND s.step = s.pos - r.pos + r.first AND s.id BETWEEN ? AND ?
 ORDER BY b.n, r.first, s.pos LIMIT ?"""  # noqa: S608
 BLOB = "SELECT data FROM blobs WHERE pool = ? AND id = ?"
-AT_ONCE = 32  # blobs; with more, SQLite takes longer for each of them
 BLOBS = f"SELECT id, data FROM blobs WHERE pool = ? AND id IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 BLOB_IDS = "SELECT id, length(data) FROM blobs WHERE pool = ? AND id >= ? ORDER BY id LIMIT ?"
 ANYTHING = "SELECT 1 FROM branches LIMIT 1"

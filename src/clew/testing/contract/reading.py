@@ -150,6 +150,17 @@ class ReadingCases(Binding):
         assert await engine.blobs("t", [ids[7], b"no", ids[3], ids[7]]) == {ids[7]: b"blob 7", ids[3]: b"blob 3"}
 
     @case
+    async def test_of_many_blobs_in_one_commit_those_that_exist_are_left_and_the_others_come(
+        self, engine: Engine
+    ) -> None:
+        ids = [n.to_bytes(32, "big") for n in range(150)]
+        held = dict.fromkeys(ids[10:130:3], b"first")
+        await engine.commit(Commit("t", blobs=held))
+        await engine.commit(Commit("t", blobs=dict.fromkeys(ids, b"second")))
+        assert await engine.blobs("t", ids) == dict.fromkeys(ids, b"second") | held
+        assert [id for id, _ in await engine.blob_ids("t")] == ids
+
+    @case
     async def test_blob_ids_come_in_order_and_in_pages(self, engine: Engine) -> None:
         held = {bytes([n]) * (n % 3 + 1): bytes(n) for n in (0, 9, 255, 128, 13, 10, 65)}
         await engine.commit(Commit("t", blobs=held))
