@@ -131,15 +131,15 @@ def _spread(work: Callable[[Sequence[int]], T], walked: Walked) -> Iterator[tupl
                 while left and len(ahead) < AHEAD * threads:
                     one = [left.popleft()]
                     ahead.append((one, pool.submit(work, one)))
-                bundle = next(bundles, None)
-                if bundle is not None:
-                    yield bundle, work(bundle)
+                small = next(bundles, None)
+                if small is not None:
+                    yield small, work(small)
                 elif left:
                     one = [left.pop()]
                     yield one, work(one)
                 elif not ahead:
                     return
-                while ahead and (ahead[0][1].done() or not (bundle or left)):
+                while ahead and (ahead[0][1].done() or not (small or left)):
                     first, future = ahead.popleft()
                     yield first, future.result()
         finally:
