@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls", "fix_pooler"]
+pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls", "fix_pooler", "fix_harness"]
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("clew", settings.get_profile("explore"), derandomize=True, database=None)
