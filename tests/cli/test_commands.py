@@ -168,6 +168,9 @@ def test_sync_makes_two_stores_equal(run: Run, place: Path) -> None:
 
 def test_prune_says_what_would_go_asks_and_keeps_labels(run: Run, place: Path) -> None:
     assert run("prune").code == 2
+    assert run("prune", "-n", "--json").data["checkpoints"] == 0
+    by_url = ("-s", "sqlite:clew.db?retention=keep_last=1,keep_labelled=false,undo_window=0s")
+    assert run("prune", "-n", "--json", *by_url).data["checkpoints"] > 0
     assert run("prune", "--max-age", "soon").code == 2
     planned = run("prune", "--keep-last", "1", "--undo-window", "0s", "-n", "--json").data
     assert planned["dry_run"] is True
@@ -270,6 +273,24 @@ def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
     assert run("undo", "coder", "--files").code == 0
     assert ((project / "a.txt").read_text(), _thread(place, "coder").step) == ("two\n", 2)
     assert run("rewind", "talk", "start", "--files", "-y").code == 3
+
+
+def test_undo_with_files_moves_both_or_neither(run: Run, place: Path) -> None:
+    project = place / "project"
+    project.mkdir()
+    (project / "a.txt").write_text("one\n")
+    with clew.open(place / "clew.db") as store:
+        workspace = store.workspace(project)
+        first = store.thread("coder").save({"n": 1}, files=workspace)
+        (project / "a.txt").write_text("two\n")
+        workspace.restore(first)
+    assert run("undo", "coder", "--files").code == 3  # its head cannot go back: it has one checkpoint
+    assert (project / "a.txt").read_text() == "one\n"
+    assert run("files", "undo", "-C", "project", "-y").code == 0
+    with clew.open(place / "clew.db") as store:
+        store.thread("coder").save({"n": 2}, files=store.workspace(project))
+    assert run("undo", "coder", "--files").code == 3  # no restore is left to take back
+    assert _thread(place, "coder").step == 2
 
 
 def _fail(store: clew.Store) -> None:

@@ -157,6 +157,13 @@ def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callab
     return click.argument("at") if required else click.argument("at", default="@")
 
 
+def limit_option(default: int, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--limit N`, of the commands that list."""
+    return click.option(
+        "-l", "--limit", metavar="N", type=click.IntRange(1), default=default, show_default=True, help=help
+    )
+
+
 def place(thread: Thread[Any], text: str) -> Checkpoint:
     """The checkpoint of that name."""
     from clew.present.places import resolve

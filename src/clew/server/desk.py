@@ -18,6 +18,7 @@ from clew.present import export
 from clew.present.added import Added, added
 from clew.present.conversation import conversation_key, read
 from clew.present.graph import GraphRow, arrange, width
+from clew.present.moves import take_back
 from clew.present.places import resolve
 from clew.present.plain import clip, from_json, to_json
 from clew.present.records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
@@ -311,11 +312,8 @@ class Desk:
         }
 
     def undo(self, asked: ask.Undo) -> tell.Undone:
-        """Take back the last move of the head; with `files`, first the restore that went with it."""
-        handle = self._handle(asked.thread)
-        if asked.files:
-            handle.workspace().undo()
-        return {"head": checkpoint_json(handle.undo())}
+        """Take back the last move of the head; with `files`, the newest restore of its directory as well."""
+        return {"head": checkpoint_json(take_back(self._handle(asked.thread), files=asked.files))}
 
     def annotate(self, asked: ask.Annotate) -> CheckpointJson:
         """Label, tags and custom fields of a checkpoint."""

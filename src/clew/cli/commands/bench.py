@@ -20,7 +20,9 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and notes what it did on t
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  clew bench\n  clew bench -s redis://localhost --turns 500")
-@click.option("--turns", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Turns to save.")
+@click.option(
+    "--turns", metavar="N", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Turns to save."
+)
 @pass_frame
 def command(frame: Frame, turns: int) -> None:
     """Measure the store: appends, loads, history and listing. Uses a thread of its own and deletes it again."""

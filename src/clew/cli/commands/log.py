@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame, thread_argument
+from clew.cli.frame import Command, Frame, limit_option, pass_frame, thread_argument
 
 if TYPE_CHECKING:
     from clew import Checkpoint, Fork, Outline, Thread
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  clew log support-42\n  clew log support-42 --limit 10 --trail",
 )
 @thread_argument
-@click.option("-l", "--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
+@limit_option(100, "The newest so many.")
 @click.option("--trail", is_flag=True, help="Only the way to the head, without what rewinds left behind.")
 @pass_frame
 def command(frame: Frame, thread: str, limit: int, trail: bool) -> None:

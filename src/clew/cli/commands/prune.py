@@ -22,12 +22,13 @@ def span(text: str) -> dt.timedelta:
 
 @click.command(
     cls=Command,
-    epilog="\b\nExamples:\n  clew prune --keep-last 100 --dry-run\n  clew prune --max-age 30d --keep-tag release",
+    epilog="\b\nExamples:\n  clew prune --dry-run\n  clew prune --keep-last 100 --dry-run\n"
+    "  clew prune --max-age 30d --keep-tag release",
 )
-@click.option("--keep-last", type=click.IntRange(1), help="The newest checkpoints to keep in each thread.")
+@click.option("--keep-last", metavar="N", type=click.IntRange(1), help="The newest checkpoints to keep in each thread.")
 @click.option("--max-age", type=span, metavar="SPAN", help="Older checkpoints may go: 12h, 30d, 8w.")
 @click.option("--ttl", type=span, metavar="SPAN", help="Threads that were idle for so long go as a whole.")
-@click.option("--keep-tag", multiple=True, help="Keep checkpoints with this tag.")
+@click.option("--keep-tag", metavar="TAG", multiple=True, help="Keep checkpoints with this tag.")
 @click.option("--drop-labelled", is_flag=True, help="Let go of labelled checkpoints as well.")
 @click.option(
     "--undo-window",
@@ -51,7 +52,8 @@ def command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Let go of what the policy does not keep, and free what nobody needs any more.
+    """Let go of what the policy does not keep, and free what nobody needs any more. Without options, the policies count
+    that the store (?retention=… in its URL) and its threads have.
 
     A head is never removed, a fork never broken; labelled checkpoints stay unless you say otherwise. The space goes
     back to the disk with `clew compact`.
@@ -60,9 +62,7 @@ def command(
     from clew.cli.screen import progress
     from clew.model import counted
 
-    if keep_last is None and max_age is None and ttl is None:
-        raise click.UsageError("say what may go: --keep-last, --max-age or --ttl.")
-    policy = Retention(
+    policy: Retention | None = Retention(
         keep_last=keep_last,
         max_age=max_age,
         ttl=ttl,
@@ -70,6 +70,8 @@ def command(
         keep_tags=tuple(keep_tag),
         undo_window=undo_window,
     )
+    if policy == Retention():
+        policy = None  # those of the store and its threads
     with frame.store() as store:
         if not dry_run and not yes:
             planned = store.prune(policy, dry_run=True)

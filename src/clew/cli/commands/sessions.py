@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame
+from clew.cli.frame import Command, Frame, limit_option, pass_frame
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  clew sessions\n  clew sessions telegram: --limit 20 --json")
 @click.argument("prefix", default="")
-@click.option("-l", "--limit", type=click.IntRange(1), default=200, show_default=True, help="At most so many.")
+@limit_option(200, "At most so many.")
 @pass_frame
 def command(frame: Frame, prefix: str, limit: int) -> None:
     """List sessions whose name starts with PREFIX, newest first, with their messages and user turns."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 )
 @thread_argument
 @at_argument()
-@click.option("-m", "--messages", type=click.IntRange(0), default=50, show_default=True, help="The last so many.")
+@click.option(
+    "-m", "--messages", metavar="N", type=click.IntRange(0), default=50, show_default=True, help="The last so many."
+)
 @click.option("--full", is_flag=True, help="All messages, tool calls unfolded, values whole.")
 @pass_frame
 def command(frame: Frame, thread: str, at: str, messages: int, full: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame
+from clew.cli.frame import Command, Frame, limit_option, pass_frame
 
 
 @click.command(
@@ -12,7 +12,7 @@ from clew.cli.frame import Command, Frame, pass_frame
     epilog="\b\nExamples:\n  clew threads\n  clew threads support- --limit 20\n  clew threads --kind session --json",
 )
 @click.argument("prefix", default="")
-@click.option("-l", "--limit", type=click.IntRange(1), default=200, show_default=True, help="At most so many.")
+@limit_option(200, "At most so many.")
 @click.option("--kind", help="Only this kind: thread, session, run, workspace.")
 @click.option("--by-name", is_flag=True, help="By name instead of newest first.")
 @pass_frame

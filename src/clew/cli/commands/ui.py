@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import sys
 from typing import Any
 
 import click
@@ -20,11 +21,13 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     "  CLEW_UI_TOKEN=… clew ui --host 0.0.0.0 --allow-host clew.example.com --no-browser",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("-p", "--port", type=click.IntRange(0, 65535), default=7357, show_default=True, help="0: any free one.")
+@click.option(
+    "-p", "--port", metavar="N", type=click.IntRange(0, 65535), default=7357, show_default=True, help="0: any free one."
+)
 @click.option("--token", envvar="CLEW_UI_TOKEN", show_envvar=True, help="The token; without it one is made.")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to answer to.")
 @click.option("--read-only", is_flag=True, help="Nothing can be changed from the inspector.")
-@click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+@click.option("--browser/--no-browser", default=True, help="Open the page in the browser, where there is a screen.")
 @pass_frame
 def command(
     frame: Frame, host: str, port: int, token: str | None, allow_host: tuple[str, ...], read_only: bool, browser: bool
@@ -59,10 +62,15 @@ def command(
             click.echo(f"clew inspector of {_shown(frame.target)}{' (read-only)' if read_only else ''}")
             click.echo(click.style(f"  {address}", bold=True))
             click.echo("  Ctrl-C stops it")
-        if browser and not frame.json:
+        if browser and not frame.json and _screen():
             click.launch(address)
         with contextlib.suppress(KeyboardInterrupt):  # how one is meant to stop it
             Server(app).run(sockets=[socket])
+
+
+def _screen() -> bool:
+    """Whether a browser could be seen: on a server, looking for one only makes noise."""
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _listen(host: str, port: int) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from clew.cli.frame import Command, Frame, pass_frame, say, thread_argument
 
 if TYPE_CHECKING:
-    from clew import Thread
+    pass
 
 
 @click.command(cls=Command, epilog="\b\nExample:\n  clew undo support-42")
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 @pass_frame
 def command(frame: Frame, thread: str, files: bool) -> None:
     """Take back the last move of THREAD's head: a rewind, or a save. Nothing is deleted."""
+    from clew.present.moves import take_back
     from clew.present.records import checkpoint_json
 
     with frame.store() as store:
-        handle: Thread[Any] = store.thread(thread)
-        if files:
-            handle.workspace().undo()
-        head = handle.undo()
+        head = take_back(store.thread(thread), files=files)
     if frame.json:
         frame.answer({"thread": thread, "head": checkpoint_json(head)})
     else:
