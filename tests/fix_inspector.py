@@ -51,10 +51,10 @@ def inspector(store: clew.Store, **options: Any) -> Iterator[Inspector]:
         time.sleep(0.01)
     try:
         with httpx.Client(
-            base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False
+            base_url=url, headers={"authorization": f"Bearer {TOKEN}"}, timeout=60, trust_env=False
         ) as client:
             yield Inspector(store, url, client)
     finally:
         server.should_exit = True
-        worker.join(10)
+        worker.join()
         listener.close()

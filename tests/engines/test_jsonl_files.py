@@ -465,12 +465,13 @@ def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_
 
 
 def test_many_sessions_hold_a_bounded_number_of_files_open(engine: JSONLEngine) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))  # other tests may have left some
     for number in range(300):
         step(engine.commit(records.first(records.branch(f"s{number}"))))
         step(engine.head(f"s{number}"))
         assert step(engine.head(f"nobody-{number}")) is None
     step(engine.threads())
-    assert len(list(Path("/proc/self/fd").iterdir())) < 128 + 50
+    assert len(list(Path("/proc/self/fd").iterdir())) - before < 128 + 10
     assert len(engine._logs) <= 128
 
 

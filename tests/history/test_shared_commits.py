@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,27 @@ from clew.engines.sqlite.writer import Writer
 
 
 @pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def all_began() -> threading.Event:
+    """No commit is made before: whoever comes while the first one waits can only come into another."""
+    return threading.Event()
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch, all_began: threading.Event) -> list[int]:
     """How many writes each shared commit held."""
     sizes: list[int] = []
     plain = Writer.write_all
 
     def counted(self: Writer, tickets: Sequence[Any]) -> None:
         sizes.append(len(tickets))
+        all_began.wait()
         plain(self, tickets)
 
     monkeypatch.setattr(Writer, "write_all", counted)
     return sizes
 
 
-def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int]) -> None:
+def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int], all_began: threading.Event) -> None:
     async def run() -> None:
         async with await clew.aio.open(tmp_path / "s.db") as store:
 
@@ -38,7 +46,10 @@ def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int]
                     await store.thread(f"t{number}").append("messages", [n])
                     await store.session(f"s{number}").add("user", f"{n}")
 
-            await asyncio.gather(*(work(number) for number in range(8)))
+            tasks = [asyncio.create_task(work(number)) for number in range(8)]
+            await asyncio.sleep(0)  # each of them has asked for its first
+            all_began.set()
+            await asyncio.gather(*tasks)
 
     asyncio.run(run())
     assert sum(batches) == 8 * 20 * 2

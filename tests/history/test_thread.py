@@ -120,7 +120,7 @@ def test_a_state_is_found_by_id_prefix_step_and_checkpoint(store: Any) -> None:
     assert thread.load(uuid.UUID(saved[2].id)) == {"n": 3}
     assert thread.load(saved[2].id.replace("-", "")) == {"n": 3}
     assert thread.load(saved[2].id[:-1]) == {"n": 3}
-    with pytest.raises(clew.AmbiguousCheckpoint, match="several"):
+    with pytest.raises(clew.AmbiguousCheckpoint, match="no single checkpoint"):
         thread.load(saved[2].id[:4])
 
 
@@ -323,12 +323,12 @@ def test_a_lock_is_held_by_one_and_fences_off_a_stale_owner(store: Any) -> None:
         with pytest.raises(clew.LockTimeout, match="held"):
             two.lock(timeout=0.05).acquire()
         one.save({"n": 2})
-    with two.lock(timeout=1):
+    with two.lock(timeout=60):
         two.load()
         two.save({"n": 3})
     stale = one.lock(ttl=0.05)
     stale.acquire()
-    with two.lock(timeout=2):
+    with two.lock(timeout=60):
         one.load()
         with pytest.raises(clew.Conflict):
             one.save({"n": "stale"})

@@ -10,6 +10,8 @@ import pytest
 
 import clew
 from clew.importing import taking
+from clew.testing.servers import private_place
+from fix_children import run
 
 SAID = [{"role": "user", "content": f"message {number}"} for number in range(4)]
 
@@ -133,17 +135,13 @@ def test_an_import_that_was_cut_short_is_begun_again(
     assert [line.id for line in store.import_(path).unchanged] == ["s"]
 
 
-def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
-    from fix_children import run
+def test_a_file_that_may_not_be_read_is_reported() -> None:
+    with private_place() as place:  # where another user may enter: pytest's own directories are not
+        path = lines(place / "secret.jsonl", SAID)
+        path.chmod(0)
 
-    path = lines(tmp_path / "secret.jsonl", SAID)
-    path.chmod(0)
-    tmp_path.chmod(0o755)
+        def work(send: Any) -> None:
+            with clew.open("memory:") as store:
+                send(store.import_(path).failed[0].reason.encode())
 
-    def work(send: Any) -> None:
-        with clew.open("memory:") as store:
-            send(store.import_(path).failed[0].reason.encode())
-
-    tmp_path.parent.chmod(0o755)
-    tmp_path.parent.parent.chmod(0o755)
-    assert b"cannot be read" in run(work, user=65534)
+        assert b"cannot be read" in run(work, user=65534)

@@ -20,7 +20,7 @@ from fix_inspector import TOKEN, Inspector, inspector
 
 @contextlib.contextmanager
 def _stranger(served: Inspector, **headers: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.url, headers=headers, trust_env=False) as client:
+    with httpx.Client(base_url=served.url, headers=headers, trust_env=False, timeout=60) as client:
         yield client
 
 
@@ -66,7 +66,7 @@ def test_our_own_names_are_answered(served: Inspector) -> None:
 
 def _raw(served: Inspector, request: str) -> str:
     parts = urlsplit(served.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=10) as wire:
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as wire:
         wire.sendall(f"{request}\r\nConnection: close\r\n\r\n".encode())
         answer = b""
         while chunk := wire.recv(65536):
