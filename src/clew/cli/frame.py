@@ -157,10 +157,10 @@ def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callab
     return click.argument("at") if required else click.argument("at", default="@")
 
 
-def limit_option(default: int, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def limit_option(default: int, told: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`--limit N`, of the commands that list."""
     return click.option(
-        "-l", "--limit", metavar="N", type=click.IntRange(1), default=default, show_default=True, help=help
+        "-l", "--limit", metavar="N", type=click.IntRange(1), default=default, show_default=True, help=told
     )
 
 
