@@ -92,7 +92,7 @@ def test_who_holds_a_run_is_said_in_words(store: clew.Store) -> None:
 
 
 def test_a_server_that_is_away_is_unavailable_and_says_how_often_it_was_asked() -> None:
-    with pytest.raises(clew.Unavailable, match=r"tried 2 times in .* see that the server runs") as caught:
+    with pytest.raises(clew.Unavailable, match=r"asked 2 times in .*: does it run, and is the URL right") as caught:
         clew.open("redis://127.0.0.1:1?retries=1&backoff=0.001")
     assert type(caught.value) is clew.Unavailable
     assert caught.value.__cause__ is not None

@@ -53,9 +53,8 @@ async def patiently(
             pause_now = pause * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
             if tries == patience.retries or spent + pause_now > patience.deadline:
-                tried = f"tried {tries + 1} time{'' if not tries else 's'} in {spent:.1f} s"
-                advice = "see that the server runs and that the URL names it"
-                raise Unavailable(f"{error} ({tried}; {advice})") from error.__cause__
+                asked = f"asked {tries + 1} time{'' if not tries else 's'} in {spent:.1f} s"
+                raise Unavailable(f"{error} ({asked}: does it run, and is the URL right?)") from error.__cause__
         await sleep(pause_now)
         pause = min(pause * 2, 1.0)
     raise AssertionError("the last attempt returns or raises")
