@@ -38,8 +38,10 @@ class Watch:
         self._listeners += 1
         try:
             if self._task is None:
-                self.now = await asyncio.to_thread(self._look)
-                self._task = asyncio.create_task(self._run())
+                found = await asyncio.to_thread(self._look)
+                if self._task is None:  # another who came at the same time may have begun meanwhile
+                    self.now = found
+                    self._task = asyncio.create_task(self._run())
             seen = self.now
             yield event("hello", {"threads": [thread_json(info) for info in seen]})
             while not self._stopping:
