@@ -40,7 +40,7 @@ class Held(Flaky):
     async def commit(self, commit: Commit) -> None:
         if self._late is not None:
             await asyncio.sleep(self._late.random() / 500)
-        if commit.rows and not self.free.is_set():
+        if (commit.rows or commit.marks) and not self.free.is_set():
             self.reached.set()
             await self.free.wait()
         await self.engine.commit(commit)
@@ -122,6 +122,39 @@ def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_r
     asyncio.run(main())
 
 
+def test_what_is_said_of_a_checkpoint_is_not_said_on_one_side_only() -> None:
+    """A label that another process is just giving is waited for; one that the active side refused goes again."""
+
+    async def main() -> None:
+        two = Two()
+        (writer, active), (other, _) = await two.open(), await two.open()
+        for number in range(3):
+            await writer.thread("t").append("messages", [number])
+        active.free.clear()
+        labelling = asyncio.ensure_future(writer.thread("t").annotate(1, label="given"))
+        await active.reached.wait()
+        await asyncio.sleep(0.01)  # the other side has it by now; nothing depends on it
+        assert (await other.catch_up()).behind == 1
+        active.free.set()
+        await labelling
+        await two.check("t", 3)
+        active.free.clear()
+        active.reached.clear()
+        refused = asyncio.ensure_future(writer.thread("t").annotate(2, label="refused"))
+        await active.reached.wait()
+        await asyncio.sleep(0.01)
+        active.up = False  # it never gets there, and the process ends
+        refused.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await refused
+        two.stores.remove(writer)
+        await asyncio.sleep(0)
+        await two.check("t", 3)
+        assert [one.label for one in await other.thread("t").history()] == ["given", None, None]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_processes_that_append_to_one_thread_at_once_make_no_divergence(seed: int) -> None:
     async def main() -> None:
@@ -165,6 +198,36 @@ def test_what_only_the_follower_has_for_good_is_kept() -> None:
         assert (await other.thread("t").load())["messages"] == ["one"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("change", ["delete", "prune", "save", "rewind", "annotate"])
+def test_whatever_is_done_by_a_process_that_missed_a_change_of_sides_is_done_on_the_right_one(
+    pair: Pair, change: str
+) -> None:
+    one, two = pair.open(**NEVER), pair.open(**NEVER)
+    for store in (one, two):
+        for n in range(3):
+            store.thread("t").save({"n": n}, expect=store.thread("t").head if store.thread("t").exists() else None)
+    pair.primary.up = False
+    one.thread("other").save({"n": 1})
+    pair.primary.up = True
+    one.catch_up()
+    thread = two.thread("t")
+    if change == "delete":
+        thread.delete()
+    elif change == "prune":
+        assert two.prune(clew.Retention(keep_last=1)).checkpoints == 5
+    elif change == "save":
+        thread.save({"n": 10})
+    elif change == "rewind":
+        thread.rewind(1)
+    else:
+        thread.annotate(1, label="said")
+    assert two.status().active == "replica"
+    pair.until(one, lambda status: not status.behind)
+    pair.until(two, lambda status: not status.behind)
+    assert one.thread("t").exists() == (change != "delete")
+    pair.equal()
 
 
 class Gated(Flaky):

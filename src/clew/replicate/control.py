@@ -20,7 +20,7 @@ from typing import Literal
 import msgspec
 
 from clew.engines.base import Commit, Engine, Fence, Head, Lease, Swap
-from clew.errors import Conflict, Corrupt
+from clew.errors import Conflict, Corrupt, LockLost
 
 Name = Literal["primary", "replica"]
 RESERVED = "\U0010ffff\U0010ffff"
@@ -87,7 +87,8 @@ def _owner(generation: int) -> str:
 
 
 async def bury(side: Engine, head: Head, generation: int) -> bool:
-    """Remember that this life of a thread is about to be ended; False if that was known already."""
+    """Remember that this life of a thread is about to be ended; False if that was known already. `LockLost` if the side
+    is fenced and its generation over."""
     name = _stone(head.thread, head.owner)
     while True:
         known = await side.head(name)
@@ -99,6 +100,8 @@ async def bury(side: Engine, head: Head, generation: int) -> bool:
         stone = Head(name, LINEAGE, head.owner, _NOBODY, generation, head.version, "gone", now, now, 0, 0, note)
         try:
             await side.commit(Commit(LINEAGE, (Swap(name, known.key if known is not None else None, stone),)))
+        except LockLost:
+            raise  # this generation is over, and will be however often it is tried
         except Conflict:
             continue
         return True

@@ -43,6 +43,7 @@ class Following:
         self._background = colour.Background(blocking, self._tick, _GATHER if settings.replication == "async" else 0.0)
         self._round = colour.Turn(blocking)
         self._refused: dict[str, list[Commit]] = {}  # by lineage: what the follower took and the active side did not
+        self._counted: set[tuple[str, tuple[bytes, int, int]]] = set()  # heads that lost, and were reported
         self._alone: dict[str, dict[str, tuple[Head, float]]] = {}  # heads that only the follower has, and since when
         self._checked = -math.inf
         self._until_whole = 0
@@ -246,7 +247,9 @@ class Following:
 
     async def keep(self, found: Diverged) -> bool:
         """A head of the follower's lost: count it, say so, and have it labelled."""
-        if not found.known:
+        lost = (found.head.thread, found.head.key)
+        if not found.known and lost not in self._counted:  # a comparison that was cut comes to it again
+            self._counted.add(lost)
             self.diverged += 1
             log.warning("thread %r was written to on both sides; the head that lost is kept", found.head.thread)
         return self.on_diverged is not None and await self.on_diverged(found)

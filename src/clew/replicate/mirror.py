@@ -215,6 +215,9 @@ class Mirror(Asking):
                 raised, other = await self._both(own, theirs, standing)
             else:
                 raised, other = await _try(self.sides[active], own), None
+        except LockLost as error:  # a tombstone was refused: this generation is over
+            await self._roles.learn()
+            raise _look_again(commit) from error
         except Unavailable as error:
             raised, other = error, error
         if raised is not None:
@@ -324,21 +327,28 @@ class Mirror(Asking):
 
     async def drop(self, drop: Drop) -> None:
         standing = await self._start()
-        follower = standing.follower
         in_step = self._in_step(standing, drop.lineage)
         if not in_step:
-            await swept.remember(self._roles.fenced(standing.active), drop)
+            await self._remember(drop, standing)
         await self._ask("drop", drop)
         if not in_step:
             return
         try:
-            await self.sides[follower].drop(drop)
+            await self.sides[standing.follower].drop(drop)
         except (Unavailable, Conflict) as error:
             if isinstance(error, Unavailable):
-                self._roles.away(follower, error)
-            await swept.remember(self._roles.fenced(standing.active), drop)
+                self._roles.away(standing.follower, error)
+            await self._remember(drop, standing)
             self._following.pending.mark(drop.lineage)
             self._following.wake()
+
+    async def _remember(self, drop: Drop, standing: Standing) -> None:
+        """The follower does not take part in a sweep: what went must not come back from it."""
+        try:
+            await swept.remember(self._roles.fenced(standing.active), drop)
+        except LockLost as error:
+            await self._roles.learn()
+            raise Conflict(drop.lineage, None, None, "the mirror changed sides during a sweep: look again") from error
 
     # -- the place -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Swap
+from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Step, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control, swept
 from clew.replicate.lost import Lost, lost_to
@@ -120,11 +120,10 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     gone.add(doubts.rows, doubts.branches)
     unknown: dict[str, Lost] = {}
     for head in news:
-        if (head.branch, head.step) not in gone and await active.row(lineage, head.branch, head.step) is None:
-            if doubts.under_way(head):
-                raise UnderWay(
-                    head.thread, None, None, f"a save to thread {head.thread!r} is under way: looked at again"
-                )
+        known = (head.branch, head.step) in gone or await active.row(lineage, head.branch, head.step) is not None
+        if not (known and _at_or_past(ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
+            raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: looked at again")
+        if not known:
             unknown[head.thread] = await lost_to(active, follower, head)
     for lost in unknown.values():
         if mirror and lost.newest is None:  # all of it was saved again
@@ -184,6 +183,12 @@ async def _may_be_news(active: Engine, follower: Engine, head: Head, here: Head 
     if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
         raise Apart(head.thread, None, None, _RINGS)
     return True
+
+
+def _at_or_past(here: Head | None, head: Head, stamp: int) -> bool:
+    """Whether the active side has been where a head stands, as far as versions tell: within its own generation."""
+    of_now = control.generation_of(head.branch) == stamp
+    return not of_now or here is None or here.owner != head.owner or here.version >= head.version
 
 
 def _goes_on(here: Head, head: Head, mirror: bool) -> bool:
@@ -279,8 +284,7 @@ class _Ship:
         marks = [
             Mark(branch.id, number, step.mark)
             for number, step in ours.items()
-            if step.mark is not None
-            and (number not in theirs or (theirs[number].mark != step.mark and (authority or not theirs[number].mark)))
+            if _lacks_mark(step, theirs.get(number), authority)
         ]
         first = (branch,) if new else ()
         for i in range(0, len(lacking), _ROWS):
@@ -302,6 +306,13 @@ class _Ship:
         self.report.bytes += size
         if self._progress is not None:
             self._progress(self.report.records, self.report.bytes)
+
+
+def _lacks_mark(ours: Step, theirs: Step | None, authority: bool) -> bool:
+    """Whether what is said of a step has to be said there as well; or, with authority, not to be said any more."""
+    if theirs is None or not authority:
+        return ours.mark is not None and (theirs is None or theirs.mark is None)
+    return ours.mark != theirs.mark
 
 
 def _new(branch: bytes, row: Row) -> NewRow:
