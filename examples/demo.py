@@ -50,7 +50,7 @@ def turn(step: int) -> list[dict[str, Any]]:
 
 def agent(path: str) -> None:
     """Work until the steps are done, saving after each one. Knows nothing of earlier runs but what the store has."""
-    thread: clew.Thread[dict[str, Any]] = clew.open(path).thread("fix-the-parser")
+    thread = clew.open(path).thread("fix-the-parser")
     state = thread.load() if thread.exists() else {"messages": [{"role": "user", "content": "Make the tests pass."}]}
     while len(state["messages"]) < 1 + 2 * STEPS:
         step = thread.step + 1
@@ -80,7 +80,7 @@ def tour(folder: Path) -> None:
     chapter(1, "An agent works, and is killed with SIGKILL in the middle of it")
     told = run_agent(path, kill_after=37)
     store = clew.open(path)
-    thread: clew.Thread[dict[str, Any]] = store.thread("fix-the-parser")
+    thread = store.thread("fix-the-parser")
     say(f"   it had told us of step {told}; the store has step {thread.step}: nothing it told of is lost")
     assert thread.step >= told
     survived = thread.step

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -139,3 +141,8 @@ def test_the_values_and_errors_have_their_names() -> None:
         for child in children.split():
             assert issubclass(getattr(clew.errors, child), getattr(clew.errors, parent))
             assert getattr(clew, child) is getattr(clew.errors, child)
+
+
+def test_the_async_door_is_there_without_an_import_of_its_own() -> None:
+    code = "import clew; assert 'aio' in dir(clew); import sys; assert 'asyncio' not in sys.modules; clew.aio.open"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,10 +1,15 @@
 """clew keeps the state of AI agents: every step saved, at the cost of what changed.
 
-import clew
+    import clew
 
-store = clew.open("agents.db")
-thread = store.thread("support-42")
-thread.append("messages", [{"role": "user", "content": "hello"}])
+    store = clew.open("agents.db")  # or "memory:", "jsonl:DIR", "redis://…", "postgresql://…"
+    thread = store.thread("support-42")
+    thread.append("messages", [{"role": "user", "content": "hello"}])
+    thread.load()
+
+`store.session(id)` is a thread seen as messages, `store.run(id)` one seen as a job that resumes, and
+`store.workspace(directory)` a directory seen as snapshots. `clew.aio.open(url)` gives the same names to be awaited,
+`clew.errors` has every error, and `clew.adapters` what frameworks plug in.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from clew.errors import (
 )
 
 if TYPE_CHECKING:
+    from clew import aio as aio
     from clew.encode.types import Unregistered
     from clew.model import (
         Change,
@@ -116,6 +122,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("clew.aio")
     if name not in _HOME:
         raise AttributeError(f"module 'clew' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -124,4 +132,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "aio"})
