@@ -51,7 +51,9 @@ def turn(step: int) -> list[dict[str, Any]]:
 def agent(path: str) -> None:
     """Work until the steps are done, saving after each one. Knows nothing of earlier runs but what the store has."""
     thread = clew.open(path).thread("fix-the-parser")
-    state = thread.load() if thread.exists() else {"messages": [{"role": "user", "content": "Make the tests pass."}]}
+    state: dict[str, Any] = (
+        thread.load() if thread.exists() else {"messages": [{"role": "user", "content": "Make the tests pass."}]}
+    )
     while len(state["messages"]) < 1 + 2 * STEPS:
         step = thread.step + 1
         state["messages"] += turn(step)
