@@ -21,7 +21,8 @@ class Forked(Protocol):
 
 
 _living: weakref.WeakSet[Forked] = weakref.WeakSet()
-_forking: list[Forked] = []
+_turn = threading.Lock()  # of two threads that fork at once, the second stands still until the first has gone on
+_forking: list[Forked] = []  # those that stand still
 
 
 def watch(engine: Forked) -> None:
@@ -47,19 +48,30 @@ class Guarded:
 
 
 def _before() -> None:
-    for engine in list(_living):
+    _turn.acquire()
+    for engine in _all():
         engine.before_fork()
         _forking.append(engine)
+
+
+def _all() -> list[Forked]:
+    while True:
+        try:
+            return list(_living)
+        except RuntimeError:  # another thread has just opened a store
+            continue
 
 
 def _after_in_parent() -> None:
     while _forking:
         _forking.pop().after_fork_in_parent()
+    _turn.release()
 
 
 def _after_in_child() -> None:
     while _forking:
         _forking.pop().after_fork_in_child()
+    _turn.release()
 
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
