@@ -205,6 +205,10 @@ class Writer:
         else:
             head = tip.head
             owner, lineage, kind, created = head.owner, head.lineage, head.kind, head.created
+            if kind == "workspace" != self._kind:
+                raise InvalidInput(
+                    f"{self._thread!r} keeps a directory's snapshots: only store.workspace() writes to it"
+                )
             step, parent, digest, root = head.step + 1, tip.note.checkpoint, tip.digest, tip.root
             version, count, expect = head.version + 1, head.count + 1, head.key
             now = max(now, head.updated + 1)
