@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
 from clew import Outline, Unregistered
-from clew.cli.screen import line, safe, size
+from clew.cli.screen import PIPE, line, safe, size
 from clew.present.conversation import Message
 from clew.present.plain import brief
 
@@ -37,7 +37,20 @@ def message(said: Message, index: int, *, full: bool) -> RenderableType:
         lines.append(Text().append(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
     lines += [Text(safe(extra) if full else line(brief(extra, 120)), "dim") for extra in said.extra]
     header = Text("\n").append(line(said.role), style).append(f"  {index}", "dim")
-    return Group(header, *(Padding(text, (0, 0, 0, 2), expand=False) for text in lines))
+    return Group(header, *map(_Indented, lines))
+
+
+class _Indented:
+    """A text two columns to the right: wrapped lines too on a terminal, without a space behind any line in a pipe."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < PIPE:
+            yield Padding(self._text, (0, 0, 0, 2), expand=False)
+        else:
+            yield Text("\n").join(Text("  ").append_text(line) for line in self._text.split("\n", allow_blank=True))
 
 
 def _folded(text: str) -> str:

@@ -14,10 +14,10 @@ from rich.theme import Theme
 
 from clew.cli.words import STYLES, age, line, safe, size
 
-__all__ = ["age", "console", "line", "marks", "paged", "progress", "safe", "size"]
+__all__ = ["PIPE", "age", "console", "line", "marks", "paged", "progress", "safe", "size"]
 
 THEME = Theme(STYLES)
-_PIPE = 100_000  # columns, where nobody looks at the width: a line stays a line, for grep
+PIPE = 100_000_000  # columns, where nobody looks at the width: a line stays a line, for grep
 
 
 def console(*, width: int | None = None, force: bool = False) -> Console:
@@ -37,7 +37,7 @@ def paged() -> Iterator[Console]:
     """A console whose output is paged where it is longer than the terminal."""
     out = console()
     if not out.is_terminal or os.environ.get("CLEW_PAGER", "") == "off":
-        yield out if out.is_terminal else console(width=_PIPE)
+        yield out if out.is_terminal else console(width=PIPE)
         return
     with out.capture() as captured:
         yield out
