@@ -54,6 +54,14 @@ def test_show_renders_the_conversation_and_the_rest_of_the_state(run: Run) -> No
     assert older["state"] == {"messages": [{"role": "user", "content": "build a rate limiter"}], "mode": "plan"}
 
 
+def test_show_of_a_fork_names_the_fork_and_who_wrote_what_it_inherited(run: Run, place: Path) -> None:
+    assert run("show", "talk-fork", "2").out.splitlines()[0].startswith("talk-fork  step 2")
+    assert run("show", "talk-fork", "2").out.splitlines()[0].endswith("(written by talk)")
+    with clew.open(place / "clew.db") as store:
+        store.thread("talk-fork").update({"mode": "think"})
+    assert "written by" not in run("show", "talk-fork").out
+
+
 def test_show_folds_early_messages_and_long_tool_results(run: Run, place: Path) -> None:
     thread = _thread(place, "long")
     thread.append("messages", [{"role": "user", "content": f"number {i}"} for i in range(80)])

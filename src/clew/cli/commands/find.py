@@ -107,10 +107,11 @@ def _show(found: list[tuple[Checkpoint, int | None, str]]) -> None:
     with paged() as out:
         for checkpoint, index, preview in found:
             row = Text().append(line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
-            row.append(f" {checkpoint.id}", "id").append(f" {age(checkpoint.created_at)} ", "age")
-            row.append(marks(checkpoint.label, checkpoint.tags))
+            row.append(f" {checkpoint.id}", "id").append(f" {age(checkpoint.created_at)}", "age")
+            said = marks(checkpoint.label, checkpoint.tags)
+            row.append(" " if said else "").append(said)
             if index is not None:
-                row.append(f" message {index}  ", "dim").append(line(preview))
+                row.append(f"  message {index}  ", "dim").append(line(preview))
             out.print(row, no_wrap=True, overflow="ellipsis")
         if not found:
             out.print(Text("nothing found", "dim"))

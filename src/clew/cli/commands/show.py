@@ -47,10 +47,14 @@ def _show(thread: Thread[Any], checkpoint: Checkpoint, last: int | None, *, full
     outline = thread.outline(at=checkpoint.id)
     key = conversation_key(outline)
     with paged() as out:
-        title = Text().append(line(checkpoint.thread_id), "bold")
+        title = Text().append(line(thread.id), "bold")
         title.append(f"  step {checkpoint.step}", "step").append(f"  {checkpoint.id}", "id")
-        title.append(f"  {age(checkpoint.created_at)}", "age").append(f"  {size(checkpoint.size)}  ", "size")
-        out.print(title.append(marks(checkpoint.label, checkpoint.tags)))
+        title.append(f"  {age(checkpoint.created_at)}", "age").append(f"  {size(checkpoint.size)}", "size")
+        said = marks(checkpoint.label, checkpoint.tags)
+        title.append("  " if said else "").append(said)
+        if checkpoint.thread_id != thread.id:
+            title.append(f"  (written by {line(checkpoint.thread_id)})", "dim")
+        out.print(title)
         if checkpoint.custom:
             out.print(conversation.tree("custom", checkpoint.custom, full=full))
         if key is not None:
