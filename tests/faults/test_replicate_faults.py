@@ -17,6 +17,7 @@ import pytest
 import clew
 import clew.aio
 from clew.engines.stepping import finish
+from clew.testing.servers import PostgresServer, RedisServer
 from fix_children import Child
 from fix_harness import QUICK, Harness, Place, settled
 
@@ -139,6 +140,7 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 def test_the_first_save_after_a_kill_is_acknowledged_by_the_replica(kind: str, places: Callable[[str], Place]) -> None:
+    """With a proxy in between, which takes connections also while nobody stands behind it."""
     primary, replica = places(kind), places("sqlite")
     with clew.open(primary.engine(False), replica=replica.engine(False), **{**QUICK, "failback_after": 60.0}) as store:
         thread = store.thread("t")
@@ -150,3 +152,37 @@ def test_the_first_save_after_a_kill_is_acknowledged_by_the_replica(kind: str, p
         assert store.status().active == "replica"
         assert thread.load()["messages"] == ["before", "after"]
     primary.heal()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_a_server_that_is_killed_is_replaced_also_with_the_options_that_everybody_has(
+    kind: str,
+    mode: str,
+    own_redis: Callable[..., RedisServer],
+    own_postgres: Callable[..., PostgresServer],
+    tmp_path: Path,
+) -> None:
+    server = own_redis() if kind == "redis" else own_postgres("-c", "fsync=off")
+    url, replica = server.url, tmp_path / "replica.db"
+    with clew.open(url, replica=replica, replication=mode) as store:
+        thread = store.thread("t")
+        thread.append("messages", ["before"])
+        assert store.catch_up().behind == 0
+        server.kill()
+        killed = time.monotonic()
+        thread.append("messages", ["after"])
+        print(f"{kind}, {mode}: {time.monotonic() - killed:.3f} s from kill to acknowledged save")
+        assert store.status().active == "replica"
+        assert thread.load()["messages"] == ["before", "after"]
+        assert store.status().diverged == 0
+    opened = time.monotonic()
+    with clew.open(url, replica=replica, replication=mode) as store:
+        assert store.thread("t").load()["messages"] == ["before", "after"]
+        print(f"{kind}, {mode}: {time.monotonic() - opened:.3f} s to open it while the primary is dead")
+    server.start()
+    with clew.open(url, replica=replica, replication=mode) as store:
+        assert store.catch_up().behind == 0
+        assert store.thread("t").load()["messages"] == ["before", "after"]
+    with clew.open(url) as alone:
+        assert alone.thread("t").load()["messages"] == ["before", "after"]

@@ -21,7 +21,7 @@ error as `__cause__`; such a call may be repeated.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -174,6 +174,10 @@ class Engine(ABC):
     stamp: bytes = bytes(2)
     #: Saves are kept somewhere else for now, and what was saved before cannot be read. Only a mirror with a spool is.
     adrift: bool = False
+
+    #: Whether another engine can be asked instead, and at once. Then a place where nobody listens need not be waited
+    #: for. A mirror says so of its sides; an engine that waits for nothing has no use for it.
+    hurried: Callable[[], bool] | None = None
 
     # -- writing ------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ digests it gave them, it had succeeded.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -18,6 +19,7 @@ from clew.engines.base import Commit, Engine
 from clew.errors import InvalidInput, Unavailable
 
 T = TypeVar("T")
+_TRIED = re.compile(r"connection to server (?:at|on socket) ")
 
 
 class Interrupted(Unavailable):
@@ -40,10 +42,18 @@ class Patience(msgspec.Struct, frozen=True):
 ONCE_MORE = Patience(retries=1)
 
 
+#: What nobody has said anything about: then a caller who has somewhere else to go may say it.
+USUAL = Patience()
+
+
 async def patiently(
-    attempt: Callable[[], Awaitable[T]], patience: Patience, sleep: Callable[[float], Awaitable[None]]
+    attempt: Callable[[], Awaitable[T]],
+    patience: Patience,
+    sleep: Callable[[float], Awaitable[None]],
+    hurried: Callable[[], bool] | None = None,
 ) -> tuple[T, bool]:
-    """Repeat `attempt` while it is interrupted; the answer, and whether an earlier one may have been lost."""
+    """Repeat `attempt` while it is interrupted; the answer, and whether an earlier one may have been lost. Who is
+    `hurried` takes it for an answer that nobody listens there."""
     begun, pause = time.monotonic(), patience.backoff
     for tries in range(patience.retries + 1):
         try:
@@ -52,12 +62,25 @@ async def patiently(
             # Some chance, so that many clients of a restarted server do not come back in step.
             pause_now = pause * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
-            if tries == patience.retries or spent + pause_now > patience.deadline:
+            enough = tries == patience.retries or spent + pause_now > patience.deadline
+            if enough or (hurried is not None and hurried() and nobody_listens(error)):
                 asked = f"asked {tries + 1} time{'' if not tries else 's'} in {spent:.1f} s"
                 raise Unavailable(f"{error} ({asked}: does it run, and is the URL right?)") from error.__cause__
         await sleep(pause_now)
         pause = min(pause * 2, 1.0)
     raise AssertionError("the last attempt returns or raises")
+
+
+def nobody_listens(error: Interrupted) -> bool:
+    """Whether a connection was refused, or there is no socket to connect to: the place is not slow, it is not there."""
+    reason: BaseException | None = error
+    while reason is not None:
+        if isinstance(reason, ConnectionRefusedError | FileNotFoundError):
+            return True
+        reason = reason.__cause__ or reason.__context__
+    # libpq only has words, one sentence for each address that it tried.
+    tried, text = _TRIED.findall(str(error)), str(error)
+    return bool(tried) and len(tried) == sum(map(text.count, ("Connection refused", "No such file or directory")))
 
 
 async def landed(engine: Engine, commit: Commit) -> bool:

@@ -43,7 +43,8 @@ async def check_rings(core: Core) -> None:
     assert isinstance(engine, NamespaceEngine)
     found: list[Head] = []
     bare = False
-    for side in mirror_of(core).sides.values():  # each by itself, before the mirror starts to make them equal
+    mirror = mirror_of(core)
+    for name, side in mirror.sides.items():  # each by itself, before the mirror starts to make them equal
         room = engine.around(side)
         try:
             ring = await room.head(RING)
@@ -51,8 +52,8 @@ async def check_rings(core: Core) -> None:
                 found.append(ring)
             elif await room.threads(limit=1) and not (await control.read(side))[0].generation:
                 bare = True
-        except Unavailable:
-            continue
+        except Unavailable as error:
+            mirror.away(name, error)
     if found and core.keys is None:
         raise refuse_sealed()
     if len({ring.created for ring in found}) > 1:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,7 +26,7 @@ from clew.replicate.asking import Asking
 from clew.replicate.control import Name
 from clew.replicate.following import Following
 from clew.replicate.reconcile import Diverged, Keep
-from clew.replicate.roles import Roles, Standing
+from clew.replicate.roles import Roles, Standing, opposite
 from clew.replicate.settings import Settings
 from clew.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
 
@@ -57,6 +58,8 @@ class Mirror(Asking):
         self._roles = Roles(self.sides, blocking, settings, self._on_health, self._on_turn)
         self._following = Following(self._roles, blocking, settings)
         self._starting = colour.Turn(blocking)
+        primary.hurried = partial(self._can_do_without, "primary")
+        replica.hurried = partial(self._can_do_without, "replica")
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
         # So each has branches of its own there; and also where a save may have to wait in a spool.
         self._own = bytes(3) if blocking and settings.spool is None else _mine()
@@ -79,6 +82,21 @@ class Mirror(Asking):
     @on_diverged.setter
     def on_diverged(self, keep: Keep) -> None:
         self._following.on_diverged = keep
+
+    def _can_do_without(self, name: Name) -> bool:
+        """Whether a side where nobody listens need not be waited for, since the other one has everything."""
+        standing, settings = self._roles.standing, self.settings
+        if not self._roles.well(opposite(name)):
+            return False
+        if not self._roles.well(name):
+            return True  # it was waited for before
+        if not self._known:
+            return False  # all that is started together may not be there yet
+        if name == standing.follower:
+            return not settings.replica_required
+        # What was not shipped yet would become a divergence, only because a server was started anew.
+        in_step = settings.replication == "sync" and not self._following.pending.behind
+        return in_step and self._roles.may_change
 
     def _on_health(self, name: Name, well: bool) -> None:
         if well:
@@ -179,6 +197,10 @@ class Mirror(Asking):
     async def keep(self, found: Diverged) -> bool:
         """A head lost: count it, say so, and have it labelled."""
         return await self._following.keep(found)
+
+    def away(self, name: Name, error: BaseException) -> None:
+        """Somebody who asked one side by itself got no answer."""
+        self._roles.away(name, error)
 
     def failed(self, error: BaseException) -> None:
         self._roles.last_error = str(error)

@@ -210,11 +210,21 @@ class Roles:
                 self._refusals += 1
                 raise
 
+    def _changes(self) -> list[float]:
+        """When the sides were changed, within the window."""
+        now, window = time.monotonic(), self._settings.failover_window
+        return [at for at in self._recent if now - at < window]
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the sides may be changed now."""
+        return self._settings.failover and len(self._changes()) < self._settings.max_failovers
+
     async def _change_sides(self, away: Name) -> None:
         to = opposite(away)
         now = time.monotonic()
         window = self._settings.failover_window
-        self._recent = [at for at in self._recent if now - at < window]
+        self._recent = self._changes()
         if not self._settings.failover:
             raise Unavailable(f"the {away} is away and failover is off: {self.errors[away]}")
         if len(self._recent) >= self._settings.max_failovers:

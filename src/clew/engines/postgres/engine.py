@@ -13,7 +13,7 @@ from psycopg.abc import Params
 
 from clew.engines import refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
+from clew.engines.patience import ONCE_MORE, USUAL, Patience, landed, patiently
 from clew.engines.postgres.schema import FORMAT, Schema
 from clew.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows, Statement
 from clew.engines.tls import checked_files
@@ -74,7 +74,7 @@ class PostgresEngine(Engine):
         given = {name: value for name, value in libpq.items() if value}
         checked_files({name: given.get(name, "") for name in ("sslrootcert", "sslcert", "sslkey")})
         try:
-            psycopg.conninfo.conninfo_to_dict(url, **given)
+            hosts = psycopg.conninfo.conninfo_to_dict(url, **given).get("host") or ""
         except psycopg.Error as error:
             raise InvalidInput(f"this is no URL of a PostgreSQL database: {error}") from error
         line = Line(url, pool_size, connect_timeout, read_timeout, prepare, given)
@@ -82,6 +82,7 @@ class PostgresEngine(Engine):
         self._schema = Schema(schema)
         self._append = Statement(self._schema["append"], _APPEND)
         self._patience = Patience(retries, backoff, deadline)
+        self._one_server = "," not in str(hosts)
         self._min_idle = min(min_idle, pool_size)
         self._ready = False
         self._closed = False
@@ -101,14 +102,20 @@ class PostgresEngine(Engine):
             if await self._schema.format(self._wire.run) != FORMAT:
                 await self._wire.together(self._schema.prepare)
 
-        await patiently(once, self._patience, self._wire.sleep)
+        await patiently(once, self._patience, self._wire.sleep, self._hurried)
         if self._min_idle:
             await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
         self._ready = True
 
     async def _call(self, query: str, params: Params) -> tuple[Rows, bool]:
         await self._open()
-        return await patiently(partial(self._wire.run, self._schema[query], params), self._patience, self._wire.sleep)
+        run = partial(self._wire.run, self._schema[query], params)
+        return await patiently(run, self._patience, self._wire.sleep, self._hurried)
+
+    @property
+    def _hurried(self) -> Callable[[], bool] | None:
+        """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
+        return self.hurried if self._one_server and self._patience == USUAL else None
 
     async def _change(self, call: Callable[[], Awaitable[Any]]) -> tuple[psycopg.Error | None, bool]:
         """Call a function that may refuse: the refusal, if any, and whether an earlier answer may have been lost."""
@@ -121,7 +128,7 @@ class PostgresEngine(Engine):
             return None
 
         await self._open()
-        return await patiently(attempt, self._patience, self._wire.sleep)
+        return await patiently(attempt, self._patience, self._wire.sleep, self._hurried)
 
     async def _ask(self, query: str, *params: Any) -> Rows:
         return (await self._call(query, params))[0]

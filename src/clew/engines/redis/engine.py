@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import msgspec
 
 from clew.engines import refusals
 from clew.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from clew.engines.patience import ONCE_MORE, Patience, landed, patiently
+from clew.engines.patience import ONCE_MORE, USUAL, Patience, landed, patiently
 from clew.engines.redis import changes, keys, moves
 from clew.engines.redis.connect import Login, connect, is_cluster
 from clew.engines.redis.wire import Argument, BlockingWire, Script, over, translated
@@ -85,10 +85,12 @@ class RedisEngine(Engine):
             given = {name: value for name, value in tls.items() if value}
             login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout, given)
             self._cluster = is_cluster(url)
+            self._one_server = not self._cluster and "+sentinel:" not in url
             with translated():
                 self._wire = over(connect(url, login, asynchronous=asynchronous), login)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
+            self._one_server = False  # or who knows
             self._wire = over(_raw(client), None)
         # Such clients repeat a call by themselves now and then, so any refusal may be of our own making.
         self._repeats_unseen = self._cluster or client is not None
@@ -108,7 +110,7 @@ class RedisEngine(Engine):
         wanted = self._wanted_shards or (CLUSTER_SHARDS if self._cluster else 1)
         first = keys.Shards(self._prefix, 1).key(0)
         answer, _ = await patiently(
-            partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted]), self._patience, self._wire.sleep
+            partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted]), self._patience, self._wire.sleep, self._hurried
         )
         written, count = map(int, answer)
         if written > keys.FORMAT:
@@ -128,7 +130,12 @@ class RedisEngine(Engine):
     async def _call(self, script: Script, shard: int, args: Sequence[Argument]) -> tuple[Any, bool]:
         shards = self._shards or await self._ready()
         attempt = partial(self._wire.run, script, shards.key(shard), args)
-        return await patiently(attempt, self._patience, self._wire.sleep)
+        return await patiently(attempt, self._patience, self._wire.sleep, self._hurried)
+
+    @property
+    def _hurried(self) -> Callable[[], bool] | None:
+        """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
+        return self.hurried if self._one_server and self._patience == USUAL else None
 
     async def _run(self, script: Script, shard: int, args: Sequence[Argument]) -> Any:
         return (await self._call(script, shard, args))[0]
