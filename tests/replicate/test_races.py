@@ -456,3 +456,37 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
     assert kept == []
     assert finish(active.head("t")) == records.head(own, 2, 2)
     finish(spool.engine.close())
+
+
+def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_made_anew(tmp_path: Path) -> None:
+    place, spool = MemoryEngine(), Spool.open(tmp_path)
+    own = records.branch("t")
+    first = _saved(own, 1, None)
+    finish(spool.put(first))
+
+    class Slow(Flaky):
+        """While this process is about to bring the save, another one does, and the thread is deleted."""
+
+        async def commit(self, commit: Commit) -> None:
+            if commit.rows and not self.calls:
+                self.calls.append("others were faster")
+                await self.engine.commit(commit)
+                head = await self.engine.head("t")
+                assert head is not None
+                await control.bury(self.engine, head, 1)
+                await self.engine.commit(Commit("t", (Swap("t", head.key, None),)))
+                await self.engine.drop(Drop("t", (), branches=[own.id]))
+            await self.engine.commit(commit)
+
+    async def keep(_: Diverged) -> bool:
+        raise AssertionError("nothing diverged")
+
+    async def here(work: Any) -> Any:
+        return await work
+
+    shore = landing.Shore(Slow(place), [place], lambda _: None, keep)
+    assert finish(landing.deliver(spool, here, shore, "t"))
+    assert finish(place.head("t")) is None
+    assert finish(place.branches("t")) == []
+    assert finish(spool.survey()).records == 0
+    finish(spool.engine.close())

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from clew.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control
-from clew.replicate.reconcile import Diverged
+from clew.replicate.reconcile import Diverged, clear
 from clew.replicate.spool import Spool
 from clew.replicate.status import log
 
@@ -60,7 +60,10 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
         if threads & gone:
             continue
         if not threads & beside.keys() and await _repeat(shore.active, commit):
-            continue
+            if not _begins(commit) or not await _deleted(shore, commit.swaps, even_here=True):
+                continue
+            # Another process had brought it before us, and it was deleted since: we have made it anew.
+            await _end(shore.active, commit)
         if await _deleted(shore, commit.swaps):
             gone |= threads
             continue
@@ -140,11 +143,24 @@ async def _made_again(active: Engine, commit: Commit) -> bool:
     return bool(commit.rows)
 
 
-async def _deleted(shore: Shore, swaps: Sequence[Swap]) -> bool:
-    """Whether a thread of a save was deleted meanwhile, by any side's word."""
+def _begins(commit: Commit) -> bool:
+    """Whether a save makes a thread: it finds nothing in its way if that was deleted meanwhile."""
+    return any(swap.expect is None for swap in commit.swaps)
+
+
+async def _end(active: Engine, commit: Commit) -> None:
+    """Take a thread away again that was just made, and what belongs to it; others may be faster."""
+    await active.commit(
+        Commit(commit.lineage, [Swap(swap.thread, swap.new.key, None) for swap in commit.swaps if swap.new is not None])
+    )
+    await clear(active, commit.lineage)
+
+
+async def _deleted(shore: Shore, swaps: Sequence[Swap], *, even_here: bool = False) -> bool:
+    """Whether a thread of a save was deleted meanwhile, by any side's word; `even_here`: although it is here."""
     for swap in swaps:
         here = await shore.active.head(swap.thread)
-        if swap.new is None or (here is not None and here.owner == swap.new.owner):
+        if swap.new is None or (here is not None and here.owner == swap.new.owner and not even_here):
             continue
         for side in shore.sides:
             if await control.gone(side, swap.thread, swap.new.owner):

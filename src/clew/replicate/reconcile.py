@@ -170,7 +170,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     if gone:
         await swept.sweep(active, follower, lineage, gone, ours.values())
     if not ours:
-        await _clear(follower, lineage)
+        await clear(follower, lineage)
     return True
 
 
@@ -208,8 +208,8 @@ async def _put(side: Engine, swaps: Sequence[Swap], lineage: str) -> bool:
     return True
 
 
-async def _clear(side: Engine, lineage: str) -> None:
-    """No thread is left in the lineage: neither are its rows."""
+async def clear(side: Engine, lineage: str) -> None:
+    """No thread is left in a lineage: neither are its rows."""
     branches = [branch.id for branch in await side.branches(lineage)]
     blobs = [id for id, _ in await side.blob_ids(lineage)]
     if branches or blobs:
