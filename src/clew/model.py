@@ -46,7 +46,8 @@ At = Checkpoint | str | int  #: names a checkpoint: itself, its id or the start 
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference between two states. `path` is like `messages[3].content`."""
+    """One difference between two states. `path` is like `messages[3].content`; where the state itself became another
+    record type, or stopped being one, it is `(type)`, and `old` and `new` are the names of the types."""
 
     path: str
     kind: Literal["added", "removed", "changed"]

@@ -15,12 +15,16 @@ from clew.encode.values import Values
 from clew.history.read import Reader
 from clew.model import Change
 
+#: Where the state itself became another type. No key is written like this: `step_into` would put it in quotes.
+TYPE = "(type)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 async def compare(reader: Reader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
-    """All changes from tree `a` to tree `b`."""
+    """All changes from tree `a` to tree `b`. The types of the two are one of them, if these are whole states."""
     changes: list[Change] = []
+    if a.type != b.type:
+        changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
     same = set(a.pages).intersection(b.pages)  # what lies on a page that both have is the same in both
     one, other = await reader.level(a, same), await reader.level(b, same)
     for key in [*one, *(key for key in other if key not in one)]:
