@@ -299,6 +299,46 @@ def test_every_way_of_changing_a_directory_is_seen(desk: Desk) -> None:
 
 
 @pytest.mark.usefixtures("settled")
+def test_what_changes_again_and_again_is_seen_each_time_and_what_does_not_is_not_read(
+    desk: Desk, readings: list[str]
+) -> None:
+    for name in ("a/1", "a/2", "b/3", "4"):
+        desk.write(name, "0")
+    desk.ws.snapshot()
+    for turn in range(1, 5):
+        for name in ("a/1", "4"):
+            readings.clear()
+            desk.write(name, str(turn))
+            assert [change.path for change in desk.ws.status().changes] == [name]
+            snapshot = desk.ws.snapshot()
+            assert set(readings) == {os.path.basename(name)}
+            assert desk.ws.snapshot().tree == snapshot.tree
+            assert desk.workspace(cache=False).snapshot().tree == snapshot.tree
+
+
+def test_times_that_no_index_can_hold_cost_a_reading_and_nothing_else(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, readings: list[str], settled: None
+) -> None:
+    """Some file systems keep years that do not fit into 64 bits of nanoseconds."""
+
+    def far(facts: os.stat_result) -> index.Signature:
+        late = 10**20 if facts.st_size == 4 else 0
+        return (facts.st_mtime_ns + late, facts.st_ctime_ns, facts.st_size, facts.st_ino, facts.st_mode)
+
+    for module in (walk, pack, hands):
+        monkeypatch.setattr(module, "signature", far)
+    desk.write("d/far", "aaaa")
+    desk.write("d/near", "bbb")
+    for again in (desk.ws, desk.ws, desk.workspace()):
+        first = again.snapshot()
+    assert readings == ["far", "near", "far", "far"]
+    desk.write("d/far", "cccc")
+    assert desk.ws.snapshot().tree != first.tree
+    desk.ws.restore(first)
+    assert desk.read("d/far") == "aaaa"
+
+
+@pytest.mark.usefixtures("settled")
 def test_a_changed_ignore_file_is_applied_to_what_was_seen_before(desk: Desk) -> None:
     desk.write("sub/deep/x.tmp", "x")
     desk.write("sub/deep/y", "y")

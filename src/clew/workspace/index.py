@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -25,6 +25,7 @@ Signature = tuple[int, int, int, int, int]
 signature = attrgetter("st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode")
 
 VERSION = 2
+FAR = 2**63  # nanoseconds, about the year 2262
 RACY = 2 * 10**9  # coarser than the timestamps of any file system in use
 
 
@@ -40,6 +41,7 @@ class Folder(msgspec.Struct):
     tree: bytes | None = None  #: the hash of its tree, once that is known
     files: int = 0  #: in the tree itself, as of then; and their bytes
     size: int = 0
+    sight: bytes | None = None  #: its items' signatures in one piece, once they have been compared
 
     @property
     def places(self) -> range:
@@ -93,9 +95,19 @@ class Index(msgspec.Struct):
 
 
 def trusted(sig: Signature, start: int) -> Signature | None:
-    """The signature if a later change is sure to show in it: not if it was made about when the look began."""
+    """The signature if a later change is sure to show in it: not if it was made about when the look began, nor if its
+    time is so far away that the index cannot hold it."""
     mtime, ctime = sig[0], sig[1]
-    return None if ctime > start - RACY or abs(mtime - start) <= RACY else sig
+    return None if ctime > start - RACY or abs(mtime - start) <= RACY or not -FAR <= mtime < FAR else sig
+
+
+def sight_of(sigs: Sequence[Signature | None]) -> bytes | None:
+    """Signatures in one piece: bytes that lie together are compared several times as fast as numbers that do not. None
+    if one of them is beyond all bounds."""
+    try:
+        return _encode(sigs)
+    except OverflowError:
+        return None
 
 
 # -- the file that keeps an index between processes -------------------------------------------------------------------
@@ -125,7 +137,8 @@ def store(path: Path | None, index: Index) -> None:
     """Keep the index for the next process, readable by its owner only. A full or read-only disk costs only time."""
     if path is None:
         return
-    body = _encode(index)
+    folders = [msgspec.structs.replace(folder, sight=None) for folder in index.folders]
+    body = _encode(msgspec.structs.replace(index, folders=folders))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)  # made 0600

@@ -266,7 +266,7 @@ def _collect(parcels: Iterator[Parcel], total: int, progress: Progress | None) -
 def _copy(index: Index) -> Index:
     return msgspec.structs.replace(
         index,
-        folders=[msgspec.structs.replace(folder) for folder in index.folders],
+        folders=[msgspec.structs.replace(folder, sight=None) for folder in index.folders],
         sigs=list(index.sigs),
         entries=list(index.entries),
     )

@@ -165,7 +165,7 @@ class Restorer:
         gone = removals(ops)
         known = await self._known(gone)
         rules = await self._rules(target.tree, gone)
-        withheld = (await self._log.state(target))["withheld"]
+        withheld = (await self._log.state(target))["withheld"] if gone else ()
         skipped = dict(seen.index.skipped()) | {os.fsencode(item.path): item.reason for item in seen.flagged}
         root = self._place.root
 
@@ -310,7 +310,7 @@ class Restorer:
         try:
             await self._work(lambda: hands.prepare(steps))
             staged = [op for op in steps if needs_staging(op)]
-            for batch in _batches(sorted(staged, key=_is_large)):
+            for batch in _batches(_mixed(staged)):
                 files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
                 await self._work(partial(crew.give, batch, await self._log.open(files)))
             await self._work(crew.wait)
@@ -354,6 +354,18 @@ def flags(seen: Seen) -> dict[str, Any]:
 
 def _is_large(op: Op) -> bool:
     return op.new is not None and op.new.kind == PIECES
+
+
+def _mixed(ops: list[Op]) -> Iterable[Op]:
+    """Large files evenly among the small ones: those hardly need the interpreter's lock, and these all the time."""
+    large = [op for op in ops if _is_large(op)]
+    small = [op for op in ops if not _is_large(op)]
+    share = -(-len(small) // (len(large) or 1))
+    for number, op in enumerate(large):
+        yield op
+        yield from small[number * share : (number + 1) * share]
+    if not large:
+        yield from small
 
 
 def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:

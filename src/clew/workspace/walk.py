@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import compress, count
+from operator import ne
 from typing import NamedTuple
 
 import msgspec
 
 from clew.errors import FilesError
 from clew.workspace.ignore import IGNORE_FILES
-from clew.workspace.index import Folder, Index, Signature, signature, trusted
+from clew.workspace.index import Folder, Index, Signature, sight_of, signature, trusted
 from clew.workspace.skip import Inside, Place, Skips, unreadable
 from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry
 
@@ -75,7 +78,9 @@ def differing(index: Index) -> dict[int, list[Signature | None]]:
             finally:
                 if handle >= 0:
                     os.close(handle)
-            if now != index.sigs[places]:
+            if folder.sight is None:
+                folder.sight = sight_of(index.sigs[places])
+            if folder.sight is None or sight_of(now) != folder.sight:
                 found[number] = now
         except OSError:
             found[number] = [look(path) for path in index.paths[places]]
@@ -98,14 +103,18 @@ class _Known:
         now: Sequence[Signature | None] = (),
         sigs: Sequence[Signature | None] = (),
         entries: Sequence[Entry | None] = (),
-        names: Iterable[bytes] = (),
+        names: Sequence[bytes] = (),
     ) -> None:
-        self.now, self.sigs, self.entries = now, sigs, entries
-        self.at = {name: at for at, name in enumerate(names)}
+        self.now, self.sigs, self.entries, self.names = now, sigs, entries, names
+
+    @cached_property
+    def at(self) -> dict[bytes, int]:
+        """Where in the columns each name is."""
+        return {name: at for at, name in enumerate(self.names)}
 
     def changed(self) -> list[int]:
         """Which of them look different, or could not be trusted."""
-        return [at for at, sig in enumerate(self.now) if sig != self.sigs[at]]
+        return list(compress(count(), map(ne, self.now, self.sigs)))
 
 
 class _Touched(NamedTuple):
@@ -244,7 +253,7 @@ class _Walk:
     def _own(self, number: int) -> None:
         """Copy a folder, and those above it, so that the old index stays as it is when they are sealed."""
         while number >= 0 and self.old is not None and self.new.folders[number] is self.old.folders[number]:
-            self.new.folders[number] = msgspec.structs.replace(self.new.folders[number])
+            self.new.folders[number] = msgspec.structs.replace(self.new.folders[number], sight=None)
             number = self.new.folders[number].parent
 
     def _touch(self, number: int) -> _Touched | None:
@@ -257,16 +266,19 @@ class _Walk:
         assert self.old is not None
         old, known = self.old.folders[number], self._known(number)
         changed = known.changed()
-        if None in known.now or not all(self._is_plain(known, at, old.names[at]) for at in changed):
+        if None in known.now:
             return None
+        for at in changed:
+            if not self._is_plain(known, at, old.names[at]):
+                return None
         if self._is_listed(old):
             return _Touched(known, changed, old.skipped, [])
         try:
             names = os.listdir(self.old.paths[old.at])
         except OSError:
             return None
-        more = [name for name in sorted(names) if name not in known.at]
-        if len(names) - len(more) < len(known.at) or not _RULES.isdisjoint(more):
+        more = sorted(set(names).difference(old.names))
+        if len(names) - len(more) < len(old.names) or not _RULES.isdisjoint(more):
             return None
         touched = _Touched(known, changed, [item for item in old.skipped if item[0] in known.at], [])
         inside = self.skips.inside(old.path) if more else None
