@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -473,6 +474,35 @@ def test_a_lineage_lives_in_one_slot_of_the_cluster(redis_cluster: RedisCluster,
         name for base in names for name in (base, base + " fork") if name.startswith("thread 1")
     )
     step(engine.close())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_closed_engine_has_no_connection_to_a_cluster_any_more(
+    redis_cluster: RedisCluster, prefix: str, asynchronous: bool
+) -> None:
+    def connections() -> int:
+        found = 0
+        for node in redis_cluster.nodes:
+            with redis.Redis(port=node.port) as client:
+                found += client.info("clients")["connected_clients"]
+        return found
+
+    async def test(_: object) -> None:
+        gc.collect()
+        before = connections()
+        engine = RedisEngine(redis_cluster.url, prefix=prefix, asynchronous=asynchronous, shards=8)
+        for n in range(8):
+            await engine.commit(records.first(records.branch(f"t{n}")))
+        assert connections() > before
+        await engine.close()
+        while connections() > before:
+            await drive.pause(0.01)
+
+    gc.disable()  # which would close what was forgotten
+    try:
+        drive.run("awaited" if asynchronous else "stepped", test)
+    finally:
+        gc.enable()
 
 
 def test_a_thread_exists_once_wherever_it_began(redis_server: RedisServer, prefix: str) -> None:

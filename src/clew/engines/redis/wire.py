@@ -126,7 +126,10 @@ class BlockingWire:
 
     async def close(self) -> None:
         if self._ours:
+            pools = _pools(self._client)
             self._client.close()
+            for pool in pools:
+                pool.disconnect()
             for sentinel in _sentinels(self._client):
                 sentinel.close()
 
@@ -245,6 +248,12 @@ class DirectAwaitingWire(AwaitingWire):
     async def close(self) -> None:
         await self._connections.close()
         await super().close()
+
+
+def _pools(client: Any) -> list[Any]:
+    """The pools of connections, one for each node, that a blocking client of a cluster leaves open when it is closed."""
+    nodes = client.get_nodes() if hasattr(client, "get_nodes") else []
+    return [node.redis_connection.connection_pool for node in nodes if node.redis_connection is not None]
 
 
 def _sentinels(client: Any) -> list[Any]:
