@@ -251,7 +251,7 @@ class DirectAwaitingWire(AwaitingWire):
 
 
 def _pools(client: Any) -> list[Any]:
-    """The pools of connections, one for each node, that a blocking client of a cluster leaves open when it is closed."""
+    """The pools of connections, one for each node, that a blocking client of a cluster does not close with itself."""
     nodes = client.get_nodes() if hasattr(client, "get_nodes") else []
     return [node.redis_connection.connection_pool for node in nodes if node.redis_connection is not None]
 
