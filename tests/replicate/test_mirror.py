@@ -334,6 +334,32 @@ def test_a_sealed_store_and_its_replica_have_one_key_ring(tmp_path: Path) -> Non
         assert new.thread("t").load() == {"n": 1}
 
 
+def test_a_new_primary_beside_an_old_replica_is_active_when_it_has_everything(pair: Pair) -> None:
+    with_old = pair.open(health_every=60.0, failback_after=60.0)  # which is not asked any more
+    for n in range(3):
+        with_old.thread(f"t{n}").save({"n": n})
+    new = Flaky(MemoryEngine(), awaiting=pair.primary.awaiting)
+    store = pair.open(new)
+    assert [info.id for info in store.threads()] == ["t0", "t1", "t2"]  # at once: the old one answers
+    store.thread("t0").save({"n": 10})
+    status = pair.until(store, lambda status: status.active == "primary" and not status.behind)
+    assert (status.diverged, status.failbacks) == (0, 1)
+    assert pair.alone(new).threads() == pair.alone(pair.replica).threads()
+    assert store.thread("t0").load() == {"n": 10}
+
+
+def test_a_store_that_gets_the_replica_of_another_one_keeps_its_own(pair: Pair) -> None:
+    with_old = pair.open(health_every=60.0, failback_after=60.0)  # which is not asked any more
+    with_old.thread("t").save({"whose": "the replica's"})
+    own = Flaky(MemoryEngine(), awaiting=pair.primary.awaiting)
+    pair.alone(own).thread("t").save({"whose": "the primary's"})
+    store = pair.open(own)
+    assert store.status().active == "primary"
+    pair.until(store, lambda status: not status.behind)
+    assert store.thread("t").load() == {"whose": "the primary's"}
+    assert store.thread("t#diverged-1").load() == {"whose": "the replica's"}
+
+
 def test_a_replica_with_another_key_ring_is_refused(tmp_path: Path) -> None:
     key = b"k" * 32
     for name in ("a.db", "b.db"):

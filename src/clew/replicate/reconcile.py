@@ -124,7 +124,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         if not (known and _at_or_past(ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
             raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: looked at again")
         if not known:
-            unknown[head.thread] = await lost_to(active, follower, head)
+            unknown[head.thread] = await lost_to(active, follower, head) if mirror else Lost([], [], None)
     for lost in unknown.values():
         if mirror and lost.newest is None:  # all of it was saved again
             gone.add(lost.places, lost.branches)

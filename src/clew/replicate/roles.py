@@ -134,8 +134,7 @@ class Roles:
                     # Whoever opens one side alone writes in generation 0: a mirror never writes on the same branches.
                     role = await control.write(self.sides["primary"], Role(1, "primary"))
                 elif known[role.active].generation == 0:
-                    # A new place beside an old one, which has things of this generation that were not made here.
-                    role = await control.write(self.sides[role.active], Role(role.generation + 1, role.active))
+                    role = await self._beside_an_old_one(role, known)
                 if await self._adopt(role):
                     return
             except Unavailable as error:
@@ -143,6 +142,15 @@ class Roles:
                 self._believe(role, {})
                 await self.fail_over(role.active)
                 return
+
+    async def _beside_an_old_one(self, role: Role, known: Mapping[Name, Role]) -> Role:
+        """The side that is to be active is new. What the old one has of this generation was not made here, so another
+        one begins; and as long as there is nothing here yet, the old one is active."""
+        active, other = role.active, opposite(role.active)
+        heads = await self.sides[active].threads(limit=1)
+        if self._settings.failover and other in known and all(control.hidden(head.thread) for head in heads):
+            active = other
+        return await control.write(self.sides[active], Role(role.generation + 1, active))
 
     async def _adopt(self, role: Role) -> bool:
         """Take part in a generation; False if one of the sides turned out to be in a newer one."""
