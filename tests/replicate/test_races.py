@@ -173,6 +173,36 @@ def test_processes_that_append_to_one_thread_at_once_make_no_divergence(seed: in
     asyncio.run(main())
 
 
+def test_a_save_that_was_cancelled_half_way_does_not_keep_the_sides_apart() -> None:
+    """One side has a step that the other one will give to another save."""
+
+    async def main() -> None:
+        two = Two()
+        writer, active = await two.open(health_every=0.05)
+        thread = writer.thread("t")
+        await thread.append("messages", ["one"])
+        active.free.clear()
+        saving = asyncio.ensure_future(thread.append("messages", ["given up"]))
+        await active.reached.wait()
+        while len(clew.open(two.places[1]).thread("t").load()["messages"]) < 2:
+            await asyncio.sleep(0.001)
+        saving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        active.free.set()
+        for n in range(3):
+            await thread.append("messages", [n])
+        end = time.monotonic() + 20
+        while (status := await writer.catch_up()).behind:
+            assert time.monotonic() < end, status
+            await asyncio.sleep(0.05)
+        one, other = (clew.open(place).thread("t") for place in two.places)
+        assert one.load() == other.load() == {"messages": ["one", 0, 1, 2]}
+        assert one.history(all=True) == other.history(all=True)
+
+    asyncio.run(main())
+
+
 def test_what_only_the_follower_has_for_good_is_kept() -> None:
     """The process died between the two: nobody knows whether anybody was told."""
 

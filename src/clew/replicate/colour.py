@@ -132,6 +132,34 @@ async def pause(blocking: bool, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
+async def attempt(side: Engine, commit: Commit) -> Exception | None:
+    """Commit; what was raised, if anything."""
+    try:
+        await side.commit(commit)
+    except Exception as error:  # noqa: BLE001  # handed to the caller as a value
+        return error
+    return None
+
+
+async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tuple[Exception | None, Exception | None]:
+    """Commit on both sides at the same time; what each of them raised."""
+    # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it is
+    # the one that is on its way to a server while the other one's thread keeps this one from working.
+    if isinstance(one, Hopped):
+        other = asyncio.get_running_loop().create_task(attempt(one, own))
+        here = attempt(two, theirs)
+    else:
+        other = asyncio.get_running_loop().create_task(attempt(two, theirs))
+        here = attempt(one, own)
+    try:
+        first = await here
+        second = await other
+    except asyncio.CancelledError:
+        other.cancel()
+        raise
+    return (second, first) if isinstance(one, Hopped) else (first, second)
+
+
 class Turn:
     """A lock in the mirror's colour: `async with turn: …`."""
 

@@ -236,7 +236,7 @@ class Mirror(Asking):
             if at_once and not self._blocking:
                 raised, other = await self._both(own, theirs, standing)
             else:
-                raised, other = await _try(self.sides[active], own), None
+                raised, other = await colour.attempt(self.sides[active], own), None
         except LockLost as error:  # a tombstone was refused: this generation is over
             await self._roles.learn()
             raise _look_again(commit) from error
@@ -250,7 +250,7 @@ class Mirror(Asking):
             await self._queue(commit, follower)
             return None
         if at_once and self._blocking:
-            other = await _try(self.sides[follower], theirs)
+            other = await colour.attempt(self.sides[follower], theirs)
         if isinstance(other, LockLost):
             # The follower is in a newer generation: the save went to a side that is not active.
             await self._roles.learn()
@@ -269,27 +269,15 @@ class Mirror(Asking):
             and not self._following.pending.is_behind(lineage)
         )
 
-    async def _both(
-        self, own: Commit, theirs: Commit, standing: Standing
-    ) -> tuple[BaseException | None, BaseException | None]:
+    async def _both(self, own: Commit, theirs: Commit, standing: Standing) -> tuple[Exception | None, Exception | None]:
         """Both sides at once."""
-        one, two = self.sides[standing.active], self.sides[standing.follower]
-        # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it
-        # is the one that is on its way to a server while the other one's thread keeps this one from working.
-        if isinstance(one, colour.Hopped):
-            other = asyncio.get_running_loop().create_task(_try(one, own))
-            here = _try(two, theirs)
-        else:
-            other = asyncio.get_running_loop().create_task(_try(two, theirs))
-            here = _try(one, own)
         try:
-            first = await here
-            second = await other
+            return await colour.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
         except asyncio.CancelledError:
-            other.cancel()
-            self._following.pending.mark(own.lineage)  # one of them may have it
+            self.renew()  # one of them may have it, and the other get another one at that step
+            self._following.pending.mark(own.lineage)
+            self._following.wake()
             raise
-        return (second, first) if isinstance(one, colour.Hopped) else (first, second)
 
     async def _refused(
         self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool
@@ -428,14 +416,6 @@ class Mirror(Asking):
         self._roles.closed = True
         for engine in self.sides.values():
             await engine.close()
-
-
-async def _try(side: Engine, commit: Commit) -> Exception | None:
-    try:
-        await side.commit(commit)
-    except Exception as error:  # noqa: BLE001  # handed to the caller as a value
-        return error
-    return None
 
 
 def _planned_before(commit: Commit, stamp: bytes) -> bool:
