@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -183,3 +184,25 @@ def test_a_snapshot_is_named_by_the_start_of_its_id_and_a_wrong_name_is_told_as_
 
 def test_json_is_understood_before_the_command_too(run: Run) -> None:
     assert run("--json", "threads").data == run("threads", "--json").data
+
+
+def test_names_that_are_no_text_are_answered_in_json_all_the_same(run: Run, place: Path) -> None:
+    project = place / "project"
+    project.mkdir()
+    odd = project / os.fsdecode(b"bad\xff.txt")
+    assert run("files", "snapshot", "-C", "project").code == 0
+    odd.write_text("x")
+    [change] = run("files", "status", "-C", "project", "--json").data["changes"]
+    assert os.fsencode(change["path"]) == b"bad\xff.txt"
+    assert json.loads(run("threads", "-s", "bad\udcff.db", "--json").out)["error"]["exit_code"] == 3
+
+
+def test_a_thread_that_was_written_through_two_views_does_not_spoil_the_lists(run: Run, place: Path) -> None:
+    with clew.open(place / "clew.db") as store:
+        store.run("job", task="nightly").checkpoint(messages=[])
+        store.run("other-job").checkpoint()
+        store.session("job").add("user", "hi")
+    assert [(one["id"], one["task"]) for one in run("runs", "--json").data["runs"]] == [
+        ("job", "nightly"),
+        ("other-job", ""),
+    ]

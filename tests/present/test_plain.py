@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clew import InvalidInput, Unregistered
-from clew.present.plain import brief, clip, from_json, to_json
+from clew.present.plain import brief, clip, from_json, json_bytes, to_json
 
 _SCALARS = (
     st.none()
@@ -89,3 +89,8 @@ def test_long_texts_and_lists_are_cut_for_the_eye_and_say_so() -> None:
 def test_a_brief_is_one_short_line() -> None:
     assert brief({"a": [1, "two\nlines"], "b": b"123"}) == "{a: [1, two lines], b: 3 bytes}"
     assert len(brief("x" * 500, 60)) == 60
+
+
+def test_a_file_name_that_is_no_text_has_its_json() -> None:
+    for value in ({"path": "bad\udcff.txt"}, {"path": "ünïcödé 🎉", "n": [1, 2.5, None, True]}):
+        assert json.loads(json_bytes(value)) == value

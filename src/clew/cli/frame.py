@@ -67,7 +67,9 @@ def print_json(value: Any) -> None:
     """`value` on stdout, on several lines for people, on one line in a pipe."""
     import msgspec
 
-    data = msgspec.json.encode(value)
+    from clew.present.plain import json_bytes
+
+    data = json_bytes(value)
     if sys.stdout.isatty():
         data = msgspec.json.format(data, indent=2)
     click.echo(data.decode())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import msgspec
 
 from clew import Unregistered
 from clew.encode.plain import from_json, to_json
 
-__all__ = ["brief", "clip", "from_json", "to_json"]
+__all__ = ["brief", "clip", "from_json", "json_bytes", "to_json"]
 
 
 def clip(value: Any, limit: int) -> Any:
@@ -41,3 +44,12 @@ def brief(value: Any, width: int = 60) -> str:
         text = str(value)
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def json_bytes(value: Any) -> bytes:
+    """JSON of plain values. Names of files need not be text: what in them is none is written as the escape that Python
+    gives it, `\\udcff`."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()

@@ -224,7 +224,10 @@ def _facts(root: Root) -> tuple[str, int, int, int]:
 async def run_info(core: Core, head: Head) -> RunInfo:
     """The line of a listing. Only a head that was put elsewhere by a rewind or a fork has its row read."""
     note = open_note(core.frames, head)
-    told = _CAPTION.decode(note.custom) if note.custom else (b"", "", 0, 0, 0)
+    try:
+        told = _CAPTION.decode(note.custom) if note.custom else (b"", "", 0, 0, 0)
+    except msgspec.DecodeError:  # another view saved last, and said what it says of its own kind
+        told = (b"", "", 0, 0, 0)
     facts = told[1:]
     if told[0] != note.checkpoint[-6:]:
         facts = _facts((await Thread[Any](core, head.thread).root())[1])

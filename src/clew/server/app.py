@@ -28,6 +28,7 @@ from clew import (
     __version__,
 )
 from clew.present.advice import advised
+from clew.present.plain import json_bytes
 from clew.server.desk import Desk
 from clew.server.events import NEWEST, Watch
 from clew.server.guard import LOCAL, MAX_BODY, Guard
@@ -139,7 +140,7 @@ async def _document(_: Request) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(json_bytes(value), status, media_type="application/json")
 
 
 async def _refused(_: Request, error: Exception) -> Response:

@@ -54,7 +54,10 @@ def _small(node: Node | None, default: Any) -> Any:
 async def session_info(core: Core, head: Head) -> SessionInfo:
     """The line of a listing. Only a head that was put elsewhere by a rewind or a fork has its row read."""
     note = open_note(core.frames, head)
-    told = _CAPTION.decode(note.custom) if note.custom else (b"", 0, 0)
+    try:
+        told = _CAPTION.decode(note.custom) if note.custom else (b"", 0, 0)
+    except msgspec.DecodeError:  # another view saved last, and said what it says of its own kind
+        told = (b"", 0, 0)
     counts = told[1:]
     if told[0] != note.checkpoint[-6:]:
         counts = _counts((await Thread[Any](core, head.thread).root())[1])

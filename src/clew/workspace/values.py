@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from clew.model import counted
+
 Kind = Literal["added", "removed", "changed", "mode", "type"]
 
 _LETTERS = {"added": "+", "removed": "-", "changed": "~", "mode": "m", "type": "t"}
@@ -120,7 +122,7 @@ class Status(msgspec.Struct, frozen=True):
     flagged: tuple[Skipped, ...] = ()
 
     def __str__(self) -> str:
-        lines = [f"{self.files} files, {self.bytes} bytes"]
+        lines = [f"{counted(self.files, 'file')}, {counted(self.bytes, 'byte')}"]
         lines += [str(change) for change in self.changes]
         lines += [f"! {item}" for item in self.flagged]
         lines += [f"  {item.path}   (skipped: {item.reason})" for item in self.skipped]
