@@ -57,6 +57,28 @@ def test_what_is_no_message_is_not_taken_for_one(
     assert not session.exists()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.sessions(after=3),
+        lambda store: store.runs(after={}),
+        lambda store: store.sessions(prefix="\udcff"),
+        lambda store: store.runs(prefix=3),
+        lambda store: store.threads(kind=3),
+        lambda store: store.session("s").truncate(before=3),
+        lambda store: store.export("t", to=3),
+        lambda store: store.thread("t").load(as_=[3]),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_invalid_input(
+    store: clew.Store, call: Callable[[clew.Store], object]
+) -> None:
+    store.thread("t").save({"messages": []})
+    store.session("s").add("user", "hi")
+    with pytest.raises(clew.InvalidInput):
+        call(store)
+
+
 def test_a_thread_whose_messages_are_no_list_is_no_session(store: clew.Store) -> None:
     store.thread("t").save({"messages": "a text"})
     for read in (store.session("t").messages, store.session("t").count, lambda: store.session("t").messages(last=1)):

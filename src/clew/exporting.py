@@ -59,6 +59,8 @@ async def document(core: Core, id: str, at: Any = None) -> Document:
 
 def form_of(format: str | None, to: Any) -> Form:
     """The format that was asked for, by name or by a file's ending."""
+    if to is not None and not isinstance(to, str | os.PathLike):
+        raise InvalidInput(f"to must be a path, not {type(to).__qualname__}")
     if format is None:
         return _SUFFIXES.get(Path(to).suffix, "jsonl") if to is not None else "jsonl"
     if format not in ("jsonl", "markdown"):
@@ -73,8 +75,6 @@ def write(document: Document, form: Form) -> str:
 
 def put(text: str, to: Any) -> Path:
     """Write a file, whole or not at all."""
-    if not isinstance(to, str | os.PathLike):
-        raise InvalidInput(f"to must be a path, not {type(to).__qualname__}")
     path = Path(to)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -91,7 +91,7 @@ class Types:
 
     def with_type(self, cls: type) -> Types:
         """This table, and `cls` (with nothing changed where it is known already or is no record)."""
-        if cls in self.by_class or not is_record(cls):
+        if not is_record(cls) or cls in self.by_class:
             return self
         wider = Types({name: kind.cls for name, kind in self.by_name.items()})
         wider._add(wire_name(cls), cls)

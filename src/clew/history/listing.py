@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clew.engines.base import Head
 from clew.history.core import Core
 from clew.history.names import check_limit, check_part
 from clew.history.records import thread_info
@@ -11,6 +12,25 @@ from clew.model import ThreadInfo
 
 if TYPE_CHECKING:
     from clew.replicate.status import Status
+
+
+async def heads_of(
+    core: Core,
+    prefix: str = "",
+    limit: int | None = None,
+    after: str | None = None,
+    kind: str | None = None,
+    newest_first: bool = True,
+) -> list[Head]:
+    """The heads of a page of threads, for a listing of any kind; every argument is looked at first."""
+    core.check_open()
+    check_part(prefix, "prefix")
+    for value, what in ((after, "after"), (kind, "kind")):
+        if value is not None:
+            check_part(value, what)
+    return await core.engine.threads(
+        prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
+    )
 
 
 class Listing:
@@ -28,14 +48,7 @@ class Listing:
         newest_first: bool = False,
     ) -> list[ThreadInfo]:
         """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
-        self.core.check_open()
-        check_part(prefix, "prefix")
-        for value, what in ((after, "after"), (kind, "kind")):
-            if value is not None:
-                check_part(value, what)
-        heads = await self.core.engine.threads(
-            prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
-        )
+        heads = await heads_of(self.core, prefix, limit, after, kind, newest_first)
         return [thread_info(self.core.frames, head) for head in heads]
 
     async def count(self) -> int:

@@ -16,7 +16,7 @@ from clew.encode.plan import Planned, Planner
 from clew.engines.base import Fence, Head, Lease, Taken
 from clew.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from clew.history.core import Core
-from clew.history.names import check_limit
+from clew.history.listing import heads_of
 from clew.history.records import open_note, thread_info
 from clew.history.thread import Thread
 from clew.history.write import Facts
@@ -238,10 +238,5 @@ async def run_info(core: Core, head: Head) -> RunInfo:
 
 async def list_runs(core: Core, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
     """Runs whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-    core.check_open()
-    if type(prefix) is not str:
-        raise InvalidInput(f"prefix must be a str, not {type(prefix).__qualname__}")
-    heads = await core.engine.threads(
-        prefix=prefix, limit=check_limit(limit), after=after, kind=KIND, newest_first=True
-    )
+    heads = await heads_of(core, prefix, limit, after, KIND)
     return [await run_info(core, head) for head in heads]

@@ -215,7 +215,7 @@ class SessionCore:
             if limit is not None:
                 start = count - limit
             elif before is not None:
-                start = await view.find(before)
+                start = await view.find(check_name(before, "message id"))
             else:
                 start = min(upto - first, count)
             if start <= 0:

@@ -12,9 +12,8 @@ import msgspec
 
 from clew.encode.nodes import Inline, Listing, Node, Root
 from clew.engines.base import Head
-from clew.errors import InvalidInput
 from clew.history.core import Core
-from clew.history.names import check_limit
+from clew.history.listing import heads_of
 from clew.history.records import open_note, thread_info
 from clew.history.thread import Thread
 from clew.model import ThreadInfo
@@ -70,10 +69,5 @@ async def list_sessions(
     core: Core, prefix: str = "", limit: int | None = None, after: str | None = None
 ) -> list[SessionInfo]:
     """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-    core.check_open()
-    if type(prefix) is not str:
-        raise InvalidInput(f"prefix must be a str, not {type(prefix).__qualname__}")
-    heads = await core.engine.threads(
-        prefix=prefix, limit=check_limit(limit), after=after, kind=KIND, newest_first=True
-    )
+    heads = await heads_of(core, prefix, limit, after, KIND)
     return [await session_info(core, head) for head in heads]
