@@ -38,7 +38,7 @@ def _kill_and_check(make: Callable[[], Engine], branch: Branch, chance: random.R
         child = Child(write_for_ever(make, branch))
         # It says when it has opened the store, and after each step; some are killed while they open it.
         sent = child.read(4 * chance.randint(1, 4)) if chance.random() < 0.85 else b""
-        time.sleep(chance.uniform(0, 0.006))
+        time.sleep(chance.uniform(0, 0.003))
         sent += child.kill()
         acknowledged = struct.unpack_from("<I", sent, len(sent) // 4 * 4 - 4)[0] if len(sent) >= 4 else before
         engine = make()

@@ -57,7 +57,7 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
         child = Child(write_for_ever(url))
         # It says when it has opened the store, and after each message: a tenth of them may be killed while opening.
         sent = child.read(4 * chance.randint(1, 4)) if chance.random() < 0.9 else b""
-        time.sleep(chance.uniform(0, 0.012))
+        time.sleep(chance.uniform(0, 0.003))
         sent += child.kill()
         if len(sent) >= 4:
             acknowledged = max(acknowledged, struct.unpack_from("<I", sent, len(sent) // 4 * 4 - 4)[0])
