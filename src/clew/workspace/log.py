@@ -190,10 +190,8 @@ class Log:
     async def put(self, blobs: Mapping[bytes, bytes], after: Record | None, root: str) -> Record:
         """Write framed blobs ahead of the snapshot that will point at them. A record of their own holds on to them,
         and to the part before it, so that no sweep can take them meanwhile."""
-        tree: Tree = {b"%08d" % at: Entry(FILE, 0, 0, name) for at, name in enumerate(sorted(blobs))}
-        if after is not None and after.kind == "part":
-            tree[b"before"] = Entry(DIR, 0, 0, after.tree)
-        data = trees.encode(tree)
+        before = after.tree if after is not None and after.kind == "part" else None
+        data = trees.encode_list(sorted(blobs), before)
         name = self.name_of(data)
         facts = {"files": 0, "bytes": 0, "root": root}
         held = {**blobs, name: self.wrap(name, data)}

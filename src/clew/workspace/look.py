@@ -153,7 +153,7 @@ class Eyes:
         collect = partial(_collect, total=len(walked.dirty), progress=progress)
         if sum(sig[2] for sig in walked.fresh.values()) < MUCH:
             return await self._write(partial(collect, parcels), tip)
-        with Ahead(parcels, attrgetter("weight"), BATCH) as ahead:
+        with Ahead(parcels, attrgetter("weight"), 2 * BATCH) as ahead:
             return await self._write(partial(collect, ahead), tip)
 
     async def _write(

@@ -7,7 +7,7 @@ anybody: `decode` refuses every name that could lead out of the root or into ver
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -76,6 +76,15 @@ def encode(tree: Tree) -> bytes:
             [entry.ref for entry in entries],
         )
     )
+
+
+def encode_list(refs: Sequence[bytes], before: bytes | None) -> bytes:
+    """A tree that only holds on to blobs, under numbers, and to the tree `before` it."""
+    names = [b"%08d" % number for number in range(len(refs))]
+    kinds, sizes = [FILE << 12] * len(refs), [0] * len(refs)
+    if before is not None:
+        return _encode(_Wire(VERSION, [*names, b"before"], [*kinds, DIR << 12], [*sizes, 0], [*refs, before]))
+    return _encode(_Wire(VERSION, names, kinds, sizes, list(refs)))
 
 
 def decode(data: bytes, where: str) -> Tree:
