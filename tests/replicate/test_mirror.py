@@ -180,6 +180,26 @@ def test_two_threads_of_one_name_made_on_two_sides_are_both_kept(pair: Pair) -> 
     pair.equal()
 
 
+def test_a_name_that_was_deleted_stays_deleted_and_what_another_thread_of_that_name_had_is_kept(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0, failback_after=60.0)
+    store.thread("other").save({"n": 0})
+    store.catch_up()
+    pair.replica.up = False
+    store.thread("t").save({"made": "on the primary"})
+    pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
+    pair.primary.up, pair.replica.up = False, True
+    store.thread("t").save({"made": "on the replica"}, expect=None)
+    store.thread("t").delete()
+    pair.replica.up, pair.primary.up = False, True
+    assert store.thread("other").load() == {"n": 0}  # the primary is active again, and knows of no deletion
+    pair.replica.up = True
+    pair.until(store, lambda status: status.replica.healthy and not status.behind and not status.lag_records)
+    assert [info.id for info in store.threads()] == ["other", "t#diverged-1"]
+    assert store.thread("t#diverged-1").load() == {"made": "on the primary"}
+    pair.equal()
+    assert not store.verify().problems
+
+
 def test_both_away_is_one_error_with_both_causes(pair: Pair) -> None:
     store = pair.open()
     thread = store.thread("t")

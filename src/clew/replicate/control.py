@@ -136,6 +136,12 @@ async def ended(side: Engine, thread: str) -> bool:
     return bool(await side.threads(prefix=_stone(thread, b""), limit=1))
 
 
+async def ended_later(side: Engine, head: Head) -> bool:
+    """Whether a thread of this name, but another one, was ended on that side after what `head` tells of was written."""
+    written = generation_of(head.branch)
+    return any(stone.step > written for stone in await side.threads(prefix=_stone(head.thread, b"")))
+
+
 def _stone(thread: str, owner: bytes) -> str:
     return f"{GONE}{hashlib.blake2b(thread.encode(), digest_size=16).hexdigest()}/{owner.hex()}"
 

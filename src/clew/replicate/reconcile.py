@@ -154,10 +154,21 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         return False  # the active side's heads are others now
     # A delete that only the follower knows of: it was acknowledged while the follower was active.
     for thread, head in list(ours.items()):
-        if thread not in theirs and await control.buried(follower, head):
+        if thread in theirs:
+            continue
+        buried = await control.buried(follower, head)
+        if not buried and mirror and await control.ended_later(follower, head):
+            # The name was made once more there, and deleted. This one never was, and has to have another name.
+            found = Diverged(lineage, head, same_life=False)
+            report.diverged.append(found)
+            changed |= keep is not None and await keep(found)
+            buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
+        if buried:
             if not await _put(active, [Swap(thread, head.key, None)], lineage):
                 return False
             del ours[thread]
+    if changed:
+        return False
     await ship.rows(active, follower)
     swaps = [
         Swap(thread, theirs[thread].key if thread in theirs else None, head)
