@@ -113,6 +113,13 @@ def test_who_holds_a_run_is_said_in_words(store: clew.Store) -> None:
     assert "started" in (caught.value.owner or "")
 
 
+def test_a_run_that_is_over_says_so(store: clew.Store) -> None:
+    with store.run("r") as run:
+        run.checkpoint()
+    with pytest.raises(clew.ThreadNotFound, match=r"run 'r' has nothing to resume: .*store\.runs\(\)"):
+        store.run("r").resume()
+
+
 def test_a_server_that_is_away_is_unavailable_and_says_how_often_it_was_asked() -> None:
     with pytest.raises(clew.Unavailable, match=r"asked 2 times in .*: does it run, and is the URL right") as caught:
         clew.open("redis://127.0.0.1:1?retries=1&backoff=0.001")

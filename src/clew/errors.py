@@ -28,8 +28,10 @@ class NotFound(ClewError):
 class ThreadNotFound(NotFound):
     """The thread has no checkpoint yet, or was deleted."""
 
-    def __init__(self, thread_id: str) -> None:
-        super().__init__(f"thread {thread_id!r} does not exist: save to it first, or list threads with store.threads()")
+    def __init__(self, thread_id: str, message: str | None = None) -> None:
+        super().__init__(
+            message or f"thread {thread_id!r} does not exist: save to it first, or list threads with store.threads()"
+        )
         self.thread_id = thread_id
 
 

@@ -76,11 +76,15 @@ class RunCore:
         if not working:
             await self.release()
         if not await self._load():
-            raise ThreadNotFound(self.id)
+            raise self._nothing()
         head = await self.thread.head()
         if head is None:
-            raise ThreadNotFound(self.id)
+            raise self._nothing()
         return head
+
+    def _nothing(self) -> ThreadNotFound:
+        why = "it has not begun, or has finished; store.runs() lists those that wait"
+        return ThreadNotFound(self.id, f"run {self.id!r} has nothing to resume: {why}")
 
     async def _load(self) -> bool:
         """Fill the attributes, if there is anything to fill them with."""
