@@ -93,3 +93,34 @@ async def adopt_names(source: Core, target: Core) -> None:
     )
     await target.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
     other.use(ring)
+
+
+async def share(one: Core, other: Core) -> None:
+    """Let two sealed stores have one ring before they are made equal, so that they can hold the same bytes: one that is
+    still empty takes the other's. Two that can never be equal are refused."""
+    mine, theirs = await one.engine.head(RING), await other.engine.head(RING)
+    if mine is None and theirs is None:
+        return
+    if mine is None or theirs is None:
+        raise InvalidInput(
+            "one of the two stores is encrypted and the other is not: copy one into the other with store.copy_to()"
+        )
+    if mine.created == theirs.created:
+        return
+    for ring, old, taker in ((mine, theirs, other), (theirs, mine, one)):
+        if not await taker.engine.lineages(limit=1):
+            await _take(taker, old, ring)
+            return
+    raise InvalidInput(
+        "the two stores are encrypted apart from each other, so that neither could read what the other holds: copy one "
+        "into the other with store.copy_to()"
+    )
+
+
+async def _take(core: Core, old: Head, ring: Head) -> None:
+    """Another store's ring in the place of the one that an empty store was given when it was opened."""
+    assert core.keys is not None
+    assert isinstance(core.frames, SealedFrames)
+    found, _ = unlock_ring(ring.note, core.keys)
+    await core.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
+    core.frames.use(found)

@@ -10,7 +10,7 @@ from clew.engines.namespace import NamespaceEngine
 from clew.errors import InvalidInput, Unavailable
 from clew.history.core import Core
 from clew.history.diverged import keep
-from clew.history.keyring import RING
+from clew.history.keyring import RING, share
 from clew.replicate import colour, control
 from clew.replicate.mirror import Mirror
 from clew.replicate.reconcile import Diverged, Progress, Report, differing, reconcile
@@ -98,6 +98,7 @@ async def sync(core: Core, other: Core, progress: Progress | None = None) -> Rep
     here, there = _inner(core), _inner(other)
     if here is there:
         raise InvalidInput("a store cannot be made equal to itself: give another one")
+    await share(core, other)
     blocking = here.properties.blocking and there.properties.blocking
     here, there = colour.side(here, blocking), colour.side(there, blocking)
     for lineage in await differing(here, there):
