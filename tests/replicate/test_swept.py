@@ -125,9 +125,29 @@ def test_stones_name_everything_and_never_what_is_there_again() -> None:
     assert finish(swept.lineages(side)) == {"t"}
     finish(side.drop(Drop("t", [("t", head.key)], rows=[(own.id, n) for n in range(1, 100)])))
     finish(swept.sweep(side, other, "t", found, [head]))
-    assert finish(swept.of(side, "t")).stones == []
+    assert not finish(swept.of(side, "t"))
+    assert finish(swept.lineages(side)) == set()
     left = [step.step for step in finish(other.steps("t", own.id, 0, 1000))]
     assert left == list(range(100, 201))
     row = finish(other.row("t", own.id, 150))
     assert row is not None
     assert row.root
+
+
+def test_a_stone_that_is_left_while_others_are_taken_away_is_not_forgotten() -> None:
+    side, other = MemoryEngine(), MemoryEngine()
+    own = records.branch("t")
+    for engine in (side, other):
+        finish(engine.commit(records.first(own, 9)))
+    head = finish(side.head("t"))
+    assert head is not None
+    expect = [("t", head.key)]
+    finish(swept.remember(side, Drop("t", expect, rows=[(own.id, 1)])))
+    seen = finish(swept.of(side, "t"))
+    finish(swept.remember(side, Drop("t", expect, rows=[(own.id, 2)])))  # by another process
+    finish(side.drop(Drop("t", expect, rows=[(own.id, 1), (own.id, 2)])))
+    finish(swept.sweep(side, other, "t", seen, [head]))
+    assert finish(swept.of(side, "t")).rows == {(own.id, 2)}
+    finish(swept.sweep(side, other, "t", finish(swept.of(side, "t")), [head]))
+    assert not finish(swept.of(side, "t"))
+    assert [step.step for step in finish(other.steps("t", own.id, 0, 99))] == list(range(3, 10))

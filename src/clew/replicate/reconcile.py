@@ -157,7 +157,9 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         if thread in theirs:
             continue
         buried = await control.buried(follower, head)
-        if not buried and mirror and await control.ended_later(follower, head):
+        # Only a generation in between can have been the follower's.
+        between = control.generation_of(head.branch) + 1 < doubts.stamp
+        if not buried and between and await control.ended_later(follower, head):
             # The name was made once more there, and deleted. This one never was, and has to have another name.
             found = Diverged(lineage, head, same_life=False)
             report.diverged.append(found)

@@ -5,6 +5,9 @@ could not take part in (it was away, or had not got that far) therefore leaves a
 what went. When the follower is compared it gives nothing of that back, and lets go of it; then the stone is taken away.
 
 A stone never takes away what its own side has: what a stone names is only meant as long as it is not there.
+
+Whether a lineage has stones is one question: its *marker* is there, and is touched after each new stone. So who takes
+the stones away that it saw takes the marker away only if no more have come since.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from clew.engines.base import Commit, Drop, Engine, Head, Swap
-from clew.errors import Conflict, Corrupt
+from clew.errors import Conflict, Corrupt, LockLost
 from clew.replicate.control import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
@@ -41,7 +44,8 @@ _NAMES = msgspec.msgpack.Decoder(_Names)
 class Swept:
     """Everything that was swept from a lineage on one side, and the stones that say so."""
 
-    def __init__(self, stones: Sequence[Head] = ()) -> None:
+    def __init__(self, marker: Head | None = None, stones: Sequence[Head] = ()) -> None:
+        self.marker = marker
         self.stones = stones
         self.rows: set[Place] = set()
         self.bodies: set[Place] = set()
@@ -60,7 +64,7 @@ class Swept:
         self.branches.update(branches)
 
     def __bool__(self) -> bool:
-        return bool(self.stones or self.rows or self.branches)
+        return bool(self.marker or self.rows or self.branches)
 
     def __contains__(self, place: object) -> bool:
         return isinstance(place, tuple) and (place in self.rows or place[0] in self.branches)
@@ -68,22 +72,23 @@ class Swept:
 
 async def remember(side: Engine, drop: Drop) -> None:
     """Leave stones for a sweep."""
-    swaps: dict[str, Swap] = {}
+    marker = _marker(drop.lineage)
     for names in _parts(drop):
         note = msgspec.msgpack.encode(names)
-        name = f"{_room(drop.lineage)}{hashlib.blake2b(note, digest_size=16).hexdigest()}"
-        swaps[name] = Swap(name, None, Head(name, LINEAGE, _NOBODY, _NOBODY, 0, 1, "swept", 0, 0, 0, 0, note))
-    for swap in swaps.values():
-        try:
-            await side.commit(Commit(LINEAGE, (swap,)))
-        except Conflict:
-            if await side.head(swap.thread) is None:
-                raise
+        stone = _head(f"{marker}/{hashlib.blake2b(note, digest_size=16).hexdigest()}", 1, note)
+        if await side.head(stone.thread) is None:
+            await _swap(side, stone.thread, None, stone)
+    note = msgspec.msgpack.encode(_Names(drop.lineage))
+    while True:
+        known = await side.head(marker)
+        if await _swap(side, marker, known, _head(marker, 1 if known is None else known.version + 1, note)):
+            return
 
 
 async def of(side: Engine, lineage: str) -> Swept:
     """What a side remembers of a lineage."""
-    return Swept(await side.threads(prefix=_room(lineage)))
+    marker = await side.head(_marker(lineage))
+    return Swept() if marker is None else Swept(marker, await side.threads(prefix=f"{marker.thread}/"))
 
 
 async def lineages(side: Engine) -> set[str]:
@@ -110,15 +115,29 @@ async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: 
     blobs = [id for id in swept.blobs if id not in kept]
     await other.drop(Drop(lineage, expect, rows, bodies, [id for id in swept.branches if id not in here], blobs))
     for stone in swept.stones:
-        try:
-            await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
-        except Conflict:
-            continue  # another process did it
+        await _swap(side, stone.thread, stone, None)
+    if swept.marker is not None:
+        await _swap(side, swept.marker.thread, swept.marker, None)
 
 
-def _room(lineage: str) -> str:
-    """How the names of a lineage's stones begin."""
-    return f"{_SWEPT}{hashlib.blake2b(lineage.encode(), digest_size=16).hexdigest()}/"
+def _marker(lineage: str) -> str:
+    """The name of a lineage's marker."""
+    return f"{_SWEPT}{hashlib.blake2b(lineage.encode(), digest_size=16).hexdigest()}"
+
+
+def _head(name: str, version: int, note: bytes) -> Head:
+    return Head(name, LINEAGE, _NOBODY, _NOBODY, 0, version, "swept", 0, 0, 0, 0, note)
+
+
+async def _swap(side: Engine, name: str, known: Head | None, new: Head | None) -> bool:
+    """Put one in the place of another; False if somebody else was faster."""
+    try:
+        await side.commit(Commit(LINEAGE, (Swap(name, None if known is None else known.key, new),)))
+    except LockLost:
+        raise
+    except Conflict:
+        return False
+    return True
 
 
 def _parts(drop: Drop) -> Iterator[_Names]:
