@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import threading
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import clew
 from clew.engines.base import Commit, Drop
 from clew.engines.stepping import finish
+from clew.errors import Corrupt
 from clew.workspace import trees
 
 from .conftest import Desk
@@ -85,6 +87,27 @@ def test_so_it_does_in_another_process_and_with_other_files(lone: Desk, kind: st
         lone.write("small", "smaller")
         lone.write("large", LARGE[:-1])
     check(lone)
+
+
+@pytest.mark.parametrize("kind", ["a small file", "a list of pieces", "a piece"])
+def test_one_damaged_blob_among_many_stops_a_restore_before_anything_changes(desk: Desk, kind: str) -> None:
+    for number in range(300):
+        desk.write(f"many/{number}", f"content {number}\n" * (number % 50))
+    desk.write("before", LARGE[::-1])
+    fill(desk)
+    snapshot = desk.ws.snapshot()
+    bad = blobs_of(desk)[kind]
+    for path in desk.root.iterdir():
+        path.rename(desk.base / path.name)
+    desk.write("stays", "as it is")
+    desk.ws.snapshot()
+    now = desk.picture()
+
+    replace(desk, bad, b"rubbish")
+    with pytest.raises(Corrupt, match=bad.hex()):
+        desk.workspace(cache=False).restore(snapshot)
+    assert desk.picture() == now
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("clew-stage")]
 
 
 def test_a_repair_is_remembered_no_longer_than_it_matters(lone: Desk) -> None:

@@ -69,21 +69,29 @@ def differing(index: Index) -> dict[int, list[Signature | None]]:
     found: dict[int, list[Signature | None]] = {}
     lstat = os.lstat
     for number, folder in enumerate(index.folders):
+        if not folder.names:
+            continue
         places = slice(folder.first, folder.first + len(folder.names))
         try:
             # Relative to the directory: the way to it is walked once, and not once for each of its items.
-            handle = os.open(index.paths[folder.at], _STAND) if folder.names else -1
-            try:
-                now: list[Signature | None] = [signature(lstat(name, dir_fd=handle)) for name in folder.names]
-            finally:
-                if handle >= 0:
-                    os.close(handle)
-            if folder.sight is None:
-                folder.sight = sight_of(index.sigs[places])
-            if folder.sight is None or sight_of(now) != folder.sight:
-                found[number] = now
+            handle = os.open(index.paths[folder.at], _STAND)
+        except (FileNotFoundError, NotADirectoryError):
+            found[number] = [None] * len(folder.names)
+            continue
         except OSError:
             found[number] = [look(path) for path in index.paths[places]]
+            continue
+        try:
+            now: list[Signature | None] = [signature(lstat(name, dir_fd=handle)) for name in folder.names]
+        except OSError:
+            found[number] = [look(path) for path in index.paths[places]]
+            continue
+        finally:
+            os.close(handle)
+        if folder.sight is None:
+            folder.sight = sight_of(index.sigs[places])
+        if folder.sight is None or sight_of(now) != folder.sight:
+            found[number] = now
     return found
 
 
