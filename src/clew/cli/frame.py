@@ -248,7 +248,7 @@ def _near(frame: Frame, error: Exception) -> str:
     try:
         with frame.store() as store:
             names = [info.id for info in store.threads(limit=1000, newest_first=True)]
-    except clew.ClewError:
+    except (clew.ClewError, OSError):
         return ""  # it could not say more anyway
     near = difflib.get_close_matches(error.thread_id, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
