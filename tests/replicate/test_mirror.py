@@ -163,8 +163,9 @@ def test_what_the_primary_had_not_shipped_is_kept_as_a_labelled_branch(pair: Pai
     pair.equal()
 
 
-def test_two_threads_of_one_name_made_on_two_sides_are_both_kept(pair: Pair) -> None:
-    store = pair.open(replication="async", health_every=30.0, failback_after=0.05)
+def made_twice(pair: Pair, **options: Any) -> Any:
+    """A store in which a thread was made on the primary, and one of the same name on the replica."""
+    store = pair.open(replication="async", health_every=30.0, **options)
     store.thread("other").save({"n": 0})
     store.catch_up()
     pair.replica.up = False
@@ -172,6 +173,11 @@ def test_two_threads_of_one_name_made_on_two_sides_are_both_kept(pair: Pair) -> 
     pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
     pair.primary.up, pair.replica.up = False, True
     store.thread("t").save({"made": "on the replica"}, expect=None)
+    return store
+
+
+def test_two_threads_of_one_name_made_on_two_sides_are_both_kept(pair: Pair) -> None:
+    store = made_twice(pair, failback_after=0.05)
     pair.primary.up = True
     pair.until(store, lambda status: status.active == "primary" and not status.behind)
     assert store.thread("t").load() == {"made": "on the replica"}
@@ -181,14 +187,7 @@ def test_two_threads_of_one_name_made_on_two_sides_are_both_kept(pair: Pair) -> 
 
 
 def test_a_name_that_was_deleted_stays_deleted_and_what_another_thread_of_that_name_had_is_kept(pair: Pair) -> None:
-    store = pair.open(replication="async", health_every=30.0, failback_after=60.0)
-    store.thread("other").save({"n": 0})
-    store.catch_up()
-    pair.replica.up = False
-    store.thread("t").save({"made": "on the primary"})
-    pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
-    pair.primary.up, pair.replica.up = False, True
-    store.thread("t").save({"made": "on the replica"}, expect=None)
+    store = made_twice(pair, failback_after=60.0)
     store.thread("t").delete()
     pair.replica.up, pair.primary.up = False, True
     assert store.thread("other").load() == {"n": 0}  # the primary is active again, and knows of no deletion
