@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,18 @@ def test_who_holds_a_run_is_said_in_words(store: clew.Store) -> None:
     assert "started" not in str(caught.value)
     assert " pid " in str(caught.value)
     assert "started" in (caught.value.owner or "")
+
+
+def test_who_holds_a_lock_is_said_in_words_and_each_holder_is_another(store: clew.Store) -> None:
+    store.thread("t").save({})
+    with store.thread("t").lock(), pytest.raises(clew.LockTimeout) as caught, store.thread("t").lock(timeout=0.0):
+        raise AssertionError("two have it")
+    assert f" pid {os.getpid()}: waited 0 s" in str(caught.value)
+    with store.thread("t").lock() as first:
+        pass
+    with store.thread("t").lock() as second:
+        pass
+    assert len({caught.value.owner, first.core.owner, second.core.owner}) == 3
 
 
 def test_a_run_that_is_over_says_so(store: clew.Store) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 
 # What tells nothing to a person in the name of a lease's holder: the space of process numbers, its start, a token.
-_MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+ \[[0-9a-f]{8}\]")
+_MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+(?= \[)| \[[0-9a-f]{8,32}\]$")
 
 
 class ClewError(Exception):
@@ -113,7 +113,7 @@ class LockTimeout(ClewError):
 
     def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
         holder = _MARKS.sub("", owner) if owner else "another owner"
-        super().__init__(f"{name} is held by {holder}: waited {waited:g} s; try again or raise timeout")
+        super().__init__(f"{name} is held by {holder}: waited {round(waited, 1):g} s; try again or raise timeout")
         self.name = name
         self.owner = owner
 

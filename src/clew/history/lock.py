@@ -7,6 +7,8 @@ colour.
 
 from __future__ import annotations
 
+import os
+import platform
 import uuid
 from typing import Any
 
@@ -27,7 +29,7 @@ class Lock:
         self.ttl = check_seconds(ttl, "ttl")
         if not self.ttl:
             raise InvalidInput("ttl must be more than 0 seconds, or the lock is lost at once")
-        self.owner = uuid.uuid4().hex
+        self.owner = f"{platform.node() or 'somebody'} pid {os.getpid()} [{uuid.uuid4().hex}]"
         self.name = f"thread:{thread.id}"
         self.token = 0
 
