@@ -328,6 +328,20 @@ def test_stats_bench_and_doctor_answer(run: Run, place: Path) -> None:
     assert run("doctor", "--json").data["healthy"] is True
 
 
+def test_a_store_whose_threads_are_all_in_namespaces_says_so(run: Run, place: Path) -> None:
+    with clew.open(place / "rooms.db", namespace="acme") as store:
+        store.thread("a").save({})
+    assert run("threads", "-s", "rooms.db").out == (
+        "no threads here; there are namespaces, for ?namespace=… in the URL: acme\n"
+    )
+    assert "a " in run("threads", "-s", "sqlite:rooms.db?namespace=acme").out
+    assert run("stats", "-s", "rooms.db", "--json").data["namespaces"] == ["acme"]
+    assert "acme" in run("stats", "-s", "rooms.db").out
+    assert "namespaces" not in run("stats").out
+    assert run("threads", "-s", "sqlite:rooms.db?namespace=empty").out == "no threads yet\n"
+    assert run("stats", "-s", "sqlite:rooms.db?namespace=acme", "--json").data["namespaces"] == []
+
+
 def test_doctor_looks_at_both_sides_of_a_mirror(run: Run, place: Path) -> None:
     found = run("doctor", "-s", "sqlite:///clew.db?replica=copy.db", "--json").data["findings"]
     told = {finding["what"]: finding["verdict"] for finding in found}

@@ -166,6 +166,16 @@ def limit_option(default: int, told: str) -> Callable[[Callable[..., Any]], Call
     )
 
 
+def rooms(store: Store) -> list[str]:
+    """The namespaces of a store; one that was opened in a namespace sees no others."""
+    from clew import InvalidInput
+
+    try:
+        return store.namespaces()
+    except InvalidInput:
+        return []
+
+
 def place(thread: Thread[Any], text: str) -> Checkpoint:
     """The checkpoint of that name."""
     from clew.present.places import resolve

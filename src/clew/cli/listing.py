@@ -35,9 +35,11 @@ def show(found: Sequence[ThreadInfo], columns: Mapping[str, Sequence[str]], *, m
             out.print(Text("… and more: raise --limit, or give a prefix", "dim"))
 
 
-def nothing(noun: str, prefix: str, kind: str | None = None) -> str:
-    """Why a listing is empty."""
+def nothing(noun: str, prefix: str, kind: str | None = None, rooms: Sequence[str] = ()) -> str:
+    """Why a listing is empty; `rooms` are namespaces in which there may be more."""
     which = f" of kind {line(kind)!r}" if kind else ""
+    if rooms:
+        return f"no {noun}s here; there are namespaces, for ?namespace=… in the URL: {', '.join(map(line, rooms))}"
     return f"no {noun}{which} starts with {line(prefix)!r}" if prefix else f"no {noun}s{which} yet"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clew.cli.frame import Command, Frame, pass_frame
+from clew.cli.frame import Command, Frame, pass_frame, rooms
 
 _SIZES = ("total", "live", "garbage")
 
@@ -15,7 +15,7 @@ _SIZES = ("total", "live", "garbage")
 def command(frame: Frame, quick: bool) -> None:
     """Say what the store holds and occupies, and how much of it is live or garbage."""
     with frame.store() as store:
-        found = store.stats(survey=not quick)
+        found = {**store.stats(survey=not quick), "namespaces": rooms(store)}
     if frame.json:
         frame.answer(found)
         return
@@ -27,8 +27,8 @@ def command(frame: Frame, quick: bool) -> None:
     table.add_column(style="dim")
     table.add_column(justify="right")
     for name, value in found.items():
-        if name == "bytes" or (name == "failed_writes" and not value):
-            continue  # `total` says it in words; and what did not happen need not be told
-        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        if name == "bytes" or (name in ("failed_writes", "namespaces") and not value):
+            continue  # `total` says it in words; and what there is none of need not be told
+        shown = f"{value:,}" if isinstance(value, int) else ", ".join(value) if name == "namespaces" else str(value)
         table.add_row(name.replace("_", " "), size(value) if name in _SIZES else line(shown))
     console().print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from clew.cli.frame import Command, Frame, limit_option, pass_frame
+from clew.cli.frame import Command, Frame, limit_option, pass_frame, rooms
 
 
 @click.command(
@@ -20,6 +20,7 @@ def command(frame: Frame, prefix: str, limit: int, kind: str | None, by_name: bo
     """List threads whose name starts with PREFIX, newest first."""
     with frame.store() as store:
         found = store.threads(prefix, limit=limit + 1, kind=kind, newest_first=not by_name)
+        others = [] if found or prefix or kind else rooms(store)
     more, found = len(found) > limit, found[:limit]
     if frame.json:
         from clew.present.records import thread_json
@@ -29,4 +30,4 @@ def command(frame: Frame, prefix: str, limit: int, kind: str | None, by_name: bo
     from clew.cli import listing
 
     columns = {"kind": [info.kind for info in found], "saved": [str(info.count) for info in found]}
-    listing.show(found, columns, more=more, nothing=listing.nothing("thread", prefix, kind))
+    listing.show(found, columns, more=more, nothing=listing.nothing("thread", prefix, kind, others))
