@@ -238,7 +238,7 @@ class Crew:
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
         self._size = min(os.cpu_count() or 1, CREW)
-        self._pool = ThreadPoolExecutor(max(self._size - 1, 1), thread_name_prefix="clew-stage")
+        self._pool: ThreadPoolExecutor | None = None
         self._given: deque[tuple[Callable[[], None], Future[None]]] = deque()
 
     def give(self, ops: Sequence[Op], contents: Contents) -> None:
@@ -258,6 +258,8 @@ class Crew:
         self.wait(2 * self._size)
 
     def _give(self, task: Callable[[], None]) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max(self._size - 1, 1), thread_name_prefix="clew-stage")
         self._given.append((task, self._pool.submit(task)))
 
     def wait(self, left: int = 0) -> None:
@@ -274,7 +276,8 @@ class Crew:
 
     def close(self) -> None:
         """No thread touches anything any more."""
-        self._pool.shutdown(cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 def _write(handle: int, pieces: Sequence[memoryview]) -> None:
