@@ -132,4 +132,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "aio"})
+    """What an editor offers: the public names, without what this file or others needed for itself."""
+    return sorted({*__all__, "aio", "errors", *(name for name in globals() if name.startswith("__"))})
