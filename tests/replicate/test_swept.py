@@ -92,6 +92,29 @@ def test_a_thread_that_was_idle_since_an_older_generation_stays_pruned(pair: Pai
     pair.equal()
 
 
+def test_what_lost_can_be_read_although_what_it_builds_on_was_swept(pair: Pair) -> None:
+    store = pair.open(replication="async", health_every=30.0, failback_after=0.05)
+    thread = store.thread("t")
+    for n in range(4):
+        thread.append("messages", [n, LONG])
+    store.catch_up()
+    pair.replica.up = False
+    unshipped = thread.append("messages", ["only the primary has this"])
+    pair.until(store, lambda status: not status.replica.healthy and not status.lag_records)
+    pair.primary.up, pair.replica.up = False, True
+    thread.save({"messages": ["all anew"]}, expect=thread.head)
+    thread.save({"messages": ["all anew", "and more"]})
+    store.prune(clew.Retention(keep_last=1))
+    pair.primary.up = True
+    pair.until(store, lambda status: status.active == "primary" and not status.behind)
+    assert thread.load() == {"messages": ["all anew", "and more"]}
+    for side in (pair.primary, pair.replica):
+        messages = pair.alone(side).thread("t").load(unshipped.id)["messages"]
+        assert messages == [0, LONG, 1, LONG, 2, LONG, 3, LONG, "only the primary has this"]
+    pair.equal()
+    assert not store.verify().problems
+
+
 def test_a_process_that_finds_stones_sweeps_the_other_side(pair: Pair) -> None:
     store = pair.open(health_every=60.0)
     for n in range(6):

@@ -7,9 +7,10 @@ save: the ids say so. What lost is only what was not saved again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from clew.engines.base import Engine, Head
+from clew.engines.base import Branch, Engine, Head
 
 _MOST = 1 << 17  # ids that are looked at; what lies beyond counts as lost, which is safe
 _LOW, _HIGH = bytes(16), b"\xff" * 16
@@ -21,6 +22,7 @@ class Lost(NamedTuple):
     places: list[tuple[bytes, int]]  #: steps that only the follower has, newest first
     branches: list[bytes]  #: of these, branches that the active side has nothing of
     newest: bytes | None  #: the id of the newest checkpoint that was not saved again; None: all of them were
+    way: Mapping[bytes, int]  #: all branches on the way back, each with the last step that is on it
 
 
 async def lost_to(active: Engine, follower: Engine, head: Head) -> Lost:
@@ -30,10 +32,8 @@ async def lost_to(active: Engine, follower: Engine, head: Head) -> Lost:
     ours = {branch.id: branch for branch in await active.branches(lineage)}
     found = await active.locate(lineage, _LOW, _HIGH, _MOST)
     again = {id for branch, _, id in found if branch in ours and ours[branch].thread == head.thread}
-    lost = Lost([], [], None)
-    place: tuple[bytes, int] | None = (head.branch, head.step)
-    while place is not None and place[0] in theirs:
-        branch, last = place
+    lost = Lost([], [], None, _way(theirs, head))
+    for branch, last in lost.way.items():
         known = max((step.step for step in await active.steps(lineage, branch, 0, last)), default=0)
         for step in reversed(await follower.steps(lineage, branch, known + 1, last)):
             lost.places.append((branch, step.step))
@@ -42,5 +42,13 @@ async def lost_to(active: Engine, follower: Engine, head: Head) -> Lost:
         if branch in ours:
             break
         lost.branches.append(branch)
-        place = theirs[branch].origin
     return lost
+
+
+def _way(branches: Mapping[bytes, Branch], head: Head) -> dict[bytes, int]:
+    way: dict[bytes, int] = {}
+    place: tuple[bytes, int] | None = (head.branch, head.step)
+    while place is not None and place[0] in branches and place[0] not in way:
+        way[place[0]] = place[1]
+        place = branches[place[0]].origin
+    return way

@@ -117,14 +117,17 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         if head.key not in doubts.refused and await _may_be_news(active, follower, head, ours.get(head.thread))
     ]
     gone = await swept.of(active, lineage) if mirror else Swept()
-    gone.add(doubts.rows, doubts.branches)
     unknown: dict[str, Lost] = {}
     for head in news:
         known = (head.branch, head.step) in gone or await active.row(lineage, head.branch, head.step) is not None
         if not (known and _at_or_past(ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
             raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: looked at again")
         if not known:
-            unknown[head.thread] = await lost_to(active, follower, head) if mirror else Lost([], [], None)
+            unknown[head.thread] = await lost_to(active, follower, head) if mirror else Lost([], [], None, {})
+    for lost in unknown.values():
+        if lost.newest is not None:
+            gone.spare(lost.way)
+    gone.add(doubts.rows, doubts.branches)
     for lost in unknown.values():
         if mirror and lost.newest is None:  # all of it was saved again
             gone.add(lost.places, lost.branches)

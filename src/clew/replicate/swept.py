@@ -13,7 +13,7 @@ the stones away that it saw takes the marker away only if no more have come sinc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -62,6 +62,13 @@ class Swept:
         """These are to go as well, and are written on no stone."""
         self.rows.update(rows)
         self.branches.update(branches)
+
+    def spare(self, way: Mapping[bytes, int]) -> None:
+        """Something builds on these branches, up to these steps: it could not be read without them."""
+        self.rows = {place for place in self.rows if place[1] > way.get(place[0], -1)}
+        self.bodies = {place for place in self.bodies if place[1] > way.get(place[0], -1)}
+        self.branches -= way.keys()
+        self.blobs.clear()
 
     def __bool__(self) -> bool:
         return bool(self.marker or self.rows or self.branches)
