@@ -144,5 +144,9 @@ def test_the_values_and_errors_have_their_names() -> None:
 
 
 def test_the_async_door_is_there_without_an_import_of_its_own() -> None:
-    code = "import clew; assert {'aio', 'errors', 'open'} <= {*dir(clew)}; assert 'Any' not in dir(clew); import sys; assert 'asyncio' not in sys.modules; clew.aio.open"
+    code = (
+        "import clew, sys\n"
+        "assert {'aio', 'errors', 'open'} <= {*dir(clew)}; assert 'Any' not in dir(clew)\n"
+        "assert 'asyncio' not in sys.modules; clew.aio.open"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
