@@ -159,6 +159,30 @@ def test_writers_go_on_while_a_store_is_copied(tmp_path: Path) -> None:
         assert {i.id: i.head for i in target.threads()} == {i.id: i.head for i in source.threads()}
 
 
+def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The narrowest race: all of it happens between the look at the heads and the one at the rows."""
+    with clew.open("memory:") as source, clew.open("memory:") as target:
+        thread = source.thread("t")
+        for n in range(30):
+            thread.append("messages", [{"n": n, "text": "x" * 500}])
+        engine = source._core.engine
+        steps, meanwhile = engine.steps, []
+
+        async def looked(*args: Any) -> Any:
+            if not meanwhile:
+                meanwhile.append(True)
+                source.prune(clew.Retention(keep_last=5))
+                thread.append("messages", [{"n": 30}])
+            return await steps(*args)
+
+        monkeypatch.setattr(engine, "steps", looked)
+        source.copy_to(target)
+        assert target.verify().ok
+        assert everything(target) == everything(source)
+
+
 def test_a_memory_store_is_made_durable_by_a_copy(tmp_path: Path) -> None:
     with clew.open("memory:") as store:
         store.thread("t").save({"a": 1})

@@ -181,6 +181,8 @@ def _as_of(heads: list[Head], later: list[Head], steps: Steps) -> bool:
             continue
         if (now.thread, now.branch) != (head.thread, head.branch) or now.step <= head.step:
             return False
+        if now.count - head.count != now.step - head.step:  # it went on, and was pruned on the way
+            return False
         rows = steps[head.branch]
         for step in [step for step in rows if step > head.step]:
             del rows[step]
