@@ -50,7 +50,49 @@ _CASES: list[tuple[Any, Message]] = [
         {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}}]},
         Message("assistant", calls=(Call("", "f", "{}"),)),
     ),
+    (
+        {"role": "model", "parts": [{"functionCall": {"id": "4", "name": "f", "args": {}}}]},
+        Message("assistant", calls=(Call("4", "f", "{}"),)),
+    ),
+    (
+        {"role": "user", "parts": [{"functionResponse": {"id": "4", "name": "f", "response": {"n": 1}}}]},
+        Message("user", results=(Result("4", "f", '{\n  "n": 1\n}'),)),
+    ),
+    (
+        {
+            "role": "assistant",
+            "content": [{"type": "tool-call", "toolCallId": "5", "toolName": "f", "input": {}}],
+        },
+        Message("assistant", calls=(Call("5", "f", "{}"),)),
+    ),
+    (
+        {
+            "role": "tool",
+            "content": [
+                {
+                    "type": "tool-result",
+                    "toolCallId": "5",
+                    "toolName": "f",
+                    "output": {"type": "text", "value": "vercel"},
+                }
+            ],
+        },
+        Message("tool", results=(Result("5", "f", "vercel"),)),
+    ),
+    (
+        {
+            "type": "assistant",
+            "uuid": "u",
+            "message": {"role": "assistant", "content": [{"type": "text", "text": "c"}]},
+        },
+        Message("assistant", "c"),
+    ),
+    (
+        {"type": "user", "uuid": "u", "message": {"role": "user", "content": "claude code"}},
+        Message("user", "claude code"),
+    ),
     ({"type": "human", "content": "langchain"}, Message("user", "langchain")),
+    ({"type": "human", "data": {"content": "langchain too"}}, Message("user", "langchain too")),
     (
         {"kind": "response", "parts": [{"part_kind": "text", "content": "pydantic"}]},
         Message("assistant", "pydantic"),

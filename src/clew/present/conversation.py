@@ -1,7 +1,7 @@
 """Messages of any framework as one shape: who spoke, what was said, which tools were called and what they answered.
 
-Knows the message forms of OpenAI (chat and responses), Anthropic, Google, LangChain and pydantic-ai. What it does not
-know it shows as it is: nothing is ever left out.
+Knows the message forms of OpenAI (chat and responses), Anthropic, Google, LangChain, pydantic-ai, the Vercel AI SDK and
+Claude Code's transcripts. What it does not know it shows as it is: nothing is ever left out.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from clew import Outline, Unregistered
+from clew import Outline, Unregistered, turns
 from clew.present.plain import to_json
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
+_RESULTS = ("tool_result", "tool-result")
 _KEYS = ("messages", "history", "conversation", "events", "items", "chat")
 
 
@@ -64,6 +65,9 @@ def read(value: Any) -> Message:
         return Message("message", value)
     if not isinstance(value, dict):
         return Message("message", extra=(_text(value),))
+    inner = turns.body(value)
+    if inner is not value and "content" in inner:  # an entry of a transcript, around the message
+        value = {"role": value.get("type"), **inner}
     draft = _Draft(_role(value))
     kind = value.get("type")
     if kind == "function_call":
@@ -111,7 +115,7 @@ def _said(value: dict[Any, Any]) -> Any:
 
 def _blocks(value: dict[Any, Any]) -> bool:
     said = _said(value)
-    return isinstance(said, list) and any(isinstance(b, dict) and b.get("type") == "tool_result" for b in said)
+    return isinstance(said, list) and any(isinstance(b, dict) and b.get("type") in _RESULTS for b in said)
 
 
 class _Draft:
@@ -132,8 +136,13 @@ class _Draft:
         function = call.get("function")
         inner = function if isinstance(function, dict) else call
         arguments = inner.get("arguments", inner.get("args", inner.get("input", "")))
-        id = call.get("id") or call.get("tool_call_id") or call.get("call_id")
-        self.calls.append(Call(_str(id), _str(inner.get("name") or inner.get("tool_name")), _text(arguments)))
+        id = _first(call, "id", "tool_call_id", "call_id", "toolCallId")
+        self.calls.append(Call(_str(id), _str(_first(inner, "name", "tool_name", "toolName")), _text(arguments)))
+
+    def result(self, answer: dict[Any, Any], content: Any) -> None:
+        id = _first(answer, "tool_use_id", "tool_call_id", "toolCallId", "id")
+        name = _first(answer, "name", "tool_name", "toolName")
+        self.results.append(Result(_str(id), _str(name), _flat(content), bool(answer.get("is_error"))))
 
     def done(self) -> Message:
         return Message(
@@ -163,23 +172,27 @@ def _block(draft: _Draft, block: Any) -> None:
     kind = str(block.get("type") or block.get("part_kind") or "")
     if kind in ("tool_use", "tool-call", "tool_call"):
         draft.call(block)
-    elif kind in ("tool_result", "tool-return"):
-        id = block.get("tool_use_id") or block.get("tool_call_id")
-        failed = bool(block.get("is_error"))
-        draft.results.append(Result(_str(id), _str(block.get("tool_name")), _flat(block.get("content")), failed))
+    elif kind in (*_RESULTS, "tool-return"):
+        answer = _first(block, "content", "output", "result")
+        wrapped = isinstance(answer, dict) and set(answer) == {"type", "value"}
+        draft.result(block, answer["value"] if wrapped else answer)
     elif kind == "thinking":
         draft.thinking += _text(block.get("thinking") or block.get("content") or "")
-    elif isinstance(block.get("function_call"), dict):
-        draft.call(block["function_call"])
-    elif isinstance(block.get("function_response"), dict):
-        answer = block["function_response"]
-        draft.results.append(Result(_str(answer.get("id")), _str(answer.get("name")), _text(answer.get("response"))))
+    elif isinstance(call := _first(block, "function_call", "functionCall"), dict):
+        draft.call(call)
+    elif isinstance(answer := _first(block, "function_response", "functionResponse"), dict):
+        draft.result(answer, answer.get("response"))
     elif isinstance(block.get("text"), str):
         draft.text.append(block["text"])
     elif isinstance(block.get("content"), str):
         draft.text.append(block["content"])
     else:
         draft.extra.append(_text(block))
+
+
+def _first(value: dict[Any, Any], *keys: str) -> Any:
+    """What stands under the first of the keys that frameworks use for it."""
+    return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
 def _flat(value: Any) -> str:
