@@ -75,6 +75,13 @@ class Two:
         return messages
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, what is under way is waited for."""
+    monkeypatch.setattr("clew.replicate.following._FLIGHT", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_save_that_another_process_is_making_is_not_taken_for_a_divergence() -> None:
     async def main() -> None:
         two = Two()
@@ -95,6 +102,7 @@ def test_a_save_that_another_process_is_making_is_not_taken_for_a_divergence() -
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("again", [True, False])
 def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_refuses_it(again: bool) -> None:
     async def main() -> None:
@@ -153,6 +161,7 @@ def test_what_is_said_of_a_checkpoint_is_not_said_on_one_side_only() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("seed", range(3))
 def test_processes_that_append_to_one_thread_at_once_make_no_divergence(seed: int) -> None:
     async def main() -> None:

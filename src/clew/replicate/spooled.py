@@ -285,6 +285,7 @@ class Spooled(Asking):
         async with self._gate:
             if in_doubt:
                 self.adrift = True  # also if a side came back just now: the delivery will know it
+                self._background.wake()  # it may have looked into the spool before; now it waits for the gate
             elif not self.adrift or self.mirror.planned_before(commit, self.stamp):
                 raise _look_again(commit)
             self._check_base(commit)
@@ -295,8 +296,6 @@ class Spooled(Asking):
             since = time.time() if held.since is None else held.since
             self._holdings = Holdings(held.records + 1, held.bytes + written, since)
             self.mirror.spool = self._status()
-        if in_doubt:
-            self._background.wake()  # it may have looked into the spool before this save was there
 
     def _check_base(self, commit: Commit) -> None:
         """Refuse a save that goes on with a branch from where this process itself has gone on already: on the sides, or
