@@ -18,6 +18,7 @@ import clew
         lambda store, name: store.thread(name).update({"n": 1}),
         lambda store, name: store.session(name).add("user", "hi"),
         lambda store, name: store.run(name).checkpoint(),
+        lambda store, name: store.thread(name).annotate(1, custom={}),
     ],
 )
 def test_no_other_writer_can_hide_the_snapshots(write: Callable[[clew.Store, str], object], tmp_path: Path) -> None:

@@ -112,6 +112,16 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
             parent=parent,
         )
 
+    async def annotate(self, at: Any, label: Any = UNSET, tags: Any = UNSET, custom: Any = UNSET) -> Checkpoint:
+        """Change what is said about a checkpoint; what is not given stays. The checkpoint itself never changes."""
+        if custom is not UNSET:
+            head = await self.core.engine.head(self.id)
+            if head is not None and head.kind == "workspace":
+                raise InvalidInput(
+                    f"{self.id!r} keeps a directory's snapshots: their custom fields are what they are made of"
+                )
+        return await super().annotate(at, label, tags, custom)
+
     async def edit(self, plan: Any, facts: Facts, *, whole: bool = False) -> Checkpoint:
         """For views: any plan, made for whatever the head is when it is committed."""
         return await self.writer.save(plan, facts, whole=whole, rebase=True)
