@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,64 @@ def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_
         source.copy_to(target)
         assert target.verify().ok
         assert everything(target) == everything(source)
+
+
+@pytest.mark.parametrize("options", [{}, {"key": bytes(range(32))}], ids=["plain", "sealed"])
+def test_what_was_swept_since_the_last_copy_is_gone_from_the_next(options: dict[str, Any]) -> None:
+    with clew.open("memory:") as source, clew.open("memory:", **options) as target:
+        thread, other = source.thread("t"), source.thread("other")
+        for n in range(20):
+            thread.save({"n": n, "text": "x" * 500})
+            other.save({"n": n})
+        thread.rewind(12)
+        thread.save({"n": "aside"})
+        thread.fork("fork", at=3).save({"n": "fork"})
+        source.copy_to(target)
+        before = target.thread("other").history()
+        source.prune(clew.Retention(keep_last=2, undo_window=dt.timedelta(0)))
+        thread.save({"n": "after"})
+        other.save({"n": "after"})
+        source.copy_to(target)
+        assert target.verify().ok
+        assert everything(target) == everything(source)
+        assert [c.id for c in target.thread("other").history()][:-1] == [c.id for c in before[-2:]]
+        target.prune()
+        assert target.stats()["rows"] == source.stats()["rows"]
+        assert target.verify().ok
+
+
+def test_what_the_source_has_lost_is_not_taken_from_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with clew.open("memory:") as source, clew.open("memory:") as target:
+        thread = source.thread("t")
+        for n in range(6):
+            thread.save({"n": n, "text": "x" * 500})
+        source.copy_to(target)
+        thread.save({"n": 6})
+        engine = source._core.engine
+        steps = engine.steps
+
+        async def damaged(*args: Any) -> Any:
+            return [one for one in await steps(*args) if one.step != 3]
+
+        monkeypatch.setattr(engine, "steps", damaged)
+        source.copy_to(target)
+        assert [target.thread("t").load(n)["n"] for n in range(1, 8)] == list(range(7))
+        assert target.verify().ok
+
+
+def test_a_copy_that_is_refused_takes_nothing_from_the_other_store() -> None:
+    with clew.open("memory:") as source, clew.open("memory:") as target:
+        for n in range(5):
+            source.thread("t").save({"n": n})
+        source.copy_to(target)
+        source.prune(clew.Retention(keep_last=1))
+        for n in range(5):
+            target.thread("t").save({"own": n})
+        before = everything(target)
+        with pytest.raises(clew.Conflict):
+            source.copy_to(target)
+        assert everything(target) == before
+        assert target.verify().ok
 
 
 def test_a_memory_store_is_made_durable_by_a_copy(tmp_path: Path) -> None:

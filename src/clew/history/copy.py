@@ -2,7 +2,8 @@
 
 Lineage by lineage: blobs, branches, rows and marks that the other store lacks, and last of all the heads; so a copy
 that was killed goes on where it stopped, and the other store never shows a thread whose rows have not arrived. Writers
-may go on meanwhile: a lineage in which something was swept or deleted during its copy is looked at again.
+may go on meanwhile: a lineage in which something was swept or deleted during its copy is looked at again. What was
+deleted or swept since an earlier copy is deleted in the other store, too, together with the move of its head.
 
 Between stores without keys bytes go over as they are. Otherwise each frame is opened and sealed anew, and blobs get the
 names that they have in the other store.
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from clew.encode.assemble import place
 from clew.encode.seal import SealedFrames
 from clew.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from clew.errors import Conflict, Corrupt
 from clew.history.core import Core
 from clew.history.inspect import Inspection
 from clew.history.keyring import adopt_names
+from clew.history.records import Remark, pack_remark, unpack_remark
 from clew.history.reseal import Reseal
 from clew.history.sweep import Progress, lineages
 from clew.model import Copied
@@ -62,6 +65,8 @@ class _Lineage:
     async def run(self) -> Copied:
         for _ in range(_ATTEMPTS):
             heads = await self._source.engine.heads(self._lineage)
+            for head in heads:  # before anything is said about rows that the target may have for itself
+                await self._there(head)
             branches = await self._source.engine.branches(self._lineage)
             before = await self._steps(self._source, branches)
             if not _as_of(heads, await self._source.engine.heads(self._lineage), before):
@@ -73,7 +78,7 @@ class _Lineage:
                 break
         else:
             raise Conflict(self._lineage, None, None, f"{self._lineage!r} kept being swept: copy it again")
-        threads = sum([await self._copy_head(head) for head in heads])
+        threads = sum([await self._copy_head(head, before) for head in heads])
         if self._rows or self._blobs or threads:
             await self._check()
         return Copied(threads=threads, rows=self._rows, blobs=self._blobs, bytes=self._bytes)
@@ -143,24 +148,54 @@ class _Lineage:
             rows = await self._source.engine.rows(self._lineage, branch.id, part[0], part[-1])
             yield [row for row in rows if row.step in wanted]
 
-    async def _copy_head(self, head: Head) -> bool:
-        """Move the target's head to where the source's stood; whether it had to be moved."""
-        there = await self._target.engine.head(head.thread)
+    async def _copy_head(self, head: Head, steps: Steps) -> bool:
+        """Move the target's head to where the source's stood; whether it had to be moved. What was swept there since
+        the last copy goes at the same moment: the head does not count it any more."""
+        there = await self._there(head)
+        if there is not None and there.version == head.version:
+            return False
         moved = head if self._reseal is None else self._reseal.head(head)
-        if there is not None:
-            if (there.owner, there.version) == (head.owner, head.version):
-                return False
-            if there.lineage != head.lineage or there.owner != head.owner or there.version > head.version:
-                raise Conflict(
-                    head.thread,
-                    None,
-                    None,
-                    f"the other store has its own history of thread {head.thread!r}: copy into a store without it",
-                )
         expect = None if there is None else there.key
-        await self._target.engine.commit(Commit(self._lineage, (Swap(head.thread, expect, moved),)))
+        gone = [] if there is None else await self._gone(head, steps)
+        await self._target.engine.commit(Commit(self._lineage, (Swap(head.thread, expect, moved),), marks=gone))
         self._target.tips.take(head.thread)
         return True
+
+    async def _there(self, head: Head) -> Head | None:
+        """The target's head of the thread, which must be this one or one that it had before."""
+        there = await self._target.engine.head(head.thread)
+        if there is not None and (
+            there.lineage != head.lineage or there.owner != head.owner or there.version > head.version
+        ):
+            raise Conflict(
+                head.thread,
+                None,
+                None,
+                f"the other store has its own history of thread {head.thread!r}: copy into a store without it",
+            )
+        return there
+
+    async def _gone(self, head: Head, steps: Steps) -> list[Mark]:
+        """Marks on the checkpoints of a thread that the target still has and the source has not. Only if those that
+        both have are all that the head counts: others are lost there, and the target may be the last that has them."""
+        core, common, marks = self._target, 0, []
+        for branch in await core.engine.branches(self._lineage):
+            if branch.owner != head.owner:
+                continue
+            kept = steps.get(branch.id, {})
+            for one in await core.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
+                where = f"{place(branch.id, one.step)}: mark"
+                if (branch.id, one.step) != (head.branch, head.step) and self._deleted(one, where):
+                    continue
+                if one.step in kept:
+                    common += 1
+                else:
+                    remark = pack_remark(Remark(core.now(), True, None, (), b""))
+                    marks.append(Mark(branch.id, one.step, core.frames.wrap(remark, where)))
+        return marks if common == head.count else []
+
+    def _deleted(self, one: Step, where: str) -> bool:
+        return one.mark is not None and unpack_remark(self._target.frames.unwrap(one.mark, where), where).deleted
 
     async def _check(self) -> None:
         """Copies are verified; what was damaged before is told, and not that the copy went wrong."""
