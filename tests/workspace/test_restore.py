@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -393,3 +394,28 @@ def test_a_restore_with_nothing_to_do_leaves_no_trace(desk: Desk) -> None:
     assert len(desk.ws.snapshots()) == 1
     with pytest.raises(NoCheckpoint):
         desk.ws.undo()
+
+
+@pytest.mark.parametrize("on_a_disk", [True, False])
+def test_what_a_restore_replaces_and_removes_is_let_go_of(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, on_a_disk: bool
+) -> None:
+    monkeypatch.setattr(hands, "HELD", 7)
+    monkeypatch.setattr(os, "major", lambda _: int(on_a_disk))
+    for number in range(40):
+        desk.write(f"d{number % 3}/{number}", "old")
+    first = desk.ws.snapshot()
+    before = desk.picture()
+    handles = []
+    for turn in range(3):
+        for number in range(40):
+            desk.write(f"d{number % 3}/{number}", f"new {turn}")
+            desk.write(f"more/{number}", "more")
+        desk.ws.snapshot()
+        desk.ws.restore(first)
+        assert desk.picture() == before
+        for thread in threading.enumerate():
+            if thread.name == "clew-let-go":
+                thread.join()
+        handles.append(len(os.listdir("/proc/self/fd")))
+    assert handles[1] == handles[2], "nothing stays open"

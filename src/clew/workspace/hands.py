@@ -12,9 +12,11 @@ import errno
 import os
 import shutil
 import stat
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from clew.errors import FilesError, UnsafePath
@@ -26,6 +28,8 @@ from clew.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 GROUP = 64  # small files that are staged together
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else 0
+HELD = 64  # files at most that are held at once
 CREW = 4  # threads that stage at once, at most
 
 
@@ -41,18 +45,23 @@ class Hands:
         self._given = 0  # permission bits that new files are known to get when they are asked for: the umask's others
         self._made: set[bytes] = set()  # directories that had their mode from the start
         self._open: list[tuple[bytes, int]] = []  # directories from the root down to the one used last
+        # Only on a disk: NFS gives a file that loses its name while somebody holds it another one.
+        self._holds = bool(_HOLD and os.major(os.fstat(self._root).st_dev))
+        self._held: list[int] = []  # files that have lost their names, and are freed by and by
+        self._letting: threading.Thread | None = None
         self._loosened: dict[bytes, int] = {}  # directories made writable for a while, and the mode they had
 
     def close(self) -> None:
         """Remove the staging directory and let go of every descriptor."""
         self._forget(0)
-        if self._staging is not None:
-            os.close(self._staging)
-            self._staging = None
         try:
             os.rmdir(self._staging_name, dir_fd=self._root)
         except OSError:  # not empty, or never made
             shutil.rmtree(self._staging_name, ignore_errors=True, dir_fd=self._root)
+        if self._staging is not None:
+            self._held.append(self._staging)
+            self._staging = None
+        self._let_go()
         os.close(self._root)
 
     # -- staging ----------------------------------------------------------------------------------------------------
@@ -157,6 +166,7 @@ class Hands:
                     raise FilesError(self._full(op.path), "something appeared in it during the restore") from error
         else:
             self._check(op, facts, expect)
+            self._hold(directory, name)
             os.unlink(name, dir_fd=directory)
 
     def _put(self, op: Op, expect: Mapping[bytes, Signature] | None) -> None:
@@ -166,7 +176,33 @@ class Hands:
                 raise FilesError(self._full(op.path), "it appeared during the restore")
             self._check(op, facts, expect)
         directory, name = self._parent(op.path)
+        if facts is not None:
+            self._hold(directory, name)
         os.rename(self._staged[op.path], name, src_dir_fd=self._staging, dst_dir_fd=directory)
+
+    def _hold(self, directory: int, name: bytes) -> None:
+        """Keep a file that is about to lose its name for a moment: to free its blocks may take a disk longer than all
+        the rest of a restore, and nobody has to wait for that."""
+        if not self._holds:
+            return
+        if len(self._held) >= HELD:
+            self._let_go()
+        with suppress(OSError):
+            self._held.append(os.open(name, _HOLD, dir_fd=directory))
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, []
+        if not self._holds:
+            _close_all(held)
+            return
+        if self._letting is not None:
+            self._letting.join()
+        self._letting = threading.Thread(target=_close_all, args=(held,), name="clew-let-go")
+        try:
+            self._letting.start()
+        except RuntimeError:  # no more threads: the interpreter is about to end, or there are too many
+            self._letting = None
+            _close_all(held)
 
     def _check(self, op: Op, facts: os.stat_result, expect: Mapping[bytes, Signature] | None) -> None:
         if expect is None:
@@ -278,6 +314,11 @@ class Crew:
         """No thread touches anything any more."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+
+def _close_all(handles: Iterable[int]) -> None:
+    for handle in handles:
+        os.close(handle)
 
 
 def _write(handle: int, pieces: Sequence[memoryview]) -> None:
