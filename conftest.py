@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from sybil import Sybil
@@ -12,13 +12,17 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 
 def _enter(namespace: dict[str, Any]) -> None:
-    folder = TemporaryDirectory()
-    namespace["_before"] = (folder, Path.cwd())
-    os.chdir(folder.name)
+    folder = tempfile.TemporaryDirectory()
+    page, temporary = Path(folder.name, "page"), Path(folder.name, "temporary")
+    page.mkdir()
+    temporary.mkdir()
+    namespace["_before"] = (folder, Path.cwd(), tempfile.tempdir)
+    os.chdir(page)
+    tempfile.tempdir = str(temporary)  # a page makes directories that it need not clear away
 
 
 def _leave(namespace: dict[str, Any]) -> None:
-    folder, before = namespace["_before"]
+    folder, before, tempfile.tempdir = namespace["_before"]
     os.chdir(before)
     folder.cleanup()
 
