@@ -51,6 +51,8 @@ def test_a_path_is_a_sequence_and_bounds_are_numbers(thread: clew.Thread[Any]) -
         thread.outline("messages")
     with pytest.raises(clew.InvalidInput):
         thread.outline(["messages"], start=-1)
+    with pytest.raises(clew.InvalidInput, match="sequence of keys"):
+        thread.outline(3)  # type: ignore[arg-type]
 
 
 def test_forks_say_where_the_ways_part(store: Any) -> None:

@@ -30,7 +30,7 @@ async def outline(
     """
     first = check_limit(start, "start") or 0
     last = check_limit(stop, "stop")
-    if isinstance(path, str):
+    if isinstance(path, str) or not isinstance(path, Sequence):
         raise InvalidInput(f"path must be a sequence of keys, not {path!r}")
     _, root, reader = await self.root(at, deep=False)
     node: Node | None = root.tree

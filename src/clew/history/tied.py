@@ -6,9 +6,12 @@ in its place: a workspace, which takes a snapshot for it now, or a snapshot that
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol, runtime_checkable
 
 from clew.errors import InvalidInput
+
+_REFERENCE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}@.+", re.DOTALL)
 
 
 @runtime_checkable
@@ -21,7 +24,11 @@ class Refers(Protocol):
 
 async def tied(files: Any) -> str | None:
     """The reference to keep with a checkpoint."""
-    if files is None or type(files) is str:
+    if files is None:
+        return None
+    if type(files) is str:  # as `checkpoint.files` has it
+        if not _REFERENCE.fullmatch(files):
+            raise InvalidInput(f"files={files!r:.80} names no snapshot: give a workspace, or one of its snapshots")
         return files
     source = getattr(files, "core", files)  # a front door stands before what it opens
     if not isinstance(source, Refers):
