@@ -94,6 +94,20 @@ def test_a_checkpoint_without_files_says_so_and_nothing_moves(room: Room) -> Non
     assert (thread.load()["turn"], room.read("f")) == (2, "2")
 
 
+@pytest.mark.parametrize("text", ["", "nothing", "0" * 36, "@workspace", f"{'0' * 36}@x"])
+def test_a_text_that_names_no_snapshot_is_refused_at_the_save(room: Room, text: str) -> None:
+    thread = room.store.thread("talk")
+    room.write("f", "1")
+    first = thread.save({"turn": 1}, files=room.ws)
+    with pytest.raises(InvalidInput, match="names no snapshot"):
+        thread.save({"turn": 2}, files=text)
+    assert thread.load() == {"turn": 1}
+    again = thread.save({"turn": 2}, files=first.files)  # as a checkpoint has it
+    room.write("f", "2")
+    thread.rewind(again, files=True)
+    assert room.read("f") == "1"
+
+
 def test_a_thread_that_moves_during_the_restore_takes_the_files_back_with_it(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
