@@ -52,7 +52,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.session = self.store.session("s")
         self.session.save()
         self.model = Model()
-        self.snapshots: dict[str, Model] = {}
+        self.snapshots: list[tuple[str, Model]] = []  # on the way to where the session stands
         self.checkpoints: list[tuple[str, list[dict[str, Any]]]] = []
 
     def teardown(self) -> None:
@@ -129,17 +129,17 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from("xyz"))
     def snapshot(self, name: str) -> None:
         self.session.snapshot(name)
-        self.snapshots[name] = self.model.copy()
+        self.snapshots.append((name, self.model.copy()))
 
     @precondition(lambda self: self.snapshots)
     @rule(data=st.data())
     def rewind(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.snapshots)))
-        try:
-            self.session.rewind(name)
-        except clew.NoCheckpoint:
-            return  # an earlier rewind left it behind
-        self.model = self.snapshots[name].copy()
+        name = data.draw(st.sampled_from(sorted({name for name, _ in self.snapshots})))
+        self.session.rewind(name)
+        # Those after it are left behind: an older one of the same name counts again.
+        while self.snapshots[-1][0] != name:
+            self.snapshots.pop()
+        self.model = self.snapshots[-1][1].copy()
 
     @rule()
     def go_on_in_a_fork(self) -> None:
