@@ -129,11 +129,16 @@ class Writer:
         if follow and not isinstance(expect, _Unset):
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
         base = self._base(parent, rebase, "parent") if follow else self._base(expect, rebase, "expect")
+        id = facts.id  # one for all attempts: of two that were made on two sides of a mirror one is the other
         for attempt in tries():
             tip = self._core.tips.take(self._thread) if attempt == 0 else None
             cached = tip is not None
             if tip is None:
                 tip = await read_tip(self._core, self._thread, self._values)
+                if tip is not None and tip.note.checkpoint == id and attempt:
+                    done = await self._already(tip, id)  # an attempt that seemed to fail did not
+                    if done is not None:
+                        return done
             if base is not UNSET and (tip.note.checkpoint if tip is not None else None) != base:
                 if cached:
                     continue  # the cached tip may be the stale one: look again before telling the caller
@@ -150,8 +155,10 @@ class Writer:
                     return done
                 if done is not None:
                     continue  # what was done may have been undone since, with the whole thread
+            if id is None:
+                id = new_id(self._core.now() if tip is None else max(self._core.now(), tip.head.updated + 1))
             try:
-                return await self._commit(plan, facts, tip, whole)
+                return await self._commit(plan, facts, id, tip, whole)
             except LockLost:
                 raise
             except Conflict:
@@ -188,7 +195,7 @@ class Writer:
         head = await self._core.engine.head(self._thread)
         return head is None or head.key != tip.head.key
 
-    async def _commit(self, plan: Plan, facts: Facts, tip: Tip | None, whole: bool) -> Checkpoint:
+    async def _commit(self, plan: Plan, facts: Facts, id: bytes, tip: Tip | None, whole: bool) -> Checkpoint:
         core = self._core
         now = core.now()
         branches: tuple[Branch, ...] = ()
@@ -225,7 +232,6 @@ class Writer:
             assert tip is not None
             memories = await Reader(core, lineage, self._values).memories(tip.root.tree)
             planned = plan(self._planner(here, step, root, memories))
-        id = facts.id or new_id(now)
         dictionary, bringing = b"", None
         if core.frames.compression is not None:
             dictionary, bringing = await choose(core, tip, here, step)
@@ -277,6 +283,7 @@ class Writer:
     async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool, whole: bool) -> Checkpoint:
         """Save on a branch of its own off `base`. The head stays where another writer put it, or follows."""
         core = self._core
+        id = facts.id or new_id(core.now())
         for _ in tries():
             head = await core.engine.head(self._thread)
             if head is None:
@@ -295,7 +302,6 @@ class Writer:
             except NeedsItems:
                 planned = plan(self._planner(branch.id, step, fresh, await reader.memories(root.tree)))
             now = max(core.now(), seen.meta.created + 1)
-            id = facts.id or new_id(now)
             new, blobs, meta = seal_row(core, branch.id, step, id, row.digest, base, now, planned, facts)
             if follow:
                 moved = self._jump(head, branch.id, step, id, now, planned.root.tree.size)
