@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 
 import clew
+from clew.cli.commands.ui import _listen
 
 
 def test_it_tells_its_address_answers_and_stops_while_a_page_is_open(tmp_path: Path) -> None:
@@ -34,6 +35,11 @@ def test_it_tells_its_address_answers_and_stops_while_a_page_is_open(tmp_path: P
         finally:
             process.kill()
         assert (process.returncode, complaints) == (0, "")
+
+
+def test_an_address_answers_from_the_moment_it_is_told() -> None:
+    with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as early:
+        early.sendall(b"GET / HTTP/1.0\r\n\r\n")
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:

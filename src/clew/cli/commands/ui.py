@@ -82,6 +82,7 @@ def _listen(host: str, port: int) -> Any:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen()  # before the address is told: whoever is quick waits until the server is up
     except OSError as error:
         listener.close()
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}; try --port 0") from error
