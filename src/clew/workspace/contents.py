@@ -32,7 +32,7 @@ class Contents:
         return self._unpacked([entry.ref for entry in entries], [entry.size for entry in entries])
 
     def parts(self, entry: Entry) -> Iterator[list[memoryview]]:
-        """The bytes of any file, in pieces, some megabytes of them at a time."""
+        """The bytes of any file, in pieces, some of them at a time."""
         pieces = self._pieces.get(entry.ref)
         if pieces is None:
             yield self.small([entry])
