@@ -20,7 +20,7 @@ from clew.errors import Conflict, Corrupt
 from clew.history.core import Core
 from clew.history.inspect import Inspection
 from clew.history.keyring import adopt_names
-from clew.history.records import Remark, pack_remark, unpack_remark
+from clew.history.records import removal, unpack_remark
 from clew.history.reseal import Reseal
 from clew.history.sweep import Progress, lineages
 from clew.model import Copied
@@ -190,8 +190,7 @@ class _Lineage:
                 if one.step in kept:
                     common += 1
                 else:
-                    remark = pack_remark(Remark(core.now(), True, None, (), b""))
-                    marks.append(Mark(branch.id, one.step, core.frames.wrap(remark, where)))
+                    marks.append(removal(core.frames, branch.id, one.step, core.now()))
         return marks if common == head.count else []
 
     def _deleted(self, one: Step, where: str) -> bool:

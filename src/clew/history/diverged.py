@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from clew.encode.assemble import place
-from clew.engines.base import Commit, Head, Mark, Swap
+from clew.engines.base import Commit, Head, Swap
 from clew.engines.namespace import NamespaceEngine
 from clew.errors import Conflict, NotFound
 from clew.history.core import Core
 from clew.history.names import check_name
-from clew.history.records import Note, Remark, open_note, pack_remark, seal_note, touch, uuid_text
+from clew.history.records import Note, open_note, removal, seal_note, touch, uuid_text
 from clew.history.thread import Thread
 from clew.history.trail import Seen
 from clew.history.view import View
@@ -105,7 +104,7 @@ async def _recount(thread: Thread[object], lineage: str) -> bool:
             return False
         bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=count), note=b"")
         sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
-        marks = [_taken_away(core, one) for one in again]
+        marks = [removal(core.frames, one.branch.id, one.step.step, core.now()) for one in again]
         if await thread.swap(head, msgspec.structs.replace(bare, note=sealed), marks):
             return True
 
@@ -127,9 +126,3 @@ def _saved_again(view: View, head: Head, own: list[Seen]) -> list[Seen]:
         stays = (on_trail or same)[0]
         found += [one for one in same if one is not stays and one not in on_trail]
     return found
-
-
-def _taken_away(core: Core, seen: Seen) -> Mark:
-    at = (seen.branch.id, seen.step.step)
-    remark = pack_remark(Remark(core.now(), True, None, (), b""))
-    return Mark(*at, core.frames.wrap(remark, f"{place(*at)}: mark"))

@@ -10,13 +10,12 @@ from typing import Any
 
 import msgspec
 
-from clew.encode.assemble import place
 from clew.engines.base import Commit, Drop, Head, Mark, Swap
 from clew.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
 from clew.history.core import Core
 from clew.history.handle import Handle, S
 from clew.history.names import check_custom, check_label, check_name, check_tags
-from clew.history.records import Move, Note, Remark, open_note, pack_remark, seal_note, touch, uuid_text
+from clew.history.records import Move, Note, Remark, open_note, seal_mark, seal_note, touch, uuid_text
 from clew.history.steady import of_thread
 from clew.history.trail import Seen, Trail, describe, find, newest_beside, parent_of
 from clew.history.write import MAX_MOVES, UNSET
@@ -150,8 +149,7 @@ class Moving(Handle[S]):
             said.tags if tags is UNSET else check_tags(tags),
             said.custom if custom is UNSET else self._pack_custom(custom),
         )
-        where = f"{place(seen.branch.id, seen.step.step)}: mark"
-        return Mark(seen.branch.id, seen.step.step, self.core.frames.wrap(pack_remark(remark), where))
+        return seal_mark(self.core.frames, seen.branch.id, seen.step.step, remark)
 
     def _pack_custom(self, custom: Any) -> bytes:
         fields = check_custom(custom)

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
+from clew.encode.assemble import place
 from clew.encode.frame import Frames
 from clew.encode.values import Values
-from clew.engines.base import Head, Row, Step
+from clew.engines.base import Head, Mark, Row, Step
 from clew.errors import Corrupt
 from clew.model import Checkpoint, ThreadInfo
 
@@ -117,6 +118,16 @@ def unpack_remark(data: bytes, where: str) -> Remark:
         raise Corrupt(where, f"its mark makes no sense: {error}") from error
 
 
+def seal_mark(frames: Frames, branch: bytes, step: int, remark: Remark) -> Mark:
+    """A remark as a commit carries it."""
+    return Mark(branch, step, frames.wrap(pack_remark(remark), f"{place(branch, step)}: mark"))
+
+
+def removal(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
+    """The mark that takes a checkpoint away."""
+    return seal_mark(frames, branch, step, Remark(now, True, None, (), b""))
+
+
 def body_digest(root: bytes, payload: bytes) -> bytes:
     if len(payload) < _SHORT:
         return blake3(root + payload).digest(16)
@@ -173,7 +184,7 @@ def moment(micros: int) -> dt.datetime:
 
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Remark | None]:
     """Metadata and remark of a step."""
-    where = f"step {step.step} of branch {branch.hex()}"
+    where = place(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
         raise Corrupt(where, "its id is none")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)

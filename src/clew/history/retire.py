@@ -16,7 +16,7 @@ import msgspec
 
 from clew.engines.base import Mark
 from clew.history.core import Core, Tip
-from clew.history.records import Remark, pack_remark
+from clew.history.records import removal
 from clew.history.retention import protected, unpack_retention
 from clew.history.trail import Seen, Trail
 from clew.model import Retention
@@ -65,9 +65,7 @@ def retire(core: Core, policy: Retention, line: Line) -> list[Mark]:
     while len(line.waiting) >= limit and len(marks) < _AT_ONCE:
         branch, step, stays = line.waiting.popleft()
         if not stays:
-            where = f"step {step} of branch {branch.hex()}: mark"
-            remark = pack_remark(Remark(core.now(), True, None, (), b""))
-            marks.append(Mark(branch, step, core.frames.wrap(remark, where)))
+            marks.append(removal(core.frames, branch, step, core.now()))
     line.marked += len(marks)
     return marks
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from clew.engines.base import Commit, Drop, Head, Mark, Swap
+from clew.engines.base import Commit, Drop, Head, Swap
 from clew.errors import Conflict, Corrupt, InvalidInput
 from clew.history.core import Core
 from clew.history.pace import Pace
 from clew.history.reach import NO_GARBAGE, Garbage, garbage
-from clew.history.records import Remark, pack_remark, touch, uuid_text
+from clew.history.records import removal, touch, uuid_text
 from clew.history.retention import check_retention, expired, kept, unpack_retention
 from clew.history.view import Place, View
 from clew.model import Pruned, Retention
@@ -185,9 +185,7 @@ class Sweeper:
             pace.breathe()
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
-            remark = Remark(now, True, None, (), b"")
-            where = f"step {step} of branch {branch.hex()}: mark"
-            marks.append(Mark(branch, step, core.frames.wrap(pack_remark(remark), where)))
+            marks.append(removal(core.frames, branch, step, now))
         swaps, heads = [], []
         for head in view.heads:
             if head.thread in gone:

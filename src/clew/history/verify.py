@@ -15,7 +15,7 @@ from clew.errors import ClewError, Conflict
 from clew.history.core import Core
 from clew.history.inspect import Inspection, Place, gap_id
 from clew.history.reach import ASIDE, GAP, PLAIN
-from clew.history.records import Note, Remark, pack_remark, seal_note
+from clew.history.records import Note, removal, seal_note
 from clew.history.sweep import Progress, lineages
 from clew.history.view import View
 from clew.model import Damage, Verified
@@ -104,7 +104,9 @@ class _Repair:
             new = self._head(head)
             swaps.append(Swap(head.thread, head.key, new))
             heads.extend([] if new is None else [new])
-        marks = [self._mark(at) for at in seen.unsound if at not in self._damaged and not self._stood_on(at, heads)]
+        now, frames = self._core.now(), self._core.frames
+        doomed = [at for at in seen.unsound if at not in self._damaged and not self._stood_on(at, heads)]
+        marks = [removal(frames, *at, now) for at in doomed]
         blobs = await self._kept()
         for (branch, step), known in seen.rows.items():
             before = seen.before(known.branch, step)
@@ -124,11 +126,6 @@ class _Repair:
 
     def _stood_on(self, at: Place, heads: list[Head]) -> bool:
         return any((head.branch, head.step) == at for head in heads)
-
-    def _mark(self, at: Place) -> Mark:
-        remark = Remark(self._core.now(), True, None, (), b"")
-        data = self._core.frames.wrap(pack_remark(remark), f"{place(*at)}: mark")
-        return Mark(*at, data)
 
     async def _kept(self) -> dict[bytes, bytes]:
         """The damaged records as they are."""
