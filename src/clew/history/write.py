@@ -155,10 +155,11 @@ class Writer:
                     return done
                 if done is not None:
                     continue  # what was done may have been undone since, with the whole thread
+            now = self._core.now() if tip is None else max(self._core.now(), tip.head.updated + 1)
             if id is None:
-                id = new_id(self._core.now() if tip is None else max(self._core.now(), tip.head.updated + 1))
+                id = new_id(now)
             try:
-                return await self._commit(plan, facts, id, tip, whole)
+                return await self._commit(plan, facts, id, now, tip, whole)
             except LockLost:
                 raise
             except Conflict:
@@ -195,9 +196,8 @@ class Writer:
         head = await self._core.engine.head(self._thread)
         return head is None or head.key != tip.head.key
 
-    async def _commit(self, plan: Plan, facts: Facts, id: bytes, tip: Tip | None, whole: bool) -> Checkpoint:
+    async def _commit(self, plan: Plan, facts: Facts, id: bytes, now: int, tip: Tip | None, whole: bool) -> Checkpoint:
         core = self._core
-        now = core.now()
         branches: tuple[Branch, ...] = ()
         root: Root | None
         memories: Memories | None
@@ -218,7 +218,6 @@ class Writer:
                 )
             step, parent, digest, root = head.step + 1, tip.note.checkpoint, tip.digest, tip.root
             version, count, expect = head.version + 1, head.count + 1, head.key
-            now = max(now, head.updated + 1)
             here = head.branch
             if tip.note.pinned or full(tip.root) or not core.is_current(head.branch):
                 branch = Branch(core.new_branch(), lineage, self._thread, owner, (head.branch, head.step))
