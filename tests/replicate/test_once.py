@@ -111,10 +111,6 @@ class Refusing(Flaky):
         await self.engine.commit(commit)
 
 
-def spooling(places: tuple[Refusing, Refusing], folder: Path) -> clew.Store:
-    return clew.open(places[0], replica=places[1], spool=folder / "spool", **NEVER)
-
-
 def landed(store: clew.Store, places: tuple[Refusing, Refusing]) -> Any:
     for place in places:
         place.up, place.refusing = True, False
@@ -123,15 +119,21 @@ def landed(store: clew.Store, places: tuple[Refusing, Refusing]) -> Any:
     return status
 
 
-def test_a_spooled_save_that_others_have_made_is_not_made_again(tmp_path: Path) -> None:
+def spooled(folder: Path) -> tuple[tuple[Refusing, Refusing], clew.Store, str]:
+    """Two places that take no saves, the store over them, and the id of what is in its spool; "one" came before."""
     places = Refusing(MemoryEngine()), Refusing(MemoryEngine())
-    store = spooling(places, tmp_path)
-    thread = store.thread("t")
+    store = clew.open(places[0], replica=places[1], spool=folder / "spool", **NEVER)
+    thread, second = store.thread("t"), chosen()
     thread.append("messages", ["one"])
-    second = chosen()
     for place in places:
         place.refusing = True
     thread.append("messages", ["two"], id=second)
+    return places, store, second
+
+
+def test_a_spooled_save_that_others_have_made_is_not_made_again(tmp_path: Path) -> None:
+    places, store, second = spooled(tmp_path)
+    thread = store.thread("t")
     assert store.status().spool.records == 1  # type: ignore[union-attr]
     other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
@@ -146,15 +148,9 @@ def test_a_spooled_save_that_others_have_made_is_not_made_again(tmp_path: Path) 
 def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_the_save_is_there_once(
     tmp_path: Path,
 ) -> None:
-    places = Refusing(MemoryEngine()), Refusing(MemoryEngine())
-    store = spooling(places, tmp_path)
+    places, store, second = spooled(tmp_path)
     thread = store.thread("t")
-    thread.append("messages", ["one"])
-    second = chosen()
-    for place in places:
-        place.refusing = True
-    thread.append("messages", ["two"], id=second)
-    spooled = thread.append("messages", ["and more"])
+    later = thread.append("messages", ["and more"])
     assert store.status().spool.records == 2  # type: ignore[union-attr]
     other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
@@ -162,8 +158,8 @@ def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_
     assert landed(store, places).diverged == 1
     assert thread.load()["messages"] == ["one", "somebody else's", "two"]
     assert thread.load(second)["messages"] == ["one", "somebody else's", "two"]
-    assert thread.load(spooled.id)["messages"] == ["one", "two", "and more"]
-    assert (thread.get(spooled.id).label or "").startswith("diverged")
+    assert thread.load(later.id)["messages"] == ["one", "two", "and more"]
+    assert (thread.get(later.id).label or "").startswith("diverged")
     assert len(ids(store)) == len({*ids(store)}) == 4
     for place in places:
         alone = clew.open(place.engine)
