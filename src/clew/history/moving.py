@@ -71,7 +71,7 @@ class Moving(Handle[S]):
 
         async def attempt(head: Head) -> Checkpoint | None:
             seen = await find(self.core, head, at)
-            target = (seen.branch.id, seen.step.step)
+            target = seen.place
             if target != (head.branch, head.step):
                 doomed = await self._after(head, target) if prune else []
                 moves = open_note(self.core.frames, head).moves if prune else self._remembering(head, target)
@@ -85,7 +85,7 @@ class Moving(Handle[S]):
     async def rewind_from(self, head: Head, at: Any) -> bool:
         """For views: rewind, but only from exactly this head; False if another writer was faster."""
         seen = await find(self.core, head, at)
-        return await self._move(head, seen, self._remembering(head, (seen.branch.id, seen.step.step)), [])
+        return await self._move(head, seen, self._remembering(head, seen.place), [])
 
     @of_thread
     async def undo(self) -> Checkpoint:
@@ -193,7 +193,7 @@ class Moving(Handle[S]):
         here = (head.branch, head.step)
         if seen.branch.owner != head.owner:
             raise CheckpointNotFound(self.id, at, f"it belongs to thread {seen.branch.thread!r}: delete it there")
-        if (seen.branch.id, seen.step.step) != here:
+        if seen.place != here:
             fewer = touch(self.core.frames, head, self.core.now(), count=head.count - 1)
             return await self.swap(head, fewer, [self._mark(seen, deleted=True)])
         before = await parent_of(self.core, head, *here) or await newest_beside(self.core, head)

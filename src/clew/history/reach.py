@@ -81,16 +81,16 @@ NO_GARBAGE = Garbage([], [], [], [], 0, 0, 0)
 async def garbage(core: Core, view: View, doomed: set[Place], *, all_blobs: bool, follow: dict[str, Follow]) -> Garbage:
     """What is left when the checkpoints at `doomed` are gone too. Blobs are looked at if rows go, or if asked for."""
     living = {place: seen for place, seen in view.living().items() if place not in doomed}
-    dead = [seen for rows in view.rows.values() for seen in rows if (seen.branch.id, seen.step.step) not in living]
+    dead = [seen for rows in view.rows.values() for seen in rows if seen.place not in living]
     if not dead and not all_blobs and len(view.branches) == sum(1 for rows in view.rows.values() if rows):
         return NO_GARBAGE
     needed = await needs(core, view.lineage, living)
-    gone = {(seen.branch.id, seen.step.step): seen for seen in dead if not needed.row(seen.branch.id, seen.step.step)}
+    gone = {seen.place: seen for seen in dead if not needed.row(*seen.place)}
     staying = {
-        (seen.branch.id, seen.step.step)
+        seen.place
         for rows in view.rows.values()
         for seen in rows
-        if (seen.branch.id, seen.step.step) not in gone
+        if seen.place not in gone
     }
     links = {_before(view, branch, step) for branch, step in staying}
     rows = [place for place in gone if place not in links]

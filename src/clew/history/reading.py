@@ -206,9 +206,9 @@ class Reading(Handle[S]):
         reader = Reader(self.core, head.lineage, self.values)
         roots = []
         for seen in (one, other):
-            row = await self.core.engine.row(head.lineage, seen.branch.id, seen.step.step)
+            row = await self.core.engine.row(head.lineage, *seen.place)
             if row is None:
-                raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
+                raise Corrupt(place(*seen.place), "the row is missing")
             roots.append(await reader.root(seen.branch.id, seen.step.step, row.root, deep=False))
         changes = await differ.compare(reader, self.values, roots[0].tree, roots[1].tree)
         return Diff(await describe(self.core, head, one), await describe(self.core, head, other), tuple(changes))

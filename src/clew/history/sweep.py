@@ -150,12 +150,12 @@ class Sweeper:
         keep: set[Place] = set()
         for head in view.heads:
             trail = list(view.trail((head.branch, head.step)))
-            on_trail = {(seen.branch.id, seen.step.step) for seen in trail}
+            on_trail = {seen.place for seen in trail}
             living = [seen for seen in trail if seen.alive]
             off = list(view.abandoned(head, on_trail))
-            visible.update((seen.branch.id, seen.step.step) for seen in (*living, *(seen for seen, _ in off)))
+            visible.update(seen.place for seen in (*living, *(seen for seen, _ in off)))
             held = kept(self._policy(view, head, given), now, living, off)
-            keep.update((seen.branch.id, seen.step.step) for seen in held)
+            keep.update(seen.place for seen in held)
             keep.add((head.branch, head.step))
             if head.kind == WORKSPACE:
                 keep.update(place for place in visible if self._named(view, head.thread, place))

@@ -40,6 +40,11 @@ class Seen(msgspec.Struct, frozen=True):
     remark: Remark | None
     alive: bool
 
+    @property
+    def place(self) -> tuple[bytes, int]:
+        """Where it lies: a step of a branch."""
+        return (self.branch.id, self.step.step)
+
 
 class Trail:
     """The trail that ends at one place; `segments` from the newest to the oldest."""
@@ -120,7 +125,7 @@ async def describe(core: Core, head: Head, seen: Seen) -> Checkpoint:
     """The checkpoint at a place, with its living parent."""
     parent: bytes | None = None
     if seen.meta.parent is not None:
-        trail = await Trail.to(core, head, seen.branch.id, seen.step.step)
+        trail = await Trail.to(core, head, *seen.place)
         before = await (await Trail.to(core, head, *_before(trail))).living()
         parent = before.step.id if before is not None else None
     return checkpoint(core.values, seen.branch.thread, seen.step.id, seen.step.step, seen.meta, seen.remark, parent)
@@ -156,7 +161,7 @@ async def written(core: Core, head: Head, branch: Branch) -> list[Seen]:
 async def newest_beside(core: Core, head: Head) -> Seen | None:
     """The newest living checkpoint that a thread wrote, the one it stands on left out."""
     own = [seen for branch in await visible(core, head) for seen in await written(core, head, branch)]
-    rest = [seen for seen in own if (seen.branch.id, seen.step.step) != (head.branch, head.step)]
+    rest = [seen for seen in own if seen.place != (head.branch, head.step)]
     return max(rest, key=lambda seen: (seen.meta.created, seen.step.id), default=None)
 
 

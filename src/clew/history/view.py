@@ -79,9 +79,8 @@ class View:
         owners = {head.owner for head in self.heads}
         for head in self.heads:
             for seen in self.trail((head.branch, head.step)):
-                place = (seen.branch.id, seen.step.step)
-                if seen.alive or place == (head.branch, head.step):
-                    found[place] = seen
+                if seen.alive or seen.place == (head.branch, head.step):
+                    found[seen.place] = seen
         for branch, rows in self.rows.items():
             if self.branches[branch].owner in owners:
                 found.update(((branch, seen.step.step), seen) for seen in rows if seen.alive)

@@ -281,13 +281,13 @@ class Writer:
             if head is None:
                 raise Conflict(self._thread, uuid_text(base), None)
             seen = await find(core, head, uuid_text(base))
-            row = await core.engine.row(head.lineage, seen.branch.id, seen.step.step)
+            row = await core.engine.row(head.lineage, *seen.place)
             if row is None:
-                raise Corrupt(place(seen.branch.id, seen.step.step), "the row is missing")
+                raise Corrupt(place(*seen.place), "the row is missing")
             reader = Reader(core, head.lineage, self._values)
             root = await reader.root(seen.branch.id, seen.step.step, row.root)
             memories = await reader.memories(root.tree) if whole else None
-            branch = Branch(core.new_branch(), head.lineage, self._thread, head.owner, (seen.branch.id, seen.step.step))
+            branch = Branch(core.new_branch(), head.lineage, self._thread, head.owner, seen.place)
             step, fresh = seen.step.step + 1, Root(root.tree, 0)
             try:
                 planned = plan(self._planner(branch.id, step, fresh, memories))

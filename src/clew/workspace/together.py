@@ -35,7 +35,7 @@ class HeadMove:
                 "to": uuid_text(seen.step.id),
                 "to_branch": seen.branch.id,
                 "to_step": seen.step.step,
-                "back": (seen.branch.id, seen.step.step) in trail,
+                "back": seen.place in trail,
             },
             thread,
         )
