@@ -584,3 +584,40 @@ def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
     assert finish(spool.engine.lineages()) == []
     finish(spool.put(commit))
     finish(spool.engine.close())
+
+
+class Unsteady(Flaky):
+    """Gives no answer to the next so many questions where a thread stands."""
+
+    silent = 0
+
+    async def tip(self, thread: str) -> Any:
+        if self.silent and self.up:
+            self.silent -= 1
+            raise clew.Unavailable("no answer, because a test says so")
+        return await self.engine.tip(thread)
+
+
+def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(tmp_path: Path) -> None:
+    """What it builds on is remembered from the side that is away; what it reads comes from the other, which lacks it."""
+    primary, replica = Flaky(MemoryEngine()), Unsteady(MemoryEngine())
+    store = clew.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
+    thread = store.thread("t")
+    thread.append("messages", ["both have this"])
+    store.catch_up()
+    replica.up = False
+    unshipped = thread.append("messages", [LONG])
+    primary.up = False
+    store.thread("other").append("messages", [1])
+    assert store.status().spool.adrift  # type: ignore[union-attr]
+    replica.up, replica.silent = True, 1
+    saved = store.thread("t").save({"messages": ["both have this", "and this is new"]})
+    assert replica.silent == 0
+    assert thread.load() == {"messages": ["both have this", "and this is new"]}
+    primary.up = True
+    while store.catch_up().behind:
+        assert store.status().primary.healthy
+    assert [checkpoint.id for checkpoint in thread.history()][-1] == saved.id
+    assert thread.load(unshipped.id) == {"messages": ["both have this", LONG]}
+    assert not store.verify().problems
+    store.close()

@@ -1,7 +1,8 @@
 """Steadiness: a call that met what a sweep was just freeing starts over, instead of crying damage.
 
 A sweep touches every head of its lineage before it frees anything. So what looks like damage is believed only if the
-head of the thread stands still: if it is the same after one failure and after the next.
+head of the thread stands still: if it is the same after one failure and after the next. The engine has to stand still
+as well: a mirror that changed sides in between has let the call read one half here and the other half there.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ def steady(whose: Callable[[Any], tuple[Core, str]]) -> Callable[[Method[C, P, T
             last: object = None
             for _ in range(_ATTEMPTS):
                 head = await core.engine.head(thread)
-                key = None if head is None else head.key
-                if key is not None and key == last:
+                stands = None if head is None else (head.key, core.engine.stamp)
+                if stands is not None and stands == last:
                     break
-                last = key
+                last = stands
                 try:
                     return await method(self, *args, **kwargs)
                 except Corrupt as error:
