@@ -6,6 +6,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import clew
 from clew.engines.base import Commit
 from clew.engines.memory import MemoryEngine
@@ -83,6 +85,50 @@ def test_what_stands_before_a_save_that_was_repeated_is_kept(pair: Pair) -> None
     assert second in found
     pair.equal()
     assert not store.verify().problems
+
+
+class Headless(Flaky):
+    """Takes rows, and while `cut` moves no head of a thread."""
+
+    cut = False
+
+    async def commit(self, commit: Commit) -> None:
+        if not self.up or (self.cut and any(swap.thread == "t" for swap in commit.swaps)):
+            raise clew.Unavailable("the connection was cut, because a test says so")
+        await self.engine.commit(commit)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_it_loses(again: bool) -> None:
+    """The replica has the rows, and its head does not know of them; then it takes over."""
+    primary, replica = Flaky(MemoryEngine()), Headless(MemoryEngine())
+    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    thread = store.thread("t")
+    first = thread.append("messages", ["one"])
+    store.catch_up()
+    replica.up = False
+    unshipped = [thread.append("messages", [f"only the primary has this: {n}"]) for n in range(3)]
+    store.catch_up()
+    replica.up = replica.cut = True
+    store.catch_up()
+    assert len(clew.open(replica.engine).thread("t").history()) == 1
+    replica.cut = False
+    primary.lose_answers = int(again)
+    primary.up = again
+    last = thread.append("messages", ["two"], id=chosen())
+    assert store.status().active == "replica"
+    primary.up = True
+    while (status := store.catch_up()).behind:
+        assert status.primary.healthy
+    assert status.diverged == 1
+    assert [checkpoint.id for checkpoint in thread.history()] == [first.id, last.id]
+    assert {*ids(store)} == {first.id, last.id, *(checkpoint.id for checkpoint in unshipped)}
+    assert [checkpoint.id for checkpoint in thread.find(tag="diverged")] == [unshipped[-1].id]
+    assert thread.load(unshipped[-1].id)["messages"][-1] == "only the primary has this: 2"
+    for side in (primary, replica):
+        alone = clew.open(side.engine)
+        assert not alone.verify().problems
+        assert alone.thread("t").history(all=True) == thread.history(all=True)
 
 
 class Refusing(Flaky):

@@ -7,6 +7,8 @@ own. A checkpoint that was saved on both sides, under one id, is in the history 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from clew.engines.base import Commit, Head, Swap
@@ -17,7 +19,7 @@ from clew.history.names import check_name
 from clew.history.records import Note, open_note, removal, seal_note, touch, uuid_text
 from clew.history.thread import Thread
 from clew.history.trail import Seen
-from clew.history.view import View
+from clew.history.view import Place, View
 from clew.replicate.control import generation_of
 from clew.replicate.reconcile import Diverged
 
@@ -34,8 +36,9 @@ async def keep(core: Core, found: Diverged) -> bool:
     note = open_note(core.frames, head)
     if found.same_life:
         thread: Thread[object] = Thread(core, head.thread)
-        if not found.known:
-            await _label(thread, uuid_text(found.newest or note.checkpoint), generation_of(head.branch))
+        lost = found.newest or note.checkpoint
+        if not found.known or await _unheard_of(thread, head.lineage, lost):
+            await _label(thread, uuid_text(lost), generation_of(head.branch))
         return await _recount(thread, head.lineage) or not found.known
     number = 1
     while True:
@@ -85,44 +88,76 @@ async def _label(thread: Thread[object], id: str, generation: int) -> None:
         return  # it was deleted meanwhile, which is what its owner wanted
 
 
+class _Tally(NamedTuple):
+    """What a thread has, and where it stands."""
+
+    head: Head
+    note: Note
+    own: list[Seen]
+    trail: set[Place]
+    again: set[Place]  #: what was saved twice, and is to be there once
+
+    @property
+    def count(self) -> int:
+        """How many checkpoints there are to count."""
+        stands = (self.head.branch, self.head.step)
+        return sum((one.alive and one.place not in self.again) or one.place == stands for one in self.own)
+
+
+async def _tally(thread: Thread[object], lineage: str) -> _Tally | None:
+    view = await View.of(thread.core, lineage)
+    head = next((head for head in view.heads if head.thread == thread.id), None)
+    if head is None:
+        return None
+    own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
+    trail = {one.place for one in view.trail((head.branch, head.step))}
+    return _Tally(head, view.notes[head.thread], own, trail, _saved_again(own, trail))
+
+
+async def _unheard_of(thread: Thread[object], lineage: str, id: bytes) -> bool:
+    """Whether a checkpoint that is there lies beside the trail and the head does not know of it: it was brought by a
+    comparison that was cut before it could say so."""
+    while True:
+        tally = await _tally(thread, lineage)
+        if tally is None or tally.count <= tally.head.count:
+            return False
+        if not any(
+            one.step.id == id and one.alive and one.place not in tally.trail | tally.again
+            for one in tally.own
+        ):
+            return False
+        if await thread.core.engine.head(thread.id) == tally.head:  # else it may have been a save just now
+            return True
+
+
 async def _recount(thread: Thread[object], lineage: str) -> bool:
     """Let the head count the checkpoints that came over, and step aside from them."""
     core = thread.core
     while True:
-        view = await View.of(core, lineage)
-        head = next((head for head in view.heads if head.thread == thread.id), None)
-        if head is None:
+        tally = await _tally(thread, lineage)
+        if tally is None:
             return False
-        own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
-        stands = (head.branch, head.step)
-        again = _saved_again(view, head, own)
-        count = sum((one.alive and one not in again) or (one.branch.id, one.step.step) == stands for one in own)
-        note = view.notes[head.thread]
+        head, note = tally.head, tally.note
         # A step behind the head that is taken now: the next save has to start a branch.
-        pinned = note.pinned or any((one.branch.id, one.step.step) == (head.branch, head.step + 1) for one in own)
-        if (count, pinned) == (head.count, note.pinned) and not again:
+        pinned = note.pinned or any(one.place == (head.branch, head.step + 1) for one in tally.own)
+        if (tally.count, pinned) == (head.count, note.pinned) and not tally.again:
             return False
-        bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=count), note=b"")
+        bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=tally.count), note=b"")
         sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
-        marks = [removal(core.frames, one.branch.id, one.step.step, core.now()) for one in again]
+        marks = [removal(core.frames, *place, core.now()) for place in sorted(tally.again)]
         if await thread.swap(head, msgspec.structs.replace(bare, note=sealed), marks):
             return True
 
 
-def _saved_again(view: View, head: Head, own: list[Seen]) -> list[Seen]:
-    """Checkpoints whose id is in the thread twice, because what was saved on one side was repeated on the other. All
-    but the one on the trail, or the first."""
-    by_id: dict[bytes, list[Seen]] = {}
+def _saved_again(own: list[Seen], trail: set[Place]) -> set[Place]:
+    """Where checkpoints lie whose id is in the thread twice, because what was saved on one side was repeated on the
+    other. All but the one on the trail, or the first."""
+    by_id: dict[bytes, list[Place]] = {}
     for one in own:
         if one.alive:
-            by_id.setdefault(one.step.id, []).append(one)
-    several = [same for same in by_id.values() if len(same) > 1]
-    if not several:
-        return []
-    trail = {(one.branch.id, one.step.step) for one in view.trail((head.branch, head.step))}
-    found: list[Seen] = []
-    for same in several:
-        on_trail = [one for one in same if (one.branch.id, one.step.step) in trail]
-        stays = (on_trail or same)[0]
-        found += [one for one in same if one is not stays and one not in on_trail]
+            by_id.setdefault(one.step.id, []).append(one.place)
+    found: set[Place] = set()
+    for same in by_id.values():
+        on_trail = [place for place in same if place in trail]
+        found.update(place for place in same if place not in (on_trail or same[:1]))
     return found

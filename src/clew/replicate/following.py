@@ -247,12 +247,19 @@ class Following:
 
     async def keep(self, found: Diverged) -> bool:
         """A head of the follower's lost: count it, say so, and have it labelled."""
-        lost = (found.head.thread, found.head.key)
-        if not found.known and lost not in self._counted:  # a comparison that was cut comes to it again
+        if not found.known:
+            self._count(found.head)
+        changed = self.on_diverged is not None and await self.on_diverged(found)
+        if changed:  # it was known, but nobody had said so: a comparison was cut in between
+            self._count(found.head)
+        return changed
+
+    def _count(self, head: Head) -> None:
+        lost = (head.thread, head.key)
+        if lost not in self._counted:  # a comparison that was cut comes to it again
             self._counted.add(lost)
             self.diverged += 1
-            log.warning("thread %r was written to on both sides; the head that lost is kept", found.head.thread)
-        return self.on_diverged is not None and await self.on_diverged(found)
+            log.warning("thread %r was written to on both sides; the head that lost is kept", head.thread)
 
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
         """A commit that is acknowledged only when the follower has it, too, could not simply be repeated there."""

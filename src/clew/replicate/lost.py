@@ -22,6 +22,7 @@ class Lost(NamedTuple):
     places: list[tuple[bytes, int]]  #: steps that only the follower has, newest first
     branches: list[bytes]  #: of these, branches that the active side has nothing of
     newest: bytes | None  #: the id of the newest checkpoint that was not saved again; None: all of them were
+    known: bytes | None  #: the id of the newest one that both have
     way: Mapping[bytes, int]  #: all branches on the way back, each with the last step that is on it
 
 
@@ -32,15 +33,15 @@ async def lost_to(active: Engine, follower: Engine, head: Head) -> Lost:
     ours = {branch.id: branch for branch in await active.branches(lineage)}
     found = await active.locate(lineage, _LOW, _HIGH, _MOST)
     again = {id for branch, _, id in found if branch in ours and ours[branch].thread == head.thread}
-    lost = Lost([], [], None, _way(theirs, head))
+    lost = Lost([], [], None, None, _way(theirs, head))
     for branch, last in lost.way.items():
-        known = max((step.step for step in await active.steps(lineage, branch, 0, last)), default=0)
-        for step in reversed(await follower.steps(lineage, branch, known + 1, last)):
+        known = await active.steps(lineage, branch, 0, last)
+        for step in reversed(await follower.steps(lineage, branch, known[-1].step + 1 if known else 1, last)):
             lost.places.append((branch, step.step))
             if lost.newest is None and step.id not in again:
                 lost = lost._replace(newest=step.id)
         if branch in ours:
-            break
+            return lost._replace(known=known[-1].id if known else None)
         lost.branches.append(branch)
     return lost
 

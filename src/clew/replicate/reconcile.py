@@ -61,8 +61,8 @@ class Diverged(msgspec.Struct, frozen=True):
     lineage: str
     head: Head
     same_life: bool  #: False: another thread of the same name, made on the other side
-    known: bool = False  #: the active side has been where this head stands; only rows beside it were news
-    newest: bytes | None = None  #: the checkpoint that lost, if it is not the one at the head
+    known: bool = False  #: the active side has what this head stands on, or the same save elsewhere
+    newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
 
 
 class Report(msgspec.Struct):
@@ -123,19 +123,21 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         if not (known and _at_or_past(ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
             raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: looked at again")
         if not known:
-            unknown[head.thread] = await lost_to(active, follower, head) if mirror else Lost([], [], None, {})
+            unknown[head.thread] = await lost_to(active, follower, head) if mirror else Lost([], [], None, None, {})
     for lost in unknown.values():
         if lost.newest is not None:
             gone.spare(lost.way)
     gone.add(doubts.rows, doubts.branches)
-    for lost in unknown.values():
+    losers: list[Diverged] = []
+    for thread, lost in unknown.items():
         if mirror and lost.newest is None:  # all of it was saved again
             gone.add(lost.places, lost.branches)
+            if (here := ours.get(thread)) is not None and here.owner == theirs[thread].owner:
+                losers.append(Diverged(lineage, theirs[thread], same_life=True, known=True, newest=lost.known))
     news = [head for head in news if (head.branch, head.step) not in gone]
     # What the active side knows, in its own generation, is where the follower was left behind: it has nothing to give.
     if any(head.thread in unknown or control.generation_of(head.branch) != doubts.stamp for head in news):
         await ship.rows(follower, active, without=gone)
-    changed = False
     for head in news:
         here = ours.get(head.thread)
         # A name that was deleted does not come back, even if the other side had given it to another thread.
@@ -149,10 +151,12 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
         else:
             same = here is not None and here.owner == head.owner
             newest = unknown[head.thread].newest if head.thread in unknown else None
-            found = Diverged(lineage, head, same, same and head.thread not in unknown, newest)
-            if found not in report.diverged:
-                report.diverged.append(found)
-                changed |= keep is not None and await keep(found)
+            losers.append(Diverged(lineage, head, same, same and head.thread not in unknown, newest))
+    changed = False
+    for found in losers:
+        if found not in report.diverged:
+            report.diverged.append(found)
+            changed |= keep is not None and await keep(found)
     if changed:
         return False  # the active side's heads are others now
     # A delete that only the follower knows of: it was acknowledged while the follower was active.
