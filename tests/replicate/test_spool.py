@@ -599,7 +599,7 @@ class Unsteady(Flaky):
 
 
 def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(tmp_path: Path) -> None:
-    """What it builds on is remembered from the side that is away; what it reads comes from the other, which lacks it."""
+    """What it builds on was on the side that is away; what it reads comes from the other one, which lacks it."""
     primary, replica = Flaky(MemoryEngine()), Unsteady(MemoryEngine())
     store = clew.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")

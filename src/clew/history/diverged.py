@@ -7,8 +7,6 @@ own. A checkpoint that was saved on both sides, under one id, is in the history 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from clew.engines.base import Commit, Head, Swap
@@ -21,25 +19,26 @@ from clew.history.thread import Thread
 from clew.history.trail import Seen
 from clew.history.view import Place, View
 from clew.replicate.control import generation_of
-from clew.replicate.reconcile import Diverged
+from clew.replicate.reconcile import Diverged, Kept
 
 LABEL = "diverged"
 
 
-async def keep(core: Core, found: Diverged) -> bool:
-    """Label or name the head that lost; whether anything changed. What belongs to another namespace is left to the
-    stores of that one."""
+async def keep(core: Core, found: Diverged) -> Kept:
+    """Label or name the head that lost. What belongs to another namespace is left to the stores of that one."""
     assert isinstance(core.engine, NamespaceEngine)
     head = core.engine.mine(found.head)
     if head is None:
-        return False
+        return Kept.ENOUGH
     note = open_note(core.frames, head)
     if found.same_life:
         thread: Thread[object] = Thread(core, head.thread)
         lost = found.newest or note.checkpoint
-        if not found.known or await _unheard_of(thread, head.lineage, lost):
-            await _label(thread, uuid_text(lost), generation_of(head.branch))
-        return await _recount(thread, head.lineage) or not found.known
+        if found.known and not await _unheard_of(thread, head.lineage, lost):
+            return await _recount(thread, head.lineage)
+        await _label(thread, uuid_text(lost), generation_of(head.branch))
+        await _recount(thread, head.lineage)
+        return Kept.NAMED
     number = 1
     while True:
         name = check_name(f"{head.thread}#{LABEL}-{number}", "thread id")
@@ -53,7 +52,7 @@ async def keep(core: Core, found: Diverged) -> bool:
             return await _recount(Thread(core, name), head.lineage)
         elif await _name(core, existing, head, note, name):
             await _recount(Thread(core, name), head.lineage)
-            return True
+            return Kept.NAMED
 
 
 async def _name(core: Core, existing: Head | None, head: Head, note: Note, name: str) -> bool:
@@ -88,7 +87,7 @@ async def _label(thread: Thread[object], id: str, generation: int) -> None:
         return  # it was deleted meanwhile, which is what its owner wanted
 
 
-class _Tally(NamedTuple):
+class _Tally(msgspec.Struct, frozen=True):
     """What a thread has, and where it stands."""
 
     head: Head
@@ -115,38 +114,37 @@ async def _tally(thread: Thread[object], lineage: str) -> _Tally | None:
 
 
 async def _unheard_of(thread: Thread[object], lineage: str, id: bytes) -> bool:
-    """Whether a checkpoint that is there lies beside the trail and the head does not know of it: it was brought by a
-    comparison that was cut before it could say so."""
+    """Whether a checkpoint that is there lies beside the trail, without a label, and the head does not know of it: it
+    was brought by a comparison that was cut before it could say so."""
     while True:
         tally = await _tally(thread, lineage)
         if tally is None or tally.count <= tally.head.count:
             return False
-        if not any(
-            one.step.id == id and one.alive and one.place not in tally.trail | tally.again
-            for one in tally.own
-        ):
+        known = tally.trail | tally.again
+        beside = [one for one in tally.own if one.alive and one.place not in known]
+        if not any(one.step.id == id and LABEL not in (one.remark or one.meta).tags for one in beside):
             return False
         if await thread.core.engine.head(thread.id) == tally.head:  # else it may have been a save just now
             return True
 
 
-async def _recount(thread: Thread[object], lineage: str) -> bool:
+async def _recount(thread: Thread[object], lineage: str) -> Kept:
     """Let the head count the checkpoints that came over, and step aside from them."""
     core = thread.core
     while True:
         tally = await _tally(thread, lineage)
         if tally is None:
-            return False
+            return Kept.ENOUGH
         head, note = tally.head, tally.note
         # A step behind the head that is taken now: the next save has to start a branch.
         pinned = note.pinned or any(one.place == (head.branch, head.step + 1) for one in tally.own)
         if (tally.count, pinned) == (head.count, note.pinned) and not tally.again:
-            return False
+            return Kept.ENOUGH
         bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=tally.count), note=b"")
         sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
         marks = [removal(core.frames, *place, core.now()) for place in sorted(tally.again)]
         if await thread.swap(head, msgspec.structs.replace(bare, note=sealed), marks):
-            return True
+            return Kept.COUNTED
 
 
 def _saved_again(own: list[Seen], trail: set[Place]) -> set[Place]:

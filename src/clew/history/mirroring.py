@@ -13,7 +13,7 @@ from clew.history.diverged import keep
 from clew.history.keyring import RING, share
 from clew.replicate import colour, control
 from clew.replicate.mirror import Mirror
-from clew.replicate.reconcile import Diverged, Progress, Report, differing, reconcile
+from clew.replicate.reconcile import Diverged, Kept, Progress, Report, differing, reconcile
 from clew.replicate.spooled import Spooled
 from clew.replicate.status import Status
 
@@ -27,7 +27,7 @@ def mirror_of(core: Core) -> Mirror:
     return mirror
 
 
-async def keep_beside(core: Core, found: Diverged) -> bool:
+async def keep_beside(core: Core, found: Diverged) -> Kept:
     """Label a head that lost. The mirror itself is asked and written to, also while saves go to a spool."""
     assert isinstance(core.engine, NamespaceEngine)
     straight = copy(core)

@@ -86,12 +86,7 @@ async def garbage(core: Core, view: View, doomed: set[Place], *, all_blobs: bool
         return NO_GARBAGE
     needed = await needs(core, view.lineage, living)
     gone = {seen.place: seen for seen in dead if not needed.row(*seen.place)}
-    staying = {
-        seen.place
-        for rows in view.rows.values()
-        for seen in rows
-        if seen.place not in gone
-    }
+    staying = {seen.place for rows in view.rows.values() for seen in rows if seen.place not in gone}
     links = {_before(view, branch, step) for branch, step in staying}
     rows = [place for place in gone if place not in links]
     bodies = []

@@ -13,7 +13,7 @@ from clew.engines.base import Commit, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control, swept
 from clew.replicate.control import Name
-from clew.replicate.reconcile import Diverged, Doubts, Keep, UnderWay, differing, reconcile
+from clew.replicate.reconcile import Diverged, Doubts, Keep, Kept, UnderWay, differing, reconcile
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
 from clew.replicate.shipping import Pending
@@ -245,14 +245,14 @@ class Following:
         except Unavailable as error:
             self._roles.away(follower, error)
 
-    async def keep(self, found: Diverged) -> bool:
+    async def keep(self, found: Diverged) -> Kept:
         """A head of the follower's lost: count it, say so, and have it labelled."""
         if not found.known:
             self._count(found.head)
-        changed = self.on_diverged is not None and await self.on_diverged(found)
-        if changed:  # it was known, but nobody had said so: a comparison was cut in between
+        kept = await self.on_diverged(found) if self.on_diverged is not None else Kept.ENOUGH
+        if kept is Kept.NAMED:  # also if it was known: a comparison had been cut before it could say so
             self._count(found.head)
-        return changed
+        return kept
 
     def _count(self, head: Head) -> None:
         lost = (head.thread, head.key)
@@ -350,7 +350,7 @@ def _at_or_past(head: Head | None, new: Head | None) -> bool:
     return head == new or (same and head.version > new.version)
 
 
-async def _not_now(found: Diverged) -> bool:
+async def _not_now(found: Diverged) -> Kept:
     if found.known:
-        return False
+        return Kept.ENOUGH
     raise Conflict(found.head.thread, None, None, "an older generation wrote to the primary just now: looked at again")

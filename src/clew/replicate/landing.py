@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from clew.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control
-from clew.replicate.reconcile import Diverged, clear
+from clew.replicate.reconcile import Diverged, Keep, clear
 from clew.replicate.spool import Spool
 from clew.replicate.status import log
 
@@ -39,7 +39,7 @@ class Shore(NamedTuple):
     active: Engine
     sides: Sequence[Engine]
     mark: Callable[[str], None]  #: the follower has to be compared
-    keep: Callable[[Diverged], Awaitable[bool]]
+    keep: Keep
 
 
 async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bool:

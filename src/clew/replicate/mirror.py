@@ -25,7 +25,7 @@ from clew.replicate import colour, control, swept
 from clew.replicate.asking import Asking
 from clew.replicate.control import Name
 from clew.replicate.following import Following
-from clew.replicate.reconcile import Diverged, Keep
+from clew.replicate.reconcile import Diverged, Keep, Kept
 from clew.replicate.roles import Roles, Standing, opposite
 from clew.replicate.settings import Settings
 from clew.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
@@ -194,7 +194,7 @@ class Mirror(Asking):
         self._following.pending.mark(lineage)
         self._following.wake()
 
-    async def keep(self, found: Diverged) -> bool:
+    async def keep(self, found: Diverged) -> Kept:
         """A head lost: count it, say so, and have it labelled."""
         return await self._following.keep(found)
 

@@ -10,6 +10,7 @@ active side has none of that name. Only then is the follower brought up to date.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Container, Sequence
+from enum import Enum, auto
 from typing import NamedTuple
 
 import msgspec
@@ -31,7 +32,7 @@ _APART = (
 
 Place = tuple[bytes, int]  # a step of a branch
 Progress = Callable[[int, int], None]  # records and bytes shipped so far
-Keep = Callable[["Diverged"], Awaitable[bool]]
+Keep = Callable[["Diverged"], Awaitable["Kept"]]
 
 
 class Apart(Conflict):
@@ -65,6 +66,14 @@ class Diverged(msgspec.Struct, frozen=True):
     newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
 
 
+class Kept(Enum):
+    """What was done for a head that lost."""
+
+    ENOUGH = auto()  #: nothing: it had been kept before
+    COUNTED = auto()  #: the active side's head knows of what came with it
+    NAMED = auto()  #: it has a label, or a name of its own
+
+
 class Report(msgspec.Struct):
     """What a reconciliation did."""
 
@@ -92,8 +101,8 @@ async def reconcile(
 ) -> Report:
     """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
     moved under it. Of two stores that are no `mirror`, the one that is further on a branch is right about it. `keep` is
-    told of heads that lose, while the follower still has them; whether it changed anything. `UnderWay`, and nothing
-    was changed, if there are `doubts` about one of them."""
+    told of heads that lose, while the follower still has them. `UnderWay`, and nothing was changed, if there are
+    `doubts` about one of them."""
     report = Report()
     for _ in range(_TRIES):
         try:
@@ -156,7 +165,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
     for found in losers:
         if found not in report.diverged:
             report.diverged.append(found)
-            changed |= keep is not None and await keep(found)
+            changed |= keep is not None and await keep(found) is not Kept.ENOUGH
     if changed:
         return False  # the active side's heads are others now
     # A delete that only the follower knows of: it was acknowledged while the follower was active.
@@ -170,7 +179,7 @@ async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None
             # The name was made once more there, and deleted. This one never was, and has to have another name.
             found = Diverged(lineage, head, same_life=False)
             report.diverged.append(found)
-            changed |= keep is not None and await keep(found)
+            changed |= keep is not None and await keep(found) is not Kept.ENOUGH
             buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
         if buried:
             if not await _put(active, [Swap(thread, head.key, None)], lineage):
