@@ -1,4 +1,5 @@
-"""A save under an id that its caller chose is one save, however often it was made and on whichever side."""
+"""A save is one save, however often it was made and on whichever side: under an id that its caller chose, for ever;
+under one that clew made, for as long as the call lasts."""
 
 from __future__ import annotations
 
@@ -47,6 +48,20 @@ def test_a_save_that_was_repeated_on_the_other_side_is_there_once(pair: Pair) ->
     pair.equal()
     assert not store.verify().problems
     assert not pair.alone(pair.replica).verify().problems
+
+
+def test_a_call_that_had_to_change_sides_saves_once(pair: Pair) -> None:
+    store = pair.open()
+    thread = store.thread("t")
+    saved = [thread.append("text", [LONG])]
+    pair.primary.lose_answers = 1
+    saved.append(thread.append("text", ["the primary has it, and nobody knows"]))
+    assert store.status().active == "replica"
+    saved.append(thread.save({"text": [LONG], "n": 3}))
+    assert home(pair, store).diverged == 0
+    assert ids(store) == [checkpoint.id for checkpoint in saved]
+    pair.equal()
+    assert not store.verify().problems
 
 
 def test_a_thread_whose_first_save_was_repeated_is_one_thread(pair: Pair) -> None:

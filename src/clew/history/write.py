@@ -129,11 +129,16 @@ class Writer:
         if follow and not isinstance(expect, _Unset):
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
         base = self._base(parent, rebase, "parent") if follow else self._base(expect, rebase, "expect")
+        id = facts.id  # one for all attempts: of two that were made on two sides of a mirror one is the other
         for attempt in tries():
             tip = self._core.tips.take(self._thread) if attempt == 0 else None
             cached = tip is not None
             if tip is None:
                 tip = await read_tip(self._core, self._thread, self._values)
+                if tip is not None and tip.note.checkpoint == id and attempt:
+                    done = await self._already(tip, id)  # an attempt that seemed to fail did not
+                    if done is not None:
+                        return done
             if base is not UNSET and (tip.note.checkpoint if tip is not None else None) != base:
                 if cached:
                     continue  # the cached tip may be the stale one: look again before telling the caller
@@ -151,8 +156,10 @@ class Writer:
                 if done is not None:
                     continue  # what was done may have been undone since, with the whole thread
             now = self._core.now() if tip is None else max(self._core.now(), tip.head.updated + 1)
+            if id is None:
+                id = new_id(now)
             try:
-                return await self._commit(plan, facts, facts.id or new_id(now), now, tip, whole)
+                return await self._commit(plan, facts, id, now, tip, whole)
             except LockLost:
                 raise
             except Conflict:
