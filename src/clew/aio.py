@@ -34,8 +34,8 @@ from clew.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
     from clew.importing import Report
-    from clew.replicate.reconcile import Progress as SyncProgress
-    from clew.replicate.reconcile import Report as Synced
+    from clew.replicate.report import Progress as SyncProgress
+    from clew.replicate.report import Report as Synced
     from clew.workspace import AsyncWorkspace
 
 S = TypeVar("S")

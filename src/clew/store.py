@@ -28,8 +28,8 @@ from clew.model import At, Checkpoint, Copied, Retention
 
 if TYPE_CHECKING:  # the views are imported by the methods that give them: most programs use one of them
     from clew.importing import Report
-    from clew.replicate.reconcile import Progress as SyncProgress
-    from clew.replicate.reconcile import Report as Synced
+    from clew.replicate.report import Progress as SyncProgress
+    from clew.replicate.report import Report as Synced
     from clew.run import Run, RunInfo
     from clew.session import Session, SessionInfo
     from clew.workspace import Workspace

@@ -19,7 +19,8 @@ from clew.engines.memory import MemoryEngine
 from clew.engines.sqlite import SQLiteEngine
 from clew.engines.stepping import finish
 from clew.replicate import control, landing
-from clew.replicate.reconcile import Diverged
+from clew.replicate.reconcile import reconcile
+from clew.replicate.report import Diverged
 from clew.replicate.spool import Spool
 from clew.testing import records
 from fix_flaky import Flaky
@@ -527,3 +528,90 @@ def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_mad
     assert finish(place.branches("t")) == []
     assert finish(spool.survey()).records == 0
     finish(spool.engine.close())
+
+
+class Crossed(Flaky):
+    """Others come in between: `before` and `after` say what they do next to the next call of a method."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.before: dict[str, Any] = {}
+        self.after: dict[str, Any] = {}
+
+    async def commit(self, commit: Commit) -> None:
+        if "commit" in self.before and any(swap.thread == self.before["commit"][0] for swap in commit.swaps):
+            self.before.pop("commit")[1]()
+        await Flaky.commit(self, commit)  # type: ignore[misc]  # it is made from a list of names
+
+    async def drop(self, drop: Drop) -> None:
+        if "drop" in self.before:
+            self.before.pop("drop")()
+        await Flaky.drop(self, drop)  # type: ignore[misc]
+
+    async def steps(self, *args: Any) -> Any:
+        found = await self.engine.steps(*args)
+        if "steps" in self.after:
+            self.after.pop("steps")()
+        return found
+
+
+def test_what_is_said_on_both_sides_during_a_comparison_is_not_taken_back() -> None:
+    places = MemoryEngine(), MemoryEngine()
+    store = clew.open(Flaky(places[0]), replica=Flaky(places[1]), **NEVER)
+    saved = store.thread("t").save({"n": 1})
+    active = Crossed(places[0])
+    active.after["steps"] = lambda: store.thread("t").annotate(saved.id, label="said meanwhile")
+    finish(reconcile(active, places[1], "t", mirror=True))
+    assert [clew.open(place).thread("t").get(saved.id).label for place in places] == ["said meanwhile"] * 2
+
+
+def test_what_came_from_the_follower_is_there_in_the_end_although_another_process_had_it_swept() -> None:
+    """It had looked when the save was on both sides, and takes away what it found when we are nearly done."""
+    primary, replica = Crossed(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store.thread("other").save({"n": 0})
+    replica.up = False
+    lost = store.thread("t").save({"n": 1})
+    primary.up, replica.up = False, True
+    store.thread("t").save({"n": 2})
+    branch = finish(primary.engine.branches("t"))[0].id
+
+    def swept() -> None:
+        heads = [(head.thread, head.key) for head in finish(primary.engine.heads("t"))]
+        finish(primary.engine.drop(Drop("t", heads, branches=[branch])))
+
+    primary.before["commit"] = ("t#diverged-1", swept)
+    primary.up = True
+    while (status := store.catch_up()).behind:
+        assert status.primary.healthy
+    assert not primary.before
+    for side in (primary, replica):
+        alone = clew.open(side.engine)
+        assert not alone.verify().problems
+        assert alone.thread("t#diverged-1").load(lost.id) == {"n": 1}
+        assert alone.thread("t").load() == {"n": 2}
+
+
+@pytest.mark.parametrize("error", [clew.Conflict("t", None, None), clew.Unavailable("cut")])
+def test_what_was_saved_again_goes_from_the_other_side_also_if_that_takes_two_attempts(error: Exception) -> None:
+    primary, replica = Crossed(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(primary, replica=replica, **NEVER)
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    primary.lose_answers = 1
+    thread.save({"n": 2})
+    assert store.status().active == "replica"
+
+    def refuse() -> None:
+        raise error
+
+    primary.before["drop"] = refuse
+    primary.up = True
+    while (status := store.catch_up()).behind or not status.primary.healthy:
+        assert status.diverged == 0
+    assert not primary.before
+    for side in (primary, replica):
+        alone = clew.open(side.engine)
+        assert not alone.verify().problems
+        assert [checkpoint.step for checkpoint in alone.thread("t").history(all=True)] == [1, 2]
+        assert finish(side.engine.stats())["rows"] == 2

@@ -19,7 +19,7 @@ from clew.history.thread import Thread
 from clew.history.trail import Seen
 from clew.history.view import Place, View
 from clew.replicate.control import generation_of
-from clew.replicate.reconcile import Diverged, Kept
+from clew.replicate.report import Diverged, Kept
 
 LABEL = "diverged"
 

@@ -13,7 +13,8 @@ from clew.history.diverged import keep
 from clew.history.keyring import RING, share
 from clew.replicate import colour, control
 from clew.replicate.mirror import Mirror
-from clew.replicate.reconcile import Diverged, Kept, Progress, Report, differing, reconcile
+from clew.replicate.reconcile import differing, reconcile
+from clew.replicate.report import Diverged, Kept, Progress, Report
 from clew.replicate.spooled import Spooled
 from clew.replicate.status import Status
 

@@ -13,7 +13,8 @@ from clew.engines.base import Commit, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control, swept
 from clew.replicate.control import Name
-from clew.replicate.reconcile import Diverged, Doubts, Keep, Kept, UnderWay, differing, reconcile
+from clew.replicate.reconcile import Doubts, UnderWay, differing, reconcile
+from clew.replicate.report import Diverged, Keep, Kept
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
 from clew.replicate.shipping import Pending

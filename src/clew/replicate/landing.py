@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 from clew.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control
-from clew.replicate.reconcile import Diverged, Keep, clear
+from clew.replicate.reconcile import clear
+from clew.replicate.report import Diverged, Keep
 from clew.replicate.spool import Spool
 from clew.replicate.status import log
 

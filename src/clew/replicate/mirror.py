@@ -25,7 +25,7 @@ from clew.replicate import colour, control, swept
 from clew.replicate.asking import Asking
 from clew.replicate.control import Name
 from clew.replicate.following import Following
-from clew.replicate.reconcile import Diverged, Keep, Kept
+from clew.replicate.report import Diverged, Keep, Kept
 from clew.replicate.roles import Roles, Standing, opposite
 from clew.replicate.settings import Settings
 from clew.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log

@@ -9,34 +9,19 @@ active side has none of that name. Only then is the follower brought up to date.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Container, Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Mark, NewRow, Row, Step, Swap
+from clew.engines.base import Commit, Drop, Engine, Head, Mark, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control, swept
 from clew.replicate.lost import Lost, lost_to
-from clew.replicate.swept import Swept
+from clew.replicate.report import Diverged, Keep, Progress, Report
+from clew.replicate.swept import Place, Swept
+from clew.replicate.transfer import Apart, Transfer
 
-_BATCH = 4 * 1024 * 1024  # bytes in one commit
-_ROWS = 256  # rows read at once
 _TRIES = 16
 _RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
-_APART = (
-    "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
-    "{step}): nothing was changed; copy one of them into an empty store"
-)
-
-Place = tuple[bytes, int]  # a step of a branch
-Progress = Callable[[int, int], None]  # records and bytes shipped so far
-Keep = Callable[["Diverged"], Awaitable["Kept"]]
-
-
-class Apart(Conflict):
-    """Both stores went on with the same branch, or are sealed with different keys: no union of them exists."""
 
 
 class UnderWay(Conflict):
@@ -56,39 +41,6 @@ class Doubts(NamedTuple):
 NO_DOUBTS = Doubts(-1, (), (), (), lambda _: False)
 
 
-class Diverged(msgspec.Struct, frozen=True):
-    """A head that the follower had and the active side did not know: its rows are kept, it is not the head."""
-
-    lineage: str
-    head: Head
-    same_life: bool  #: False: another thread of the same name, made on the other side
-    known: bool = False  #: the active side has what this head stands on, or the same save elsewhere
-    newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
-
-
-class Kept(Enum):
-    """What was done for a head that lost."""
-
-    ENOUGH = auto()  #: nothing: it had been kept before
-    COUNTED = auto()  #: the active side's head knows of what came with it
-    NAMED = auto()  #: it has a label, or a name of its own
-
-
-class Report(msgspec.Struct):
-    """What a reconciliation did."""
-
-    records: int = 0
-    bytes: int = 0
-    diverged: list[Diverged] = []
-    restored: list[str] = []  #: threads that only the follower had
-
-    def add(self, other: Report) -> None:
-        self.records += other.records
-        self.bytes += other.bytes
-        self.diverged += other.diverged
-        self.restored += other.restored
-
-
 async def reconcile(
     active: Engine,
     follower: Engine,
@@ -104,9 +56,10 @@ async def reconcile(
     told of heads that lose, while the follower still has them. `UnderWay`, and nothing was changed, if there are
     `doubts` about one of them."""
     report = Report()
+    transfer = Transfer(lineage, report, progress)
     for _ in range(_TRIES):
         try:
-            if await _once(active, follower, _Ship(lineage, report, progress), keep, mirror, doubts):
+            if await _Comparison(active, follower, transfer, keep, mirror, doubts).made_equal():
                 return report
         except (Apart, LockLost, UnderWay):
             raise
@@ -115,103 +68,149 @@ async def reconcile(
     raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 
-async def _once(active: Engine, follower: Engine, ship: _Ship, keep: Keep | None, mirror: bool, doubts: Doubts) -> bool:
-    lineage, report = ship.lineage, ship.report
-    # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
-    theirs = {head.thread: head for head in await follower.heads(lineage)}
-    ours = {head.thread: head for head in await active.heads(lineage)}
-    news = [
-        head
-        for head in theirs.values()
-        if head.key not in doubts.refused and await _may_be_news(active, follower, head, ours.get(head.thread))
-    ]
-    gone = await swept.of(active, lineage) if mirror else Swept()
-    unknown: dict[str, Lost] = {}
-    for head in news:
-        known = (head.branch, head.step) in gone or await active.row(lineage, head.branch, head.step) is not None
-        if not (known and _at_or_past(ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
-            raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: looked at again")
-        if not known:
-            unknown[head.thread] = await lost_to(active, follower, head) if mirror else Lost([], [], None, None, {})
-    for lost in unknown.values():
-        if lost.newest is not None:
-            gone.spare(lost.way)
-    gone.add(doubts.rows, doubts.branches)
-    losers: list[Diverged] = []
-    for thread, lost in unknown.items():
-        if mirror and lost.newest is None:  # all of it was saved again
-            gone.add(lost.places, lost.branches)
-            if (here := ours.get(thread)) is not None and here.owner == theirs[thread].owner:
-                losers.append(Diverged(lineage, theirs[thread], same_life=True, known=True, newest=lost.known))
-    news = [head for head in news if (head.branch, head.step) not in gone]
-    # What the active side knows, in its own generation, is where the follower was left behind: it has nothing to give.
-    if any(head.thread in unknown or control.generation_of(head.branch) != doubts.stamp for head in news):
-        await ship.rows(follower, active, without=gone)
-    for head in news:
-        here = ours.get(head.thread)
-        # A name that was deleted does not come back, even if the other side had given it to another thread.
-        ended = here is None and any([await control.ended(side, head.thread) for side in (active, follower)])
-        if (here is None and not ended) or (here is not None and _goes_on(here, head, mirror)):
-            if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
+class _Comparison:
+    """One look at a lineage on both sides, and what follows from it. Each part says False if a head moved meanwhile, or
+    something was done that makes another look necessary."""
+
+    def __init__(
+        self, active: Engine, follower: Engine, transfer: Transfer, keep: Keep | None, mirror: bool, doubts: Doubts
+    ) -> None:
+        self._active, self._follower = active, follower
+        self._transfer = transfer
+        self._lineage, self._report = transfer.lineage, transfer.report
+        self._keep = keep
+        self._mirror = mirror
+        self._doubts = doubts
+        self._theirs: dict[str, Head] = {}
+        self._ours: dict[str, Head] = {}
+        self._news: list[Head] = []  # heads of the follower that may tell of something
+        self._lost: dict[str, Lost] = {}  # by thread: what only the follower has of it
+        self._unknown: set[str] = set()  # threads that stand on something new
+        self._gone = Swept()  # what the follower is to let go of
+
+    async def made_equal(self) -> bool:
+        """Whether both sides are equal now."""
+        await self._look()
+        return await self._bring_over() and await self._end_what_ended() and await self._bring_up_to_date()
+
+    async def _look(self) -> None:
+        active, follower, lineage, doubts = self._active, self._follower, self._lineage, self._doubts
+        # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
+        self._theirs = {head.thread: head for head in await follower.heads(lineage)}
+        self._ours = {head.thread: head for head in await active.heads(lineage)}
+        news = [head for head in self._theirs.values() if await self._may_be_news(head)]
+        gone = await swept.of(active, lineage) if self._mirror else Swept()
+        for head in news:
+            there = await active.row(lineage, head.branch, head.step) is not None
+            known = there or (head.branch, head.step) in gone
+            if not (known and _at_or_past(self._ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
+                raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: look again")
+            if self._mirror and not there:
+                self._lost[head.thread] = await lost_to(active, follower, head)
+            if not known:
+                self._unknown.add(head.thread)
+        lost = [self._lost[thread] for thread in self._unknown & self._lost.keys()]
+        again = [one for one in lost if one.newest is None]
+        if again:  # all of it was saved here as well: the follower is to let go of it, also if we do not get that far
+            rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
+            await swept.remember(active, Drop(lineage, (), rows=rows, branches=branches))
+            gone = await swept.of(active, lineage)
+        for one in lost:
+            if one.newest is not None:
+                gone.spare(one.way)
+        gone.add(doubts.rows, doubts.branches)
+        self._news, self._gone = news, gone
+
+    async def _may_be_news(self, head: Head) -> bool:
+        """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
+        here = self._ours.get(head.thread)
+        if head.key in self._doubts.refused or here == head or await control.buried(self._active, head):
+            return False
+        if here is None and await control.buried(self._follower, head):
+            return False  # it was deleted while the follower was active; a save that was under way arrived afterwards
+        if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
+            raise Apart(head.thread, None, None, _RINGS)
+        return True
+
+    async def _bring_over(self) -> bool:
+        """Give the active side what only the follower has, and tell of the heads that lost."""
+        active, follower, lineage, stamp = self._active, self._follower, self._lineage, self._doubts.stamp
+        losers: list[Diverged] = []
+        news: list[Head] = []
+        for head in self._news:
+            if (head.branch, head.step) not in self._gone:
+                news.append(head)
+            elif head.thread in self._lost and _same_life(self._ours.get(head.thread), head):
+                known = self._lost[head.thread].known
+                losers.append(Diverged(lineage, head, same_life=True, known=True, newest=known))
+        # What the active side knows, in its own generation, is where the follower was left behind: it has nothing more.
+        if any(head.thread in self._unknown or control.generation_of(head.branch) != stamp for head in news):
+            marks = await self._transfer.rows(follower, active, without=self._gone)
+            if not await _put(active, (), lineage, marks):
                 return False
-            if here is None:
-                report.restored.append(head.thread)
-            ours[head.thread] = head
-        else:
-            same = here is not None and here.owner == head.owner
-            newest = unknown[head.thread].newest if head.thread in unknown else None
-            losers.append(Diverged(lineage, head, same, same and head.thread not in unknown, newest))
-    changed = False
-    for found in losers:
-        if found not in report.diverged:
-            report.diverged.append(found)
-            changed |= keep is not None and await keep(found) is not Kept.ENOUGH
-    if changed:
-        return False  # the active side's heads are others now
-    # A delete that only the follower knows of: it was acknowledged while the follower was active.
-    for thread, head in list(ours.items()):
-        if thread in theirs:
-            continue
-        buried = await control.buried(follower, head)
-        # Only a generation in between can have been the follower's.
-        between = control.generation_of(head.branch) + 1 < doubts.stamp
-        if not buried and between and await control.ended_later(follower, head):
-            # The name was made once more there, and deleted. This one never was, and has to have another name.
-            found = Diverged(lineage, head, same_life=False)
-            report.diverged.append(found)
-            changed |= keep is not None and await keep(found) is not Kept.ENOUGH
-            buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
-        if buried:
-            if not await _put(active, [Swap(thread, head.key, None)], lineage):
-                return False
-            del ours[thread]
-    if changed:
-        return False
-    await ship.rows(active, follower)
-    swaps = [
-        Swap(thread, theirs[thread].key if thread in theirs else None, head)
-        for thread, head in ours.items()
-        if theirs.get(thread) != head
-    ]
-    swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
-    if swaps and not await _put(follower, swaps, lineage):
-        return False
-    if gone:
-        await swept.sweep(active, follower, lineage, gone, ours.values())
-    if not ours:
-        await clear(follower, lineage)
-    return True
+        for head in news:
+            here = self._ours.get(head.thread)
+            # A name that was deleted does not come back, even if the other side had given it to another thread.
+            ended = here is None and any([await control.ended(side, head.thread) for side in (active, follower)])
+            if (here is None and not ended) or (here is not None and _goes_on(here, head, self._mirror)):
+                if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
+                    return False
+                if here is None:
+                    self._report.restored.append(head.thread)
+                self._ours[head.thread] = head
+            else:
+                same = _same_life(here, head)
+                newest = self._lost[head.thread].newest if head.thread in self._lost else None
+                losers.append(Diverged(lineage, head, same, same and head.thread not in self._unknown, newest))
+        return not await self._report.tell(losers, self._keep)
+
+    async def _end_what_ended(self) -> bool:
+        """A delete that only the follower knows of: it was acknowledged while the follower was active."""
+        active, follower, lineage = self._active, self._follower, self._lineage
+        changed = False
+        for thread, head in list(self._ours.items()):
+            if thread in self._theirs:
+                continue
+            buried = await control.buried(follower, head)
+            # Only a generation in between can have been the follower's.
+            between = control.generation_of(head.branch) + 1 < self._doubts.stamp
+            if not buried and between and await control.ended_later(follower, head):
+                # The name was made once more there, and deleted. This one never was, and has to have another name.
+                changed |= await self._report.tell([Diverged(lineage, head, same_life=False)], self._keep)
+                buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
+            if buried:
+                if not await _put(active, [Swap(thread, head.key, None)], lineage):
+                    return False
+                del self._ours[thread]
+        return not changed
+
+    async def _bring_up_to_date(self) -> bool:
+        """Give the follower what only the active side has, and its heads; take away what is to go."""
+        active, follower, lineage = self._active, self._follower, self._lineage
+        ours, theirs = self._ours, self._theirs
+        marks = await self._transfer.rows(active, follower)
+        swaps = [
+            Swap(thread, theirs[thread].key if thread in theirs else None, head)
+            for thread, head in ours.items()
+            if theirs.get(thread) != head
+        ]
+        swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
+        moved = bool(swaps)
+        if marks:  # what is said of a step changes with a head: if none has moved here, it is still what is to be said
+            swaps += [Swap(thread, head.key, head) for thread, head in theirs.items() if ours.get(thread) == head]
+        if not await _put(follower, swaps, lineage, marks):
+            return False
+        if self._gone:
+            await swept.sweep(active, follower, lineage, self._gone, ours.values())
+        if not ours:
+            await clear(follower, lineage)
+        # Until its heads moved, others may have let the follower go of what we brought from it: look once more.
+        return not (moved and self._report.kept)
 
 
-async def _may_be_news(active: Engine, follower: Engine, head: Head, here: Head | None) -> bool:
-    """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
-    if here == head or await control.buried(active, head):
-        return False
-    if here is None and await control.buried(follower, head):
-        return False  # it was deleted while the follower was active; a save that was still under way arrived afterwards
-    if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
-        raise Apart(head.thread, None, None, _RINGS)
-    return True
+def _same_life(here: Head | None, head: Head) -> bool:
+    """Whether they are one thread, and not two of the same name."""
+    return here is not None and here.owner == head.owner
 
 
 def _at_or_past(here: Head | None, head: Head, stamp: int) -> bool:
@@ -229,9 +228,10 @@ def _goes_on(here: Head, head: Head, mirror: bool) -> bool:
     return same and here.step <= head.step and here.version < head.version
 
 
-async def _put(side: Engine, swaps: Sequence[Swap], lineage: str) -> bool:
+async def _put(side: Engine, swaps: Sequence[Swap], lineage: str, marks: Sequence[Mark] = ()) -> bool:
     try:
-        await side.commit(Commit(lineage, tuple(swaps)))
+        if swaps or marks:
+            await side.commit(Commit(lineage, tuple(swaps), marks=marks))
     except Conflict:
         return False
     return True
@@ -246,119 +246,6 @@ async def clear(side: Engine, lineage: str) -> None:
             await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
         except Conflict:
             return  # a thread appeared: the next reconciliation looks again
-
-
-class _Ship:
-    """Copies what one side lacks of a lineage, in batches that are each one commit."""
-
-    def __init__(self, lineage: str, report: Report, progress: Progress | None) -> None:
-        self.lineage = lineage
-        self.report = report
-        self._progress = progress
-
-    async def rows(
-        self,
-        source: Engine,
-        target: Engine,
-        without: Swept | None = None,
-    ) -> None:
-        """Blobs first, then branches with their rows and marks: nothing ever points at what is not there yet.
-
-        `without`: the source is the follower, which replaces nothing, and gives none of these."""
-        authority = without is None
-        without = without or Swept()
-        await self._blobs(source, target, without.blobs)
-        known = {branch.id for branch in await target.branches(self.lineage)}
-        for branch in await source.branches(self.lineage):
-            await self._branch(source, target, branch, branch.id not in known, authority, without)
-
-    async def _blobs(self, source: Engine, target: Engine, without: Container[bytes]) -> None:
-        have = {id for id, _ in await target.blob_ids(self.lineage)}
-        found = await source.blob_ids(self.lineage)
-        lacking = [(id, size) for id, size in found if id not in have and id not in without]
-        batch: list[bytes] = []
-        weight = 0
-        for id, size in lacking:
-            batch.append(id)
-            weight += size
-            if weight >= _BATCH:
-                await self._copy_blobs(source, target, batch)
-                batch, weight = [], 0
-        if batch:
-            await self._copy_blobs(source, target, batch)
-
-    async def _copy_blobs(self, source: Engine, target: Engine, ids: list[bytes]) -> None:
-        found = await source.blobs(self.lineage, ids)
-        await target.commit(Commit(self.lineage, blobs=found))
-        self._count(len(found), sum(map(len, found.values())))
-
-    async def _branch(
-        self,
-        source: Engine,
-        target: Engine,
-        branch: Branch,
-        new: bool,
-        authority: bool,
-        without: Swept,
-    ) -> None:
-        steps = await source.steps(self.lineage, branch.id, 0, LAST_STEP)
-        ours = {step.step: step for step in steps if (branch.id, step.step) not in without}
-        if new and steps and not ours:
-            return
-        theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST_STEP)}
-        for number, step in theirs.items():
-            if number in ours and ours[number].digest != step.digest:
-                raise Apart(branch.thread, None, None, _APART.format(thread=branch.thread, step=number))
-        lacking = sorted(number for number in ours if number not in theirs)
-        marks = [
-            Mark(branch.id, number, step.mark)
-            for number, step in ours.items()
-            if _lacks_mark(step, theirs.get(number), authority)
-        ]
-        first = (branch,) if new else ()
-        for i in range(0, len(lacking), _ROWS):
-            numbers = lacking[i : i + _ROWS]
-            chosen = set(numbers)
-            rows = await source.rows(self.lineage, branch.id, numbers[0], numbers[-1])
-            for batch in _batches([row for row in rows if row.step in chosen]):
-                await self._copy(target, Commit(self.lineage, rows=[_new(branch.id, r) for r in batch], branches=first))
-                first = ()
-        if first or marks:
-            await self._copy(target, Commit(self.lineage, branches=first, marks=marks))
-
-    async def _copy(self, target: Engine, commit: Commit) -> None:
-        await target.commit(commit)
-        self._count(len(commit.rows), sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows))
-
-    def _count(self, records: int, size: int) -> None:
-        self.report.records += records
-        self.report.bytes += size
-        if self._progress is not None:
-            self._progress(self.report.records, self.report.bytes)
-
-
-def _lacks_mark(ours: Step, theirs: Step | None, authority: bool) -> bool:
-    """Whether what is said of a step has to be said there as well; or, with authority, not to be said any more."""
-    if theirs is None or not authority:
-        return ours.mark is not None and (theirs is None or theirs.mark is None)
-    return ours.mark != theirs.mark
-
-
-def _new(branch: bytes, row: Row) -> NewRow:
-    return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)
-
-
-def _batches(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows in runs of at most a few megabytes."""
-    batches: list[list[Row]] = []
-    weight = 0
-    for row in rows:
-        if not batches or weight >= _BATCH:
-            batches.append([])
-            weight = 0
-        batches[-1].append(row)
-        weight += len(row.root) + len(row.payload) + len(row.meta)
-    return batches
 
 
 async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[str]:

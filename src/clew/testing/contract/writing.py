@@ -87,6 +87,17 @@ class WritingCases(Binding):
         assert len(await engine.rows("t", at.id, 1, 3)) == 3
 
     @case
+    async def test_a_commit_may_ask_that_a_head_stands_still(self, engine: Engine) -> None:
+        at = records.branch("t")
+        await engine.commit(records.first(at, 3))
+        head, other = records.head(at, 3), records.head(at, 2, 2)
+        await engine.commit(Commit("t", swaps=[Swap("t", head.key, head)], marks=[Mark(at.id, 1, b"said")]))
+        with pytest.raises(Conflict):
+            await engine.commit(Commit("t", swaps=[Swap("t", other.key, other)], marks=[Mark(at.id, 1, None)]))
+        assert await engine.head("t") == head
+        assert [step.mark for step in await engine.steps("t", at.id, 1, 3)] == [b"said", None, None]
+
+    @case
     async def test_a_commit_may_hold_rows_or_blobs_or_nothing_and_no_swap(self, engine: Engine) -> None:
         at = records.branch("t")
         await engine.commit(Commit("t", branches=[at]))
