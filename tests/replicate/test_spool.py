@@ -621,3 +621,37 @@ def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(t
     assert thread.load(unshipped.id) == {"messages": ["both have this", LONG]}
     assert not store.verify().problems
     store.close()
+
+
+def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path) -> None:
+    """It could not be delivered, because it builds on what only the primary has. When both are back another process
+    begins to deliver it, and is not done when this one saves more."""
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
+    store.thread("other").append("messages", [0])
+    store.catch_up()
+    thread = store.thread("t")
+    replica.up = False
+    thread.append("messages", [1])
+    primary.up = False
+    for n in (2, 3, 4):
+        thread.append("messages", [n])
+    replica.up = True
+    assert store.catch_up().spool.records == 3  # type: ignore[union-attr]
+    primary.up = True
+    other = clew.open(Flaky(primary.engine), replica=Flaky(replica.engine), **NEVER)
+    while other.catch_up().behind:
+        assert other.status().primary.healthy
+    spool = Spool.open(tmp_path / "spool")
+    for entry in finish(spool.entries("t"))[1][:2]:
+        finish(replica.engine.commit(finish(spool.commit_of("t", entry))))  # type: ignore[arg-type]
+    assert len(clew.open(replica.engine).thread("t").load()["messages"]) == 3
+    store.thread("t").append("messages", [5])
+    assert thread.load() == {"messages": [1, 2, 3, 4, 5]}
+    while (status := store.catch_up()).behind or status.spool.records:  # type: ignore[union-attr]
+        assert status.primary.healthy
+    assert status.diverged == 0
+    for side in (primary, replica):
+        assert clew.open(side.engine).thread("t").load() == {"messages": [1, 2, 3, 4, 5]}
+        assert not clew.open(side.engine).verify().problems
+    store.close()

@@ -176,10 +176,10 @@ class Spooled(Asking):
         try:
             await self._arrive()
             await self._same_store()
-            self._stranded.clear()
-            await self._deliver()
+            left = await self._deliver(set())
             async with self._gate:  # what was saved during the delivery; from here on saves wait
-                await self._deliver()
+                if await self._deliver(left):
+                    self.mirror.renew()  # nobody goes on with a branch of which the spool has the next step
                 was_adrift, self.adrift = self.adrift, False
                 self._kept.clear()
         finally:
@@ -188,18 +188,36 @@ class Spooled(Asking):
         await self._count()
         return was_adrift
 
-    async def _deliver(self) -> None:
+    async def _deliver(self, without: set[str]) -> set[str]:
+        """Deliver everything but these lineages; those that have to wait, with these."""
+        left = set(without)
         for lineage in await self._local(self._spool.lineages()):
-            if lineage in self._stranded:
+            if lineage in left:
                 continue
             try:
                 await self._deliver_lineage(lineage)
+                self._stranded.discard(lineage)
             except LockLost:
                 raise
             except (Conflict, Corrupt) as error:  # this one has to wait; the others need not
                 self._stranded.add(lineage)
+                left.add(lineage)
                 self.mirror.failed(error)
                 log.warning("%s", error)
+        return left
+
+    async def _deliver_first(self, lineage: str) -> None:
+        """What waits in the spool came before what is to be saved now; if it still cannot be delivered, it is kept
+        beside later."""
+        async with self._landing:
+            self._delivering = True
+            try:
+                await self._deliver_lineage(lineage)
+                self._stranded.discard(lineage)
+            except (Conflict, Corrupt, Unavailable) as error:
+                self.mirror.failed(error)
+            finally:
+                self._delivering = False
 
     async def _deliver_lineage(self, lineage: str) -> None:
         for attempt in range(_TRIES):
@@ -269,6 +287,8 @@ class Spooled(Asking):
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
         if not self.adrift:
+            if commit.lineage in self._stranded:
+                await self._deliver_first(commit.lineage)
             try:
                 await self.mirror.commit(commit)
                 return
