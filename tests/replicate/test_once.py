@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import clew
-from clew.engines.base import Commit
+from clew.engines.base import Branch, Commit
 from clew.engines.memory import MemoryEngine
+from clew.engines.stepping import finish
+from clew.replicate.spool import Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -144,6 +146,48 @@ def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_i
         alone = clew.open(side.engine)
         assert not alone.verify().problems
         assert alone.thread("t").history(all=True) == thread.history(all=True)
+
+
+def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_under_another_name() -> None:
+    """The replica takes over and makes a thread of the same name, with a save that is repeated. What came before that
+    on the primary was not."""
+    primary, replica = Flaky(MemoryEngine()), Headless(MemoryEngine())
+    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store.thread("other").append("messages", [0])
+    store.catch_up()
+    replica.up = False
+    first = store.thread("t").append("messages", ["one"])
+    store.catch_up()
+    replica.up = replica.cut = True
+    store.catch_up()
+    assert finish(replica.engine.stats())["rows"] == 2
+    replica.cut = False
+    primary.lose_answers = 1
+    second = store.thread("t").append("messages", ["two"], id=chosen())
+    assert store.status().active == "replica"
+    primary.up = True
+    while (status := store.catch_up()).behind:
+        assert status.primary.healthy
+    for side in (primary, replica):
+        alone = clew.open(side.engine)
+        assert [info.id for info in alone.threads()] == ["other", "t", "t#diverged-1"]
+        assert ids(alone) == [second.id]
+        assert alone.thread("t#diverged-1").load(first.id) == {"messages": ["one"]}
+        assert not alone.verify().problems
+
+
+def test_a_spooled_save_is_not_thought_to_be_made_because_a_row_without_a_head_has_its_id(tmp_path: Path) -> None:
+    places, store, second = spooled(tmp_path)
+    spool = Spool.open(tmp_path / "spool")
+    saved = finish(spool.commit_of("t", finish(spool.entries("t"))[1][0]))
+    assert saved is not None
+    orphan = Branch(b"orphan".ljust(16), "t", "t", b"nobody".ljust(16))
+    stray = saved.rows[0]._replace(branch=orphan.id, step=1)
+    finish(places[0].engine.commit(Commit("t", rows=[stray], branches=[orphan])))
+    other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other.thread("t").append("messages", ["somebody else's"])
+    assert landed(store, places).diverged == 1
+    assert store.thread("t").load(second)["messages"] == ["one", "two"]
 
 
 class Refusing(Flaky):

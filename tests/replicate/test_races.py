@@ -131,6 +131,51 @@ def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_r
     asyncio.run(main())
 
 
+class Ahead(Flaky):
+    """A place where somebody else goes on from a save before who made it hears of it."""
+
+    goes_on: Any = None
+
+    async def commit(self, commit: Commit) -> None:
+        await Flaky.commit(self, commit)  # type: ignore[misc]  # it is made from a list of names
+        if self.goes_on is not None and commit.rows:
+            goes_on, self.goes_on = self.goes_on, None
+            await goes_on()
+
+
+def test_a_save_from_which_somebody_went_on_before_its_caller_heard_of_it_is_not_made_twice() -> None:
+    """The follower took it, the active side's answer was lost, and another process made the follower active."""
+
+    async def main() -> None:
+        places = MemoryEngine(), MemoryEngine()
+        primary, replica = Flaky(places[0], awaiting=True), Ahead(places[1], awaiting=True)
+        writer = await clew.aio.open(primary, replica=replica, **NEVER)
+        await writer.thread("t").append("messages", ["one"])
+        away = Flaky(places[0], awaiting=True)
+        other = await clew.aio.open(away, replica=Flaky(places[1], awaiting=True), **NEVER)
+        assert await other.thread("t").load() == {"messages": ["one"]}
+        away.up = False
+
+        async def goes_on() -> None:
+            await other.thread("t").append("messages", ["somebody else's"])
+
+        replica.goes_on = goes_on
+        primary.lose_answers = 1
+        await writer.thread("t").append("messages", ["two"])
+        assert await writer.thread("t").load() == {"messages": ["one", "two", "somebody else's"]}
+        primary.up = away.up = True
+        for store in (writer, other):
+            while (status := await store.catch_up()).behind:
+                assert status.primary.healthy
+        for place in places:
+            alone = clew.open(place)
+            assert alone.thread("t").load() == {"messages": ["one", "two", "somebody else's"]}
+            assert len(alone.thread("t").history(all=True)) == 3
+            assert not alone.verify().problems
+
+    asyncio.run(main())
+
+
 def test_what_is_said_of_a_checkpoint_is_not_said_on_one_side_only() -> None:
     """A label that another process is just giving is waited for; one that the active side refused goes again."""
 

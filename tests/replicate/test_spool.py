@@ -623,6 +623,25 @@ def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(t
     store.close()
 
 
+def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of one program share what they remember: one may put back what another has just found to be old."""
+    primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store.thread("t").append("messages", ["both have this"])
+    store.catch_up()
+    replica.up = False
+    store.thread("t").append("messages", [LONG])
+    old = store._core.tips.peek("t")
+    primary.up, replica.up = False, True
+    assert store.thread("t").load() == {"messages": ["both have this"]}
+    monkeypatch.setattr(store._core.tips, "take", lambda thread: old)
+    store.thread("t").save({"messages": ["both have this", "new"]})
+    assert store.thread("t").load() == {"messages": ["both have this", "new"]}
+    store.close()
+
+
 def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path) -> None:
     """It could not be delivered, because it builds on what only the primary has. When both are back another process
     begins to deliver it, and is not done when this one saves more."""

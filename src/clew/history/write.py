@@ -19,7 +19,7 @@ from clew.encode.nodes import Root, pack_root
 from clew.encode.plan import Memories, NeedsItems, Planned, Planner, full
 from clew.encode.values import Values
 from clew.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
-from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost
+from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, Unavailable
 from clew.history.core import Core, Tip
 from clew.history.dictionary import choose
 from clew.history.names import check_custom, check_label, check_tags
@@ -135,8 +135,8 @@ class Writer:
             cached = tip is not None
             if tip is None:
                 tip = await read_tip(self._core, self._thread, self._values)
-                if tip is not None and tip.note.checkpoint == id and attempt:
-                    done = await self._already(tip, id)  # an attempt that seemed to fail did not
+                if attempt and id is not None and tip is not None:
+                    done = await self._made_after_all(tip, id)
                     if done is not None:
                         return done
             if base is not UNSET and (tip.note.checkpoint if tip is not None else None) != base:
@@ -164,6 +164,9 @@ class Writer:
                 raise
             except Conflict:
                 continue
+            except Corrupt:
+                if not cached:
+                    raise  # else it may be the tip that is old: a mirror changed sides, or a sweep was there
         raise self._conflict(base, await read_tip(self._core, self._thread, self._values))
 
     def _base(self, expect: Any, rebase: bool, what: str) -> bytes | _Unset | None:
@@ -190,6 +193,16 @@ class Writer:
                 self._core.tips.put(tip)
                 return await describe(self._core, tip.head, seen)
         return None
+
+    async def _made_after_all(self, tip: Tip, id: bytes) -> Checkpoint | None:
+        """The checkpoint of this id, if an attempt that seemed to fail did not. On the other side of a mirror somebody
+        may even have gone on from it."""
+        if not self._core.mirrored and tip.note.checkpoint != id:
+            return None
+        try:
+            return await self._already(tip, id)
+        except Unavailable:
+            return None  # nobody can be asked; should it go to a spool, its delivery will know it by its id
 
     async def _moved(self, tip: Tip) -> bool:
         """Whether a tip that was remembered is not the newest any more."""

@@ -134,12 +134,13 @@ def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
 
 async def _made_again(active: Engine, commit: Commit) -> bool:
     """Whether the checkpoints of a save are in its thread already, by their ids, and somewhere else."""
-    threads = {swap.thread for swap in commit.swaps}
+    heads = [await active.head(swap.thread) for swap in commit.swaps]
+    owners = {head.owner for head in heads if head is not None}
     branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
     for row in commit.rows:
         found = await active.locate(commit.lineage, row.id, row.id, _TWINS)
         places = [(branch, step) for branch, step, _ in found if branch in branches]
-        if not any(branches[at[0]].thread in threads and at != (row.branch, row.step) for at in places):
+        if not any(branches[at[0]].owner in owners and at != (row.branch, row.step) for at in places):
             return False
     return bool(commit.rows)
 

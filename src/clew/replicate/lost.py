@@ -26,13 +26,14 @@ class Lost(NamedTuple):
     way: Mapping[bytes, int]  #: all branches on the way back, each with the last step that is on it
 
 
-async def lost_to(active: Engine, follower: Engine, head: Head) -> Lost:
-    """What only the follower has of a thread that stands at `head` there."""
+async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | None) -> Lost:
+    """What only the follower has of a thread that stands at `head` there, and at `here` on the active side."""
     lineage = head.lineage
     theirs = {branch.id: branch for branch in await follower.branches(lineage)}
     ours = {branch.id: branch for branch in await active.branches(lineage)}
-    found = await active.locate(lineage, _LOW, _HIGH, _MOST)
-    again = {id for branch, _, id in found if branch in ours and ours[branch].thread == head.thread}
+    found = await active.locate(lineage, _LOW, _HIGH, _MOST) if here is not None else []
+    # Only what the thread itself has there: rows may have been brought by a comparison that was cut before their head.
+    again = {id for branch, _, id in found if here is not None and branch in ours and ours[branch].owner == here.owner}
     lost = Lost([], [], None, None, _way(theirs, head))
     for branch, last in lost.way.items():
         known = await active.steps(lineage, branch, 0, last)

@@ -106,20 +106,26 @@ class _Comparison:
             if not (known and _at_or_past(self._ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
                 raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: look again")
             if self._mirror and not there:
-                self._lost[head.thread] = await lost_to(active, follower, head)
+                self._lost[head.thread] = await lost_to(active, follower, head, self._ours.get(head.thread))
             if not known:
                 self._unknown.add(head.thread)
-        lost = [self._lost[thread] for thread in self._unknown & self._lost.keys()]
-        again = [one for one in lost if one.newest is None]
+        lost = {thread: self._lost[thread] for thread in self._unknown & self._lost.keys()}
+        again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
         if again:  # all of it was saved here as well: the follower is to let go of it, also if we do not get that far
             rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
             await swept.remember(active, Drop(lineage, (), rows=rows, branches=branches))
             gone = await swept.of(active, lineage)
-        for one in lost:
-            if one.newest is not None:
+        for one in lost.values():
+            if one not in again:
                 gone.spare(one.way)
         gone.add(doubts.rows, doubts.branches)
         self._news, self._gone = news, gone
+
+    def _saved_again(self, thread: str, lost: Lost) -> bool:
+        """Whether the active side has all that a thread has lost, elsewhere. If it is another one of the same name, and
+        some of its rows are there without a head, they need one, and all that follows."""
+        known = lost.known is None or _same_life(self._ours.get(thread), self._theirs[thread])
+        return lost.newest is None and known
 
     async def _may_be_news(self, head: Head) -> bool:
         """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
