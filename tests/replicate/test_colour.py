@@ -10,7 +10,7 @@ import pytest
 
 from clew.engines.memory import MemoryEngine
 from clew.errors import Conflict
-from clew.replicate.colour import Hands, Tracks, side
+from clew.replicate.colour import Background, Hands, Tracks, side
 from clew.testing import records
 
 
@@ -82,3 +82,22 @@ def test_of_one_lineage_one_at_a_time_in_threads() -> None:
     for one in crew:
         one.join()
     assert most == 1
+
+
+def test_a_background_that_is_woken_and_cancelled_at_once_ends() -> None:
+    async def tick() -> float:
+        return 60.0
+
+    async def main() -> None:
+        background = Background(False, tick)
+        background.wake()
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+        background.wake()
+        await asyncio.sleep(0)  # the waiter is told, and has not run
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=10)
+        assert done
+
+    asyncio.run(main())

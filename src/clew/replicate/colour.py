@@ -275,7 +275,8 @@ class Background:
         wait = 0.0
         while not self._stopping:
             try:
-                await asyncio.wait_for(self._task_due.wait(), wait or 0.001)
+                async with asyncio.timeout(wait or 0.001):  # wait_for() can swallow a cancellation
+                    await self._task_due.wait()
                 if self._gather and not self._stopping:
                     await asyncio.sleep(self._gather)
             except TimeoutError:
