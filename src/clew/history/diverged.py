@@ -14,7 +14,7 @@ from clew.engines.namespace import NamespaceEngine
 from clew.errors import Conflict, NotFound
 from clew.history.core import Core
 from clew.history.names import check_name
-from clew.history.records import Note, open_note, removal, seal_note, touch, uuid_text
+from clew.history.records import Note, Remark, open_note, seal_mark, seal_note, touch, uuid_text
 from clew.history.thread import Thread
 from clew.history.trail import Seen
 from clew.history.view import Place, View
@@ -94,13 +94,17 @@ class _Tally(msgspec.Struct, frozen=True):
     note: Note
     own: list[Seen]
     trail: set[Place]
-    again: set[Place]  #: what was saved twice, and is to be there once
+    twins: dict[Place, Remark]  #: what is to be said of saves that are there twice, so that each is there once
 
     @property
     def count(self) -> int:
         """How many checkpoints there are to count."""
         stands = (self.head.branch, self.head.step)
-        return sum((one.alive and one.place not in self.again) or one.place == stands for one in self.own)
+        return sum(self.lives(one) or one.place == stands for one in self.own)
+
+    def lives(self, one: Seen) -> bool:
+        """Whether a checkpoint is to be there."""
+        return not self.twins[one.place].deleted if one.place in self.twins else one.alive
 
 
 async def _tally(thread: Thread[object], lineage: str) -> _Tally | None:
@@ -110,7 +114,7 @@ async def _tally(thread: Thread[object], lineage: str) -> _Tally | None:
         return None
     own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
     trail = {one.place for one in view.trail((head.branch, head.step))}
-    return _Tally(head, view.notes[head.thread], own, trail, _saved_again(own, trail))
+    return _Tally(head, view.notes[head.thread], own, trail, _saved_twice(own, trail, thread.core.now()))
 
 
 async def _unheard_of(thread: Thread[object], lineage: str, id: bytes) -> bool:
@@ -120,8 +124,7 @@ async def _unheard_of(thread: Thread[object], lineage: str, id: bytes) -> bool:
         tally = await _tally(thread, lineage)
         if tally is None or tally.count <= tally.head.count:
             return False
-        known = tally.trail | tally.again
-        beside = [one for one in tally.own if one.alive and one.place not in known]
+        beside = [one for one in tally.own if tally.lives(one) and one.place not in tally.trail]
         if not any(one.step.id == id and LABEL not in (one.remark or one.meta).tags for one in beside):
             return False
         if await thread.core.engine.head(thread.id) == tally.head:  # else it may have been a save just now
@@ -138,24 +141,30 @@ async def _recount(thread: Thread[object], lineage: str) -> Kept:
         head, note = tally.head, tally.note
         # A step behind the head that is taken now: the next save has to start a branch.
         pinned = note.pinned or any(one.place == (head.branch, head.step + 1) for one in tally.own)
-        if (tally.count, pinned) == (head.count, note.pinned) and not tally.again:
+        if (tally.count, pinned) == (head.count, note.pinned) and not tally.twins:
             return Kept.ENOUGH
         bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=tally.count), note=b"")
         sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
-        marks = [removal(core.frames, *place, core.now()) for place in sorted(tally.again)]
+        marks = [seal_mark(core.frames, *place, remark) for place, remark in tally.twins.items()]
         if await thread.swap(head, msgspec.structs.replace(bare, note=sealed), marks):
             return Kept.COUNTED
 
 
-def _saved_again(own: list[Seen], trail: set[Place]) -> set[Place]:
-    """Where checkpoints lie whose id is in the thread twice, because what was saved on one side was repeated on the
-    other. All but the one on the trail, or the first."""
-    by_id: dict[bytes, list[Place]] = {}
+def _saved_twice(own: list[Seen], trail: set[Place], now: int) -> dict[Place, Remark]:
+    """What is to be said of checkpoints whose id is in the thread twice: what was saved on one side was repeated on the
+    other. Those on the trail stay, or the first one. Two sides may each have taken the other's away: one of them comes
+    back, unless somebody deleted it."""
+    by_id: dict[bytes, list[Seen]] = {}
     for one in own:
-        if one.alive:
-            by_id.setdefault(one.step.id, []).append(one.place)
-    found: set[Place] = set()
+        by_id.setdefault(one.step.id, []).append(one)
+    said: dict[Place, Remark] = {}
     for same in by_id.values():
-        on_trail = [place for place in same if place in trail]
-        found.update(place for place in same if place not in (on_trail or same[:1]))
-    return found
+        deleted = any(one.remark is not None and one.remark.deleted and not one.remark.again for one in same)
+        if len(same) == 1 or deleted:
+            continue
+        stay = [one for one in same if one.place in trail] or [*(one for one in same if one.alive), *same][:1]
+        for one in same:
+            if one.alive is not (one in stay):
+                known = one.remark or one.meta
+                said[one.place] = Remark(now, one.alive, known.label, known.tags, known.custom, again=one.alive)
+    return said

@@ -51,6 +51,7 @@ class Remark(msgspec.Struct, frozen=True, array_like=True, gc=False):
     label: str | None
     tags: tuple[str, ...]
     custom: bytes
+    again: bool = False  # it was taken away because the same save is there twice
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -13,7 +13,7 @@ from clew.engines.base import Commit, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control, swept
 from clew.replicate.control import Name
-from clew.replicate.reconcile import Doubts, UnderWay, differing, reconcile
+from clew.replicate.reconcile import NO_DOUBTS, Doubts, UnderWay, differing, reconcile
 from clew.replicate.report import Diverged, Keep, Kept
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
@@ -203,6 +203,7 @@ class Following:
                     {(row.branch, row.step) for commit in refused for row in commit.rows},
                     {branch.id for commit in refused for branch in commit.branches},
                     lambda head: self._under_way(lineage, head),
+                    self._settings.spool is not None,
                 )
                 await reconcile(
                     roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self.keep, doubts=doubts
@@ -305,7 +306,8 @@ class Following:
         role = await roles.close_generation()  # from here on nobody writes to either side
         try:
             for lineage in await differing(replica, primary):
-                await reconcile(replica, primary, lineage, mirror=True, keep=_not_now)
+                doubts = NO_DOUBTS._replace(spools=self._settings.spool is not None)
+                await reconcile(replica, primary, lineage, mirror=True, keep=_not_now, doubts=doubts)
             if await differing(replica, primary):
                 raise Conflict(control.LINEAGE, None, None, "the sides still differ: they are compared again")
         except ClewError:

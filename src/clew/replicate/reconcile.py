@@ -36,6 +36,7 @@ class Doubts(NamedTuple):
     rows: Collection[Place]  #: and the rows under them
     branches: Collection[bytes]  #: and the branches that began with them
     under_way: Callable[[Head], bool]  #: whether somebody may still be making it
+    spools: bool = False  #: whether saves that build on them may wait in a spool
 
 
 NO_DOUBTS = Doubts(-1, (), (), (), lambda _: False)
@@ -111,7 +112,7 @@ class _Comparison:
                 self._unknown.add(head.thread)
         lost = {thread: self._lost[thread] for thread in self._unknown & self._lost.keys()}
         again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
-        if again:  # all of it was saved here as well: the follower is to let go of it, also if we do not get that far
+        if again:  # the follower is to let go of it, also if we do not get that far
             rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
             await swept.remember(active, Drop(lineage, (), rows=rows, branches=branches))
             gone = await swept.of(active, lineage)
@@ -122,10 +123,10 @@ class _Comparison:
         self._news, self._gone = news, gone
 
     def _saved_again(self, thread: str, lost: Lost) -> bool:
-        """Whether the active side has all that a thread has lost, elsewhere. If it is another one of the same name, and
-        some of its rows are there without a head, they need one, and all that follows."""
-        known = lost.known is None or _same_life(self._ours.get(thread), self._theirs[thread])
-        return lost.newest is None and known
+        """Whether a thread was made on both sides, and the active one has each of its saves. If some of its rows are
+        there already, without a head, or something may build on them, it has to be kept."""
+        other = thread in self._ours and not _same_life(self._ours[thread], self._theirs[thread])
+        return other and lost.newest is None and lost.known is None and not self._doubts.spools
 
     async def _may_be_news(self, head: Head) -> bool:
         """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
@@ -142,13 +143,7 @@ class _Comparison:
         """Give the active side what only the follower has, and tell of the heads that lost."""
         active, follower, lineage, stamp = self._active, self._follower, self._lineage, self._doubts.stamp
         losers: list[Diverged] = []
-        news: list[Head] = []
-        for head in self._news:
-            if (head.branch, head.step) not in self._gone:
-                news.append(head)
-            elif head.thread in self._lost and _same_life(self._ours.get(head.thread), head):
-                known = self._lost[head.thread].known
-                losers.append(Diverged(lineage, head, same_life=True, known=True, newest=known))
+        news = [head for head in self._news if (head.branch, head.step) not in self._gone]
         # What the active side knows, in its own generation, is where the follower was left behind: it has nothing more.
         if any(head.thread in self._unknown or control.generation_of(head.branch) != stamp for head in news):
             marks = await self._transfer.rows(follower, active, without=self._gone)
@@ -165,10 +160,15 @@ class _Comparison:
                     self._report.restored.append(head.thread)
                 self._ours[head.thread] = head
             else:
-                same = _same_life(here, head)
-                newest = self._lost[head.thread].newest if head.thread in self._lost else None
-                losers.append(Diverged(lineage, head, same, same and head.thread not in self._unknown, newest))
+                losers.append(self._loser(head))
         return not await self._report.tell(losers, self._keep)
+
+    def _loser(self, head: Head) -> Diverged:
+        same = _same_life(self._ours.get(head.thread), head)
+        lost = self._lost.get(head.thread)
+        if lost is None or not same:
+            return Diverged(self._lineage, head, same, known=same and head.thread not in self._unknown)
+        return Diverged(self._lineage, head, same, lost.newest is None, lost.newest or lost.known)
 
     async def _end_what_ended(self) -> bool:
         """A delete that only the follower knows of: it was acknowledged while the follower was active."""
