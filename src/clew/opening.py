@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -103,7 +104,7 @@ def open_core(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Co
     if mirrored is not None:
         from clew.history.mirroring import keep_beside  # a store without a replica does not load it
 
-        core.mirrored, mirror.on_diverged = True, lambda found: keep_beside(core, found)
+        core.mirrored, mirror.on_diverged = True, partial(keep_beside, core)
         if mirror.settings.spool is not None:
             core.own += (os.path.realpath(mirror.settings.spool),)
     return core

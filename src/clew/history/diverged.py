@@ -7,14 +7,16 @@ own. A checkpoint that was saved on both sides, under one id, is in the history 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from clew.engines.base import Commit, Head, Swap
+from clew.engines.base import Commit, Head, Mark, Swap
 from clew.engines.namespace import NamespaceEngine
 from clew.errors import Conflict, NotFound
 from clew.history.core import Core
 from clew.history.names import check_name
-from clew.history.records import Note, Remark, open_note, seal_mark, seal_note, touch, uuid_text
+from clew.history.records import Note, Remark, open_note, read_step, seal_mark, seal_note, touch, uuid_text
 from clew.history.thread import Thread
 from clew.history.trail import Seen
 from clew.history.view import Place, View
@@ -32,7 +34,12 @@ async def keep(core: Core, found: Diverged) -> Kept:
         return Kept.ENOUGH
     note = open_note(core.frames, head)
     if found.same_life:
-        thread: Thread[object] = Thread(core, head.thread)
+        here = core.engine.mine(found.here) if found.here is not None else head
+        if here is None:
+            return Kept.ENOUGH
+        thread: Thread[object] = Thread(core, here.thread)
+        if found.said:
+            return await _say(thread, head.owner, found.said)
         lost = found.newest or note.checkpoint
         if found.known and not await _unheard_of(thread, head.lineage, lost):
             return await _recount(thread, head.lineage)
@@ -85,6 +92,29 @@ async def _label(thread: Thread[object], id: str, generation: int) -> None:
         await thread.annotate(id, label=label, tags=(*lost.tags, LABEL))
     except NotFound:
         return  # it was deleted meanwhile, which is what its owner wanted
+
+
+async def _say(thread: Thread[object], owner: bytes, marks: Sequence[Mark]) -> Kept:
+    """Say of a thread's checkpoints what nobody has said anything newer of."""
+    core = thread.core
+    while True:
+        head = await core.engine.head(thread.id)
+        if head is None or head.owner != owner:
+            return Kept.ENOUGH
+        news = [mark for mark in marks if await _is_news(core, head.lineage, mark)]
+        if not news:
+            return Kept.ENOUGH
+        if await thread.swap(head, touch(core.frames, head, core.now()), news):
+            return Kept.COUNTED
+
+
+async def _is_news(core: Core, lineage: str, mark: Mark) -> bool:
+    row = await core.engine.row(lineage, mark.branch, mark.step)
+    if row is None:
+        return False
+    _, known = read_step(core.frames, mark.branch, row)
+    _, said = read_step(core.frames, mark.branch, row._replace(mark=mark.data))
+    return known is None or (said is not None and said.at > known.at)
 
 
 class _Tally(msgspec.Struct, frozen=True):

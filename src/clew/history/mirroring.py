@@ -28,11 +28,11 @@ def mirror_of(core: Core) -> Mirror:
     return mirror
 
 
-async def keep_beside(core: Core, found: Diverged) -> Kept:
-    """Label a head that lost. The mirror itself is asked and written to, also while saves go to a spool."""
+async def keep_beside(core: Core, active: Engine, found: Diverged) -> Kept:
+    """Label a head that lost, on the side where it did; the other one hears of it when they are made equal."""
     assert isinstance(core.engine, NamespaceEngine)
     straight = copy(core)
-    straight.engine = core.engine.around(mirror_of(core))
+    straight.engine = core.engine.around(active)
     return await keep(straight, found)
 
 

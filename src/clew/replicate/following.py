@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
-from clew.engines.base import Commit, Head
+from clew.engines.base import Commit, Engine, Head
 from clew.errors import ClewError, Conflict, Unavailable
 from clew.replicate import colour, control, swept
 from clew.replicate.control import Name
 from clew.replicate.reconcile import NO_DOUBTS, Doubts, UnderWay, differing, reconcile
-from clew.replicate.report import Diverged, Keep, Kept
+from clew.replicate.report import Diverged, KeepOn, Kept
 from clew.replicate.roles import Roles, Standing
 from clew.replicate.settings import Settings
 from clew.replicate.shipping import Pending
@@ -35,7 +36,7 @@ class Following:
     def __init__(self, roles: Roles, blocking: bool, settings: Settings) -> None:
         self.pending = Pending(settings.max_pending)
         self.lanes = colour.Lanes(blocking)
-        self.on_diverged: Keep | None = None
+        self.on_diverged: KeepOn | None = None
         self.held: Callable[[], bool] = lambda: False  # whether comparing has to wait: more is still to be delivered
         self.diverged = 0
         self._roles = roles
@@ -191,7 +192,8 @@ class Following:
 
     async def _reconcile(self, lineage: str) -> None:
         roles, standing = self._roles, self._roles.standing
-        active, follower = standing.active, standing.follower
+        follower = standing.follower
+        here, there = roles.fenced(standing.active, standing), roles.fenced(follower, standing)
         if follower not in standing.fences:
             raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
         try:
@@ -205,9 +207,7 @@ class Following:
                     lambda head: self._under_way(lineage, head),
                     self._settings.spool is not None,
                 )
-                await reconcile(
-                    roles.fenced(active), roles.fenced(follower), lineage, mirror=True, keep=self.keep, doubts=doubts
-                )
+                await reconcile(here, there, lineage, mirror=True, keep=partial(self.keep, here), doubts=doubts)
                 self._refused.pop(lineage, None)
                 self._alone.pop(lineage, None)
         except Unavailable:
@@ -247,11 +247,12 @@ class Following:
         except Unavailable as error:
             self._roles.away(follower, error)
 
-    async def keep(self, found: Diverged) -> Kept:
-        """A head of the follower's lost: count it, say so, and have it labelled."""
+    async def keep(self, active: Engine, found: Diverged) -> Kept:
+        """A head of the follower's lost: count it, say so, and have it labelled on the side where it lost. If another
+        one becomes active meanwhile, that is none of this one's business."""
         if not found.known:
             self._count(found.head)
-        kept = await self.on_diverged(found) if self.on_diverged is not None else Kept.ENOUGH
+        kept = await self.on_diverged(active, found) if self.on_diverged is not None else Kept.ENOUGH
         if kept is Kept.NAMED:  # also if it was known: a comparison had been cut before it could say so
             self._count(found.head)
         return kept

@@ -53,6 +53,7 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
     beside: dict[str, Head] = {}
     gone: set[str] = set()
     again: list[Commit] = []  # made again elsewhere, and brought only if something builds on it
+    said: list[Commit] = []  # what was only said of checkpoints
     for entry in entries:
         commit = await hop(spool.commit_of(lineage, entry))
         if commit is None:
@@ -69,6 +70,9 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
             gone |= threads
             continue
         await _check_there(shore, commit.swaps)
+        if commit.marks and not commit.rows:
+            said.append(commit)
+            continue
         again.append(commit)
         if await _made_again(shore.active, commit):
             continue
@@ -84,6 +88,9 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
     for head in beside.values():
         here = await shore.active.head(head.thread)
         await shore.keep(Diverged(lineage, head, same_life=here is not None and here.owner == head.owner))
+    for commit in said:
+        for head in [swap.new for swap in commit.swaps if swap.new is not None]:
+            await shore.keep(Diverged(lineage, head, same_life=True, known=True, said=tuple(commit.marks)))
     cleared: bool = await hop(spool.clear(lineage, journal))
     return cleared
 

@@ -25,7 +25,7 @@ from clew.replicate import colour, control, swept
 from clew.replicate.asking import Asking
 from clew.replicate.control import Name
 from clew.replicate.following import Following
-from clew.replicate.report import Diverged, Keep, Kept
+from clew.replicate.report import Diverged, KeepOn, Kept
 from clew.replicate.roles import Roles, Standing, opposite
 from clew.replicate.settings import Settings
 from clew.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
@@ -76,11 +76,11 @@ class Mirror(Asking):
         return control.stamp(self._roles.standing.generation or generation) + self._own
 
     @property
-    def on_diverged(self) -> Keep | None:
+    def on_diverged(self) -> KeepOn | None:
         return self._following.on_diverged
 
     @on_diverged.setter
-    def on_diverged(self, keep: Keep) -> None:
+    def on_diverged(self, keep: KeepOn) -> None:
         self._following.on_diverged = keep
 
     def _can_do_without(self, name: Name) -> bool:
@@ -194,9 +194,9 @@ class Mirror(Asking):
         self._following.pending.mark(lineage)
         self._following.wake()
 
-    async def keep(self, found: Diverged) -> Kept:
+    async def keep(self, active: Engine, found: Diverged) -> Kept:
         """A head lost: count it, say so, and have it labelled."""
-        return await self._following.keep(found)
+        return await self._following.keep(active, found)
 
     def away(self, name: Name, error: BaseException) -> None:
         """Somebody who asked one side by itself got no answer."""

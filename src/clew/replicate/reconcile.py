@@ -87,6 +87,7 @@ class _Comparison:
         self._news: list[Head] = []  # heads of the follower that may tell of something
         self._lost: dict[str, Lost] = {}  # by thread: what only the follower has of it
         self._unknown: set[str] = set()  # threads that stand on something new
+        self._taken: set[str] = set()  # names that the active side has given to threads of other lineages
         self._gone = Swept()  # what the follower is to let go of
 
     async def made_equal(self) -> bool:
@@ -110,6 +111,8 @@ class _Comparison:
                 self._lost[head.thread] = await lost_to(active, follower, head, self._ours.get(head.thread))
             if not known:
                 self._unknown.add(head.thread)
+            if head.thread not in self._ours and await active.head(head.thread) is not None:
+                self._taken.add(head.thread)
         lost = {thread: self._lost[thread] for thread in self._unknown & self._lost.keys()}
         again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
         if again:  # the follower is to let go of it, also if we do not get that far
@@ -153,7 +156,8 @@ class _Comparison:
             here = self._ours.get(head.thread)
             # A name that was deleted does not come back, even if the other side had given it to another thread.
             ended = here is None and any([await control.ended(side, head.thread) for side in (active, follower)])
-            if (here is None and not ended) or (here is not None and _goes_on(here, head, self._mirror)):
+            free = here is None and not ended and head.thread not in self._taken and self._renamed(head) is None
+            if free or (here is not None and _goes_on(here, head, self._mirror)):
                 if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
                     return False
                 if here is None:
@@ -163,9 +167,17 @@ class _Comparison:
                 losers.append(self._loser(head))
         return not await self._report.tell(losers, self._keep)
 
+    def _renamed(self, head: Head) -> Head | None:
+        """The head of the same thread under another name: it lost, was given that one, and won on the other side."""
+        return next((one for one in self._ours.values() if one.owner == head.owner and one.thread != head.thread), None)
+
     def _loser(self, head: Head) -> Diverged:
-        same = _same_life(self._ours.get(head.thread), head)
+        here = self._ours.get(head.thread)
+        same = _same_life(here, head)
         lost = self._lost.get(head.thread)
+        if here is None and (renamed := self._renamed(head)) is not None:
+            known = head.thread not in self._unknown
+            return Diverged(self._lineage, head, same_life=True, known=known, here=renamed)
         if lost is None or not same:
             return Diverged(self._lineage, head, same, known=same and head.thread not in self._unknown)
         return Diverged(self._lineage, head, same, lost.newest is None, lost.newest or lost.known)
@@ -209,6 +221,7 @@ class _Comparison:
         if self._gone:
             await swept.sweep(active, follower, lineage, self._gone, ours.values())
         if not ours:
+            await clear(active, lineage)
             await clear(follower, lineage)
         # Until its heads moved, others may have let the follower go of what we brought from it: look once more.
         return not (moved and self._report.kept)

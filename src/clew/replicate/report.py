@@ -7,10 +7,11 @@ from enum import Enum, auto
 
 import msgspec
 
-from clew.engines.base import Head
+from clew.engines.base import Engine, Head, Mark
 
 Progress = Callable[[int, int], None]  # records and bytes shipped so far
 Keep = Callable[["Diverged"], Awaitable["Kept"]]
+KeepOn = Callable[[Engine, "Diverged"], Awaitable["Kept"]]  # on the side that was active when it was found
 
 
 class Diverged(msgspec.Struct, frozen=True):
@@ -21,6 +22,8 @@ class Diverged(msgspec.Struct, frozen=True):
     same_life: bool  #: False: another thread of the same name, made on the other side
     known: bool = False  #: the active side has what this head stands on, or the same save elsewhere
     newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
+    here: Head | None = None  #: the head of that life on the active side, if it has another name there
+    said: tuple[Mark, ...] = ()  #: what was said of its checkpoints, in a spool
 
 
 class Kept(Enum):

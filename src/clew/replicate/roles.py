@@ -77,9 +77,9 @@ class Roles:
         self._refusals = 0  # changes of side that could not be made
         self._refusal: Unavailable | None = None
 
-    def fenced(self, name: Name) -> Engine:
-        """A side as this generation may write to it."""
-        fence = self.standing.fences.get(name)
+    def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
+        """A side as this generation may write to it, or that of an earlier standing."""
+        fence = (standing or self.standing).fences.get(name)
         return self.sides[name] if fence is None else colour.fenced(self.sides[name], fence)
 
     # -- health ----------------------------------------------------------------------------------------------------

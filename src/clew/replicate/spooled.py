@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from clew.engines.base import Commit, Drop, Head, Row
@@ -231,7 +232,8 @@ class Spooled(Asking):
                     raise
 
     def _shore(self) -> Shore:
-        return Shore(self.mirror.active, self.mirror.reachable, self.mirror.mark, self.mirror.keep)
+        active = self.mirror.active
+        return Shore(active, self.mirror.reachable, self.mirror.mark, partial(self.mirror.keep, active))
 
     async def _same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than what was spooled."""

@@ -35,8 +35,8 @@ class Transfer:
         target: Engine,
         without: Swept | None = None,
     ) -> list[Mark]:
-        """Blobs first, then branches with their rows: nothing ever points at what is not there yet. The marks that the
-        target lacks are the caller's to set.
+        """Blobs first, then branches with their rows: nothing ever points at what is not there yet. The marks that rows
+        of the target lack are the caller's to set.
 
         `without`: the source is the follower, which replaces nothing, and gives none of these."""
         authority = without is None
@@ -92,14 +92,16 @@ class Transfer:
             chosen = set(numbers)
             rows = await source.rows(self.lineage, branch.id, numbers[0], numbers[-1])
             for batch in _batches([row for row in rows if row.step in chosen]):
-                await self._copy(target, Commit(self.lineage, rows=[_new(branch.id, r) for r in batch], branches=first))
+                marks = [Mark(branch.id, row.step, row.mark) for row in batch if row.mark is not None]
+                new_rows = [_new(branch.id, row) for row in batch]
+                await self._copy(target, Commit(self.lineage, rows=new_rows, branches=first, marks=marks))
                 first = ()
         if first:
             await self._copy(target, Commit(self.lineage, branches=first))
         return [
             Mark(branch.id, number, step.mark)
             for number, step in ours.items()
-            if _lacks_mark(step, theirs.get(number), authority)
+            if number in theirs and _lacks_mark(step, theirs[number], authority)
         ]
 
     async def _copy(self, target: Engine, commit: Commit) -> None:
@@ -113,11 +115,9 @@ class Transfer:
             self._progress(self.report.records, self.report.bytes)
 
 
-def _lacks_mark(ours: Step, theirs: Step | None, authority: bool) -> bool:
+def _lacks_mark(ours: Step, theirs: Step, authority: bool) -> bool:
     """Whether what is said of a step has to be said there as well; or, with authority, not to be said any more."""
-    if theirs is None or not authority:
-        return ours.mark is not None and (theirs is None or theirs.mark is None)
-    return ours.mark != theirs.mark
+    return ours.mark != theirs.mark and (authority or theirs.mark is None)
 
 
 def _new(branch: bytes, row: Row) -> NewRow:
