@@ -56,7 +56,8 @@ async def keep(core: Core, found: Diverged) -> Kept:
             return await _recount(Thread(core, name), head.lineage)
         elif existing is not None and not await _leads(core, existing, head):
             await _label(Thread(core, name), uuid_text(note.checkpoint), generation_of(head.branch))
-            return await _recount(Thread(core, name), head.lineage)
+            await _recount(Thread(core, name), head.lineage)
+            return Kept.NAMED
         elif await _name(core, existing, head, note, name):
             await _recount(Thread(core, name), head.lineage)
             return Kept.NAMED

@@ -75,6 +75,8 @@ class Following:
             if whole:
                 self.look_soon()
             try:
+                if whole:
+                    await self.ship()  # what is on its way would hide what differs
                 if time.monotonic() - self._checked >= self._wait():
                     await self._check()
                 for work in (self.ship, self._compare, self._fail_back):

@@ -212,7 +212,13 @@ class _Comparison:
             for thread, head in ours.items()
             if theirs.get(thread) != head
         ]
-        swaps += [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
+        ends = [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
+        for swap in swaps:
+            if swap.expect is None and (other := await follower.head(swap.thread)) is not None:
+                # Two threads may have changed their names with each other: whoever comes first gives one free.
+                await _put(follower, ends, lineage)
+                raise Conflict(swap.thread, None, None, f"{swap.thread!r} is in lineage {other.lineage!r} there")
+        swaps += ends
         moved = bool(swaps)
         if marks:  # what is said of a step changes with a head: if none has moved here, it is still what is to be said
             swaps += [Swap(thread, head.key, head) for thread, head in theirs.items() if ours.get(thread) == head]

@@ -1,0 +1,297 @@
+"""A mirror that is cut at every single call in turn: what was acknowledged is there afterwards, once, on both sides.
+
+A scenario is played once to count the calls that it makes to its two sides, and then once for each of them: that call
+fails before its work or after it, or its side goes away until everything is healed. Nothing happens by itself, so that
+the same call is the same call every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import clew
+import clew.aio
+from clew.engines.base import Engine
+from clew.engines.memory import MemoryEngine
+from clew.engines.sqlite import SQLiteEngine
+from fix_stores import Stepped
+
+WAYS = ("away", "before", "after", "away after")
+OPTIONS: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0, "max_failovers": 1000}
+SETTLED = 60  # looks until both sides are one
+
+
+class Calls:
+    """The calls of both sides, counted; what happens at one of them."""
+
+    def __init__(self, at: int, way: str) -> None:
+        self.at, self.way = at, way
+        self.made = 0
+
+    def next(self) -> str | None:
+        self.made += 1
+        return self.way if self.made == self.at else None
+
+
+class Side(Engine):
+    """An engine that is cut when it is told to."""
+
+    def __init__(self, engine: Engine, calls: Calls, awaiting: bool) -> None:
+        self.engine, self.calls, self.awaiting = engine, calls, awaiting
+        self.properties = msgspec.structs.replace(engine.properties, blocking=not awaiting)
+        self.up, self.lose_answers = True, 0
+
+
+def _passing(name: str) -> Any:
+    async def call(self: Side, *args: Any, **options: Any) -> Any:
+        if self.awaiting:
+            await asyncio.sleep(0)
+        way = self.calls.next() if name != "close" else None
+        self.up = self.up and way != "away"
+        if (not self.up and name != "close") or way == "before":
+            raise clew.Unavailable(f"cut before {name}, because a test says so")
+        answer = await getattr(self.engine, name)(*args, **options)
+        if name == "commit" and self.lose_answers:
+            self.lose_answers -= 1
+            way = "away after"
+        self.up = self.up and way != "away after"
+        if way is not None:
+            raise clew.Unavailable(f"cut after {name}, because a test says so")
+        return answer
+
+    return call
+
+
+for _name in Engine.__abstractmethods__:
+    setattr(Side, _name, _passing(_name))
+Side.__abstractmethods__ = frozenset()
+
+
+class World:
+    """Two sides, a store over them, and what it has acknowledged."""
+
+    def __init__(self, calls: Calls, colour: str, **options: Any) -> None:
+        self.places = MemoryEngine(), MemoryEngine()
+        self.primary, self.replica = (Side(place, calls, colour == "awaiting") for place in self.places)
+        self.loop = asyncio.new_event_loop()
+        self.saves: dict[str, tuple[str, str]] = {}  # text -> thread, id
+        self.labels: dict[str, str] = {}  # id -> label
+        self.texts = 0
+        self.store: Any = None
+        while self.store is None:
+            with contextlib.suppress(clew.Unavailable):
+                self.store = self._open(colour, {**OPTIONS, **options})
+
+    def _open(self, colour: str, options: dict[str, Any]) -> Any:
+        if colour == "blocking":
+            return clew.open(self.primary, replica=self.replica, **options)
+        opening = clew.aio.open(self.primary, replica=self.replica, **options)
+        return Stepped(self.loop.run_until_complete(opening), self.loop)
+
+    def append(self, thread: str) -> str | None:
+        """Append a text that occurs once; the checkpoint's id, if it was acknowledged."""
+        self.texts += 1
+        text = f"{thread}:{self.texts}"
+        with contextlib.suppress(clew.Unavailable):
+            saved: str = self.store.thread(thread).append("messages", [text]).id
+            self.saves[text] = (thread, saved)
+            return saved
+        return None
+
+    def label(self, id: str | None, label: str) -> None:
+        with contextlib.suppress(clew.Unavailable, clew.NotFound):
+            if id is not None:
+                self.store.thread("t").annotate(id, label=label)
+                self.labels[id] = label
+
+    def fork(self) -> None:
+        with contextlib.suppress(clew.Unavailable, clew.NotFound, clew.Conflict):
+            self.store.thread("t").fork("fork")
+
+    def catch_up(self) -> Any:
+        with contextlib.suppress(clew.Unavailable):
+            return self.store.catch_up()
+        return None
+
+    def settle(self) -> None:
+        for _ in range(SETTLED):
+            for side in (self.primary, self.replica):
+                side.up, side.lose_answers = True, 0
+            status = self.catch_up()
+            if status is None or status.behind or not (status.primary.healthy and status.replica.healthy):
+                continue
+            if not (status.lag_records or (status.spool and status.spool.records)):
+                return
+        raise AssertionError(status)
+
+    def check(self, *, pruned: bool) -> None:
+        one, two = (clew.open(place) for place in self.places)
+        infos = one.threads()
+        assert infos == two.threads()
+        found: dict[str, list[clew.Checkpoint]] = {}
+        for info in infos:
+            found[info.id] = one.thread(info.id).history(all=True)
+            assert found[info.id] == two.thread(info.id).history(all=True)
+            for checkpoint in found[info.id]:
+                state = one.thread(info.id).load(checkpoint.id)
+                assert state == two.thread(info.id).load(checkpoint.id)
+                assert len({*state["messages"]}) == len(state["messages"]), "a save was made twice"
+            ids = [checkpoint.id for checkpoint in found[info.id]]
+            assert len({*ids}) == len(ids)
+        for text, (thread, id) in ({} if pruned else self.saves).items():
+            names = [name for name in found if name == thread or name.startswith(f"{thread}#diverged-")]
+            assert any(id == checkpoint.id for name in names for checkpoint in found[name]), f"{text} is lost"
+        for id, label in self.labels.items():
+            assert label in {one.label for several in found.values() for one in several if one.id == id}
+        assert not one.verify().problems
+        assert not two.verify().problems
+
+    def close(self) -> None:
+        self.store.close()
+        self.loop.close()
+
+
+def failover(world: World) -> None:
+    world.append("t"), world.append("u"), world.catch_up()
+    world.replica.up = False
+    world.append("t"), world.append("new"), world.catch_up()
+    world.replica.up, world.primary.lose_answers = True, 1
+    world.append("t"), world.append("new"), world.append("t")
+    world.primary.up = True
+    world.catch_up(), world.append("t")
+
+
+def there_and_back(world: World) -> None:
+    world.append("t"), world.catch_up()
+    world.primary.lose_answers = 1
+    world.append("t"), world.append("t")
+    world.primary.up, world.replica.lose_answers = True, 1
+    world.append("t"), world.append("t")
+    world.replica.up = True
+    world.catch_up(), world.append("t")
+
+
+def both_away(world: World) -> None:
+    world.append("t"), world.catch_up()
+    world.primary.lose_answers = world.replica.lose_answers = 1
+    world.append("t"), world.append("t"), world.append("new")
+    world.replica.up = True
+    world.append("t"), world.append("new")
+    world.primary.up = True
+    world.catch_up(), world.append("t")
+
+
+def one_name_twice(world: World) -> None:
+    world.append("other"), world.catch_up()
+    world.replica.up = False
+    world.append("t"), world.append("t"), world.catch_up()
+    world.replica.up, world.primary.up = True, False
+    world.append("t"), world.append("t")
+    world.primary.up, world.replica.lose_answers = True, 1
+    world.append("t")
+    world.replica.up = True
+    world.catch_up(), world.append("t")
+
+
+def a_fork_and_its_name(world: World) -> None:
+    world.append("t"), world.append("t"), world.catch_up()
+    world.replica.up = False
+    world.append("t"), world.fork(), world.append("fork")
+    world.replica.up, world.primary.lose_answers = True, 1
+    world.append("t"), world.append("fork"), world.append("t")
+    world.primary.up = True
+    world.catch_up(), world.append("fork")
+
+
+def said(world: World) -> None:
+    one, two = world.append("t"), world.append("t")
+    world.catch_up()
+    world.replica.up = False
+    world.label(one, "one"), world.catch_up()
+    world.replica.up, world.primary.lose_answers = True, 1
+    world.label(two, "two"), world.append("t")
+    world.primary.up = True
+    world.catch_up(), world.append("t")
+
+
+def pruned(world: World) -> None:
+    keep = clew.Retention(keep_last=2)
+
+    def prune() -> None:
+        with contextlib.suppress(clew.Unavailable):
+            world.store.prune(keep)
+
+    world.append("t"), world.append("t"), world.append("t"), world.catch_up()
+    world.replica.up = False
+    world.append("t"), prune()
+    world.replica.up, world.primary.lose_answers = True, 1
+    world.append("t"), world.append("t"), prune()
+    world.primary.up = True
+    world.catch_up(), world.append("t"), prune()
+
+
+def play(scenario: Callable[[World], None], calls: Calls, colour: str, **options: Any) -> None:
+    world = World(calls, colour, **options)
+    try:
+        scenario(world)
+        world.settle()
+        world.check(pruned=scenario is pruned)
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing happens by itself, and nothing is waited for."""
+    monkeypatch.setattr("clew.replicate.colour.Background.wake", lambda _: None)
+    monkeypatch.setattr("clew.replicate.following._FLIGHT", 0.0)
+    monkeypatch.setattr("clew.replicate.roles._SETTLING", 0.03)
+    monkeypatch.setattr("clew.history.tries.PATIENCE", 1.0)
+    monkeypatch.setattr("clew.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))
+
+
+@pytest.mark.usefixtures("by_itself")
+@pytest.mark.parametrize(
+    "scenario", [failover, there_and_back, both_away, one_name_twice, a_fork_and_its_name, said, pruned]
+)
+@pytest.mark.parametrize(
+    ("number", "colour", "replication", "spool"),
+    [(0, "blocking", "sync", False), (1, "blocking", "async", True), (2, "awaiting", "sync", False)],
+)
+def test_wherever_a_mirror_is_cut_nothing_is_lost_and_the_sides_become_equal(
+    number: int, colour: str, replication: str, spool: bool, scenario: Callable[[World], None], tmp_path: Path
+) -> None:
+    counted = Calls(0, "never")
+    options: dict[str, Any] = {"replication": replication}
+    play(scenario, counted, colour, **options, **({"spool": tmp_path / "spool"} if spool else {}))
+    for at in range(1, counted.made + 1):
+        way = WAYS[(at + number) % len(WAYS)]
+        where = {"spool": tmp_path / f"spool-{at}"} if spool else {}
+        try:
+            play(scenario, Calls(at, way), colour, **options, **where)
+        except BaseException as error:
+            error.add_note(f"call {at} of {counted.made}, {way}")
+            raise
+
+
+def test_the_checker_sees_what_is_missing_and_what_only_one_side_has() -> None:
+    world = World(Calls(0, "never"), "blocking")
+    failover(world)
+    world.settle()
+    world.check(pruned=False)
+    world.saves["never made"] = ("t", "nowhere")
+    with pytest.raises(AssertionError, match="never made is lost"):
+        world.check(pruned=False)
+    del world.saves["never made"]
+    clew.open(world.places[0]).thread("t").append("messages", ["only here"])
+    with pytest.raises(AssertionError):
+        world.check(pruned=False)
+    world.close()
