@@ -213,16 +213,14 @@ class _Comparison:
             if theirs.get(thread) != head
         ]
         ends = [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
-        for swap in swaps:
-            if swap.expect is None and (other := await follower.head(swap.thread)) is not None:
-                # Two threads may have changed their names with each other: whoever comes first gives one free.
-                await _put(follower, ends, lineage)
-                raise Conflict(swap.thread, None, None, f"{swap.thread!r} is in lineage {other.lineage!r} there")
-        swaps += ends
-        moved = bool(swaps)
+        still: list[Swap] = []
         if marks:  # what is said of a step changes with a head: if none has moved here, it is still what is to be said
-            swaps += [Swap(thread, head.key, head) for thread, head in theirs.items() if ours.get(thread) == head]
-        if not await _put(follower, swaps, lineage, marks):
+            still = [Swap(thread, head.key, head) for thread, head in theirs.items() if ours.get(thread) == head]
+        if not await _put(follower, [*swaps, *ends, *still], lineage, marks):
+            new = [swap.thread for swap in swaps if swap.expect is None]
+            if ends and any([await follower.head(thread) is not None for thread in new]):
+                # Threads of two lineages may have changed their names with each other: one has to give its own free.
+                await _put(follower, ends, lineage)
             return False
         if self._gone:
             await swept.sweep(active, follower, lineage, self._gone, ours.values())
@@ -230,7 +228,7 @@ class _Comparison:
             await clear(active, lineage)
             await clear(follower, lineage)
         # Until its heads moved, others may have let the follower go of what we brought from it: look once more.
-        return not (moved and self._report.kept)
+        return not ((swaps or ends) and self._report.kept)
 
 
 def _same_life(here: Head | None, head: Head) -> bool:
