@@ -1,8 +1,8 @@
 """A mirror that is cut at every single call in turn: what was acknowledged is there afterwards, once, on both sides.
 
 A scenario is played once to count the calls that it makes to its two sides, and then once for each of them: that call
-fails before its work or after it, or its side goes away until everything is healed. Nothing happens by itself, so that
-the same call is the same call every time.
+fails before its work or after it, or its side goes away until everything is healed; or another process saves something
+or makes the sides equal just then. Nothing happens by itself, so that the same call is the same call every time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clew.engines.memory import MemoryEngine
 from clew.engines.sqlite import SQLiteEngine
 from fix_stores import Stepped
 
-WAYS = ("away", "before", "after", "away after")
+WAYS = ("away", "before", "after", "away after", "others save", "others compare")
 OPTIONS: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0, "max_failovers": 1000}
 SETTLED = 60  # looks until both sides are one
 
@@ -35,6 +35,7 @@ class Calls:
     def __init__(self, at: int, way: str) -> None:
         self.at, self.way = at, way
         self.made = 0
+        self.others: Callable[[str], None] = lambda _: None
 
     def next(self) -> str | None:
         self.made += 1
@@ -55,6 +56,9 @@ def _passing(name: str) -> Any:
         if self.awaiting:
             await asyncio.sleep(0)
         way = self.calls.next() if name != "close" else None
+        if way is not None and way.startswith("others"):
+            self.calls.others(way)
+            way = None
         self.up = self.up and way != "away"
         if (not self.up and name != "close") or way == "before":
             raise clew.Unavailable(f"cut before {name}, because a test says so")
@@ -86,9 +90,24 @@ class World:
         self.labels: dict[str, str] = {}  # id -> label
         self.texts = 0
         self.store: Any = None
+        self.other: clew.Store | None = None  # another process, for which nothing is ever cut
+        if colour == "blocking":
+            one, two = (Side(place, Calls(0, "never"), awaiting=False) for place in self.places)
+            self.other = clew.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
+            self.other.catch_up()
+            calls.others = self._others
         while self.store is None:
             with contextlib.suppress(clew.Unavailable):
                 self.store = self._open(colour, {**OPTIONS, **options})
+
+    def _others(self, way: str) -> None:
+        assert self.other is not None
+        if way == "others compare":
+            for _ in range(3):
+                self.other.catch_up()
+        else:
+            saved = self.other.thread("t").append("messages", ["somebody else's"])
+            self.saves["somebody else's"] = ("t", saved.id)
 
     def _open(self, colour: str, options: dict[str, Any]) -> Any:
         if colour == "blocking":
@@ -129,8 +148,12 @@ class World:
             if status is None or status.behind or not (status.primary.healthy and status.replica.healthy):
                 continue
             if not (status.lag_records or (status.spool and status.spool.records)):
-                return
-        raise AssertionError(status)
+                break
+        else:
+            raise AssertionError(status)
+        if self.other is not None:  # it looks once more, and so do we at what it may have had to do
+            for store in (self.other, self.store, self.other):
+                store.catch_up()
 
     def check(self, *, pruned: bool) -> None:
         one, two = (clew.open(place) for place in self.places)
@@ -157,6 +180,8 @@ class World:
     def close(self) -> None:
         self.store.close()
         self.loop.close()
+        if self.other is not None:
+            self.other.close()
 
 
 def failover(world: World) -> None:
