@@ -14,15 +14,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from functools import partial
 from typing import Any, TypeVar
 
 from clew.engines.base import Commit, Drop, Head, Row
 from clew.engines.stepping import finish
-from clew.errors import ClewError, Conflict, Corrupt, InvalidInput, LockLost, Unavailable
+from clew.errors import ClewError, Conflict, InvalidInput, LockLost, Unavailable
 from clew.replicate import colour
 from clew.replicate.asking import Asking
-from clew.replicate.landing import Shore, Stranded, deliver
+from clew.replicate.delivery import Delivery
 from clew.replicate.mirror import Mirror
 from clew.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
 from clew.replicate.status import SpoolStatus, Status, log
@@ -31,7 +30,6 @@ from clew.replicate.tips import Tips
 T = TypeVar("T")
 _QUICK = 0.5  # seconds between two looks whether a side is back
 _ROUND = 5.0  # seconds that a look under way may still take when the store is closed
-_TRIES = 8
 _ROLE = ""  # the name under which the generation is remembered
 _KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
 
@@ -53,20 +51,19 @@ class Spooled(Asking):
         self.properties = mirror.properties
         self._spool = spool
         self._blocking = mirror.properties.blocking
+        self._delivery = Delivery(spool, self._local, mirror)
         self._tips = Tips()
         self._starting, self._landing, self._gate = (colour.Turn(self._blocking) for _ in range(3))
         self._background = colour.Background(self._blocking, self._tick)
         self._tracks = colour.Tracks(self._blocking)
         self._known = self._going = self._closed = False
-        self._delivering = False
         self._refusals = 0  # attempts to land that came to nothing
         self._generation = 0  # the last one that is known
         self._holdings = Holdings()
         self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
-        self._stranded: set[str] = set()  # lineages that cannot be delivered now
         self.adrift = False
         # Also while this process is ashore and brings what another one left in the spool.
-        mirror.hold(lambda: self.adrift or self._delivering or not self._known)
+        mirror.hold(lambda: self.adrift or self._delivery.under_way or not self._known)
 
     @property
     def _era(self) -> int:
@@ -173,67 +170,21 @@ class Spooled(Asking):
         raise AssertionError("the loop above returns or raises")
 
     async def _bring(self) -> bool:
-        self._delivering = True
+        self._delivery.under_way = True
         try:
             await self._arrive()
             await self._same_store()
-            left = await self._deliver(set())
+            left = await self._delivery.everything(set())
             async with self._gate:  # what was saved during the delivery; from here on saves wait
-                if await self._deliver(left):
+                if await self._delivery.everything(left):
                     self.mirror.renew()  # nobody goes on with a branch of which the spool has the next step
                 was_adrift, self.adrift = self.adrift, False
                 self._kept.clear()
         finally:
-            self._delivering = False
+            self._delivery.under_way = False
         self.mirror.go_on()
         await self._count()
         return was_adrift
-
-    async def _deliver(self, without: set[str]) -> set[str]:
-        """Deliver everything but these lineages; those that have to wait, with these."""
-        left = set(without)
-        for lineage in await self._local(self._spool.lineages()):
-            if lineage in left:
-                continue
-            try:
-                await self._deliver_lineage(lineage)
-                self._stranded.discard(lineage)
-            except LockLost:
-                raise
-            except (Conflict, Corrupt) as error:  # this one has to wait; the others need not
-                self._stranded.add(lineage)
-                left.add(lineage)
-                self.mirror.failed(error)
-                log.warning("%s", error)
-        return left
-
-    async def _deliver_first(self, lineage: str) -> None:
-        """What waits in the spool came before what is to be saved now; if it still cannot be delivered, it is kept
-        beside later."""
-        async with self._landing:
-            self._delivering = True
-            try:
-                await self._deliver_lineage(lineage)
-                self._stranded.discard(lineage)
-            except (Conflict, Corrupt, Unavailable) as error:
-                self.mirror.failed(error)
-            finally:
-                self._delivering = False
-
-    async def _deliver_lineage(self, lineage: str) -> None:
-        for attempt in range(_TRIES):
-            try:
-                if await deliver(self._spool, self._local, self._shore(), lineage):
-                    return
-            except (Stranded, LockLost):
-                raise
-            except Conflict:  # others write to the same threads
-                if attempt == _TRIES - 1:
-                    raise
-
-    def _shore(self) -> Shore:
-        active = self.mirror.active
-        return Shore(active, self.mirror.reachable, self.mirror.mark, partial(self.mirror.keep, active))
 
     async def _same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than what was spooled."""
@@ -289,8 +240,9 @@ class Spooled(Asking):
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
         if not self.adrift:
-            if commit.lineage in self._stranded:
-                await self._deliver_first(commit.lineage)
+            if commit.lineage in self._delivery.stranded:
+                async with self._landing:
+                    await self._delivery.first(commit.lineage)
             try:
                 await self.mirror.commit(commit)
                 return
