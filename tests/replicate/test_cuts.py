@@ -97,6 +97,7 @@ class World:
             self.other.catch_up()
             calls.others = self._others
         while self.store is None:
+            self.heal()
             with contextlib.suppress(clew.Unavailable):
                 self.store = self._open(colour, {**OPTIONS, **options})
 
@@ -106,8 +107,9 @@ class World:
             for _ in range(3):
                 self.other.catch_up()
         else:
-            saved = self.other.thread("t").append("messages", ["somebody else's"])
-            self.saves["somebody else's"] = ("t", saved.id)
+            self.texts += 1
+            text = f"somebody else's {self.texts}"
+            self.saves[text] = ("t", self.other.thread("t").append("messages", [text]).id)
 
     def _open(self, colour: str, options: dict[str, Any]) -> Any:
         if colour == "blocking":
@@ -140,10 +142,13 @@ class World:
             return self.store.catch_up()
         return None
 
+    def heal(self) -> None:
+        for side in (self.primary, self.replica):
+            side.up, side.lose_answers = True, 0
+
     def settle(self) -> None:
         for _ in range(SETTLED):
-            for side in (self.primary, self.replica):
-                side.up, side.lose_answers = True, 0
+            self.heal()
             status = self.catch_up()
             if status is None or status.behind or not (status.primary.healthy and status.replica.healthy):
                 continue
