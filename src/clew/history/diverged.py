@@ -41,8 +41,12 @@ async def keep(core: Core, found: Diverged) -> Kept:
         if found.said:
             return await _say(thread, head.owner, found.said)
         lost = found.newest or note.checkpoint
-        if found.known and not await _unheard_of(thread, head.lineage, lost):
-            return await _recount(thread, head.lineage)
+        if found.known:
+            tally = await _tally(thread, head.lineage)
+            if tally is None or tally.right:
+                return Kept.ENOUGH  # the follower was only left behind, as nearly always
+            if not await _unheard_of(thread, head.lineage, lost):
+                return await _recount(thread, head.lineage)
         await _label(thread, uuid_text(lost), generation_of(head.branch))
         await _recount(thread, head.lineage)
         return Kept.NAMED
@@ -133,6 +137,16 @@ class _Tally(msgspec.Struct, frozen=True):
         stands = (self.head.branch, self.head.step)
         return sum(self.lives(one) or one.place == stands for one in self.own)
 
+    @property
+    def pinned(self) -> bool:
+        """Whether the next save has to start a branch: the step behind the head may be taken now."""
+        return self.note.pinned or any(one.place == (self.head.branch, self.head.step + 1) for one in self.own)
+
+    @property
+    def right(self) -> bool:
+        """Whether the head says all that."""
+        return (self.count, self.pinned) == (self.head.count, self.note.pinned) and not self.twins
+
     def lives(self, one: Seen) -> bool:
         """Whether a checkpoint is to be there."""
         return not self.twins[one.place].deleted if one.place in self.twins else one.alive
@@ -167,17 +181,12 @@ async def _recount(thread: Thread[object], lineage: str) -> Kept:
     core = thread.core
     while True:
         tally = await _tally(thread, lineage)
-        if tally is None:
+        if tally is None or tally.right:
             return Kept.ENOUGH
-        head, note = tally.head, tally.note
-        # A step behind the head that is taken now: the next save has to start a branch.
-        pinned = note.pinned or any(one.place == (head.branch, head.step + 1) for one in tally.own)
-        if (tally.count, pinned) == (head.count, note.pinned) and not tally.twins:
-            return Kept.ENOUGH
-        bare = msgspec.structs.replace(touch(core.frames, head, core.now(), count=tally.count), note=b"")
-        sealed = seal_note(core.frames, bare, msgspec.structs.replace(note, pinned=pinned))
+        bare = msgspec.structs.replace(touch(core.frames, tally.head, core.now(), count=tally.count), note=b"")
+        sealed = seal_note(core.frames, bare, msgspec.structs.replace(tally.note, pinned=tally.pinned))
         marks = [seal_mark(core.frames, *place, remark) for place, remark in tally.twins.items()]
-        if await thread.swap(head, msgspec.structs.replace(bare, note=sealed), marks):
+        if await thread.swap(tally.head, msgspec.structs.replace(bare, note=sealed), marks):
             return Kept.COUNTED
 
 

@@ -149,7 +149,7 @@ class Moving(Handle[S]):
             said.tags if tags is UNSET else check_tags(tags),
             said.custom if custom is UNSET else self._pack_custom(custom),
         )
-        return seal_mark(self.core.frames, seen.branch.id, seen.step.step, remark)
+        return seal_mark(self.core.frames, *seen.place, remark)
 
     def _pack_custom(self, custom: Any) -> bytes:
         fields = check_custom(custom)

@@ -83,7 +83,7 @@ class View:
                     found[seen.place] = seen
         for branch, rows in self.rows.items():
             if self.branches[branch].owner in owners:
-                found.update(((branch, seen.step.step), seen) for seen in rows if seen.alive)
+                found.update((seen.place, seen) for seen in rows if seen.alive)
         return found
 
     def abandoned(self, head: Head, on_trail: set[Place]) -> Iterator[tuple[Seen, int]]:

@@ -135,7 +135,7 @@ class Writer:
             cached = tip is not None
             if tip is None:
                 tip = await read_tip(self._core, self._thread, self._values)
-                if attempt and id is not None and tip is not None:
+                if attempt and tip is not None and id is not None and facts.id is None:  # one that was chosen: below
                     done = await self._made_after_all(tip, id)
                     if done is not None:
                         return done
@@ -305,7 +305,7 @@ class Writer:
             if row is None:
                 raise Corrupt(place(*seen.place), "the row is missing")
             reader = Reader(core, head.lineage, self._values)
-            root = await reader.root(seen.branch.id, seen.step.step, row.root)
+            root = await reader.root(*seen.place, row.root)
             memories = await reader.memories(root.tree) if whole else None
             branch = Branch(core.new_branch(), head.lineage, self._thread, head.owner, seen.place)
             step, fresh = seen.step.step + 1, Root(root.tree, 0)

@@ -57,13 +57,13 @@ class Delivery:
         for attempt in range(_TRIES):
             try:
                 if await deliver(self._spool, self._hop, self._shore(), lineage):
-                    break
+                    self.stranded.discard(lineage)
+                    return
             except (Stranded, LockLost):
                 raise
             except Conflict:  # others write to the same threads
                 if attempt == _TRIES - 1:
                     raise
-        self.stranded.discard(lineage)
 
     def _shore(self) -> Shore:
         active = self._mirror.active

@@ -308,8 +308,8 @@ class Following:
             await self._reconcile(lineage)
         role = await roles.close_generation()  # from here on nobody writes to either side
         try:
+            doubts = NO_DOUBTS._replace(spools=self._settings.spool is not None)
             for lineage in await differing(replica, primary):
-                doubts = NO_DOUBTS._replace(spools=self._settings.spool is not None)
                 await reconcile(replica, primary, lineage, mirror=True, keep=_not_now, doubts=doubts)
             if await differing(replica, primary):
                 raise Conflict(control.LINEAGE, None, None, "the sides still differ: they are compared again")

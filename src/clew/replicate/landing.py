@@ -18,7 +18,7 @@ from clew.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control
 from clew.replicate.reconcile import clear
-from clew.replicate.report import Diverged, Keep
+from clew.replicate.report import Diverged, Keep, same_life
 from clew.replicate.spool import Spool
 from clew.replicate.status import log
 
@@ -87,7 +87,7 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: Shore, lineage: str) -> bo
     shore.mark(lineage)
     for head in beside.values():
         here = await shore.active.head(head.thread)
-        await shore.keep(Diverged(lineage, head, same_life=here is not None and here.owner == head.owner))
+        await shore.keep(Diverged(lineage, head, same_life(here, head)))
     for commit in said:
         for head in [swap.new for swap in commit.swaps if swap.new is not None]:
             await shore.keep(Diverged(lineage, head, same_life=True, known=True, said=tuple(commit.marks)))
@@ -189,7 +189,7 @@ async def _check_there(shore: Shore, swaps: Sequence[Swap]) -> None:
         if here is not None:
             continue
         elsewhere = [await side.head(swap.thread) for side in shore.sides]
-        if len(shore.sides) < 2 or any(head is not None and head.owner == swap.new.owner for head in elsewhere):
+        if len(shore.sides) < 2 or any(same_life(head, swap.new) for head in elsewhere):
             raise Stranded(swap.thread, "only the other side has the thread")
 
 

@@ -16,7 +16,7 @@ from clew.engines.base import Commit, Drop, Engine, Head, Mark, Swap
 from clew.errors import Conflict, LockLost
 from clew.replicate import control, swept
 from clew.replicate.lost import Lost, lost_to
-from clew.replicate.report import Diverged, Keep, Progress, Report
+from clew.replicate.report import Diverged, Keep, Progress, Report, same_life
 from clew.replicate.swept import Place, Swept
 from clew.replicate.transfer import Apart, Transfer
 
@@ -128,7 +128,7 @@ class _Comparison:
     def _saved_again(self, thread: str, lost: Lost) -> bool:
         """Whether a thread was made on both sides, and the active one has each of its saves. If some of its rows are
         there already, without a head, or something may build on them, it has to be kept."""
-        other = thread in self._ours and not _same_life(self._ours[thread], self._theirs[thread])
+        other = thread in self._ours and not same_life(self._ours[thread], self._theirs[thread])
         return other and lost.newest is None and lost.known is None and not self._doubts.spools
 
     async def _may_be_news(self, head: Head) -> bool:
@@ -173,7 +173,7 @@ class _Comparison:
 
     def _loser(self, head: Head) -> Diverged:
         here = self._ours.get(head.thread)
-        same = _same_life(here, head)
+        same = same_life(here, head)
         lost = self._lost.get(head.thread)
         if here is None and (renamed := self._renamed(head)) is not None:
             known = head.thread not in self._unknown
@@ -229,11 +229,6 @@ class _Comparison:
             await clear(follower, lineage)
         # Until its heads moved, others may have let the follower go of what we brought from it: look once more.
         return not ((swaps or ends) and self._report.kept)
-
-
-def _same_life(here: Head | None, head: Head) -> bool:
-    """Whether they are one thread, and not two of the same name."""
-    return here is not None and here.owner == head.owner
 
 
 def _at_or_past(here: Head | None, head: Head, stamp: int) -> bool:

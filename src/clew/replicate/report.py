@@ -26,6 +26,11 @@ class Diverged(msgspec.Struct, frozen=True):
     said: tuple[Mark, ...] = ()  #: what was said of its checkpoints, in a spool
 
 
+def same_life(here: Head | None, head: Head) -> bool:
+    """Whether they are one thread, and not two of the same name."""
+    return here is not None and here.owner == head.owner
+
+
 class Kept(Enum):
     """What was done for a head that lost."""
 
