@@ -83,6 +83,8 @@ def test_what_was_begun_while_both_were_away_can_be_read_and_what_was_not_says_s
     assert new.tail("messages", 1) == ["more"]
     assert new.load(big)["big"] == LONG * 100
     assert new.find(label="first") == [first]
+    assert new.annotate(first.id, label="renamed").label == "renamed"
+    assert [one.id for one in new.find(label="renamed")] == [first.id]
     assert len(new.history(all=True)) == 3
     old.append("messages", ["unread"])
     assert old.step == 2
