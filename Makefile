@@ -1,5 +1,5 @@
 # Every target does its own set-up: a machine with Python 3.11, pip and make needs nothing else.
-# `make test` on a fresh checkout creates .venv, installs clew and the tools under constraints.txt, and runs the tests.
+# `make test` on a fresh checkout creates .venv, installs backtrail and the tools under constraints.txt, and runs the tests.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -17,7 +17,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make test     all tests, real servers included"
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
-	@echo "make demo     a short tour that prints what clew does"
+	@echo "make demo     a short tour that prints what backtrail does"
 	@echo "make bench    the figures, next to the peers', in one run"
 	@echo "make lint     ruff check and ruff format --check"
 	@echo "make format   ruff format, and the fixes ruff is sure of"
@@ -35,7 +35,7 @@ $(BENCH_READY): pyproject.toml $(wildcard bench/requirements.txt)
 	$(BENCH)/bin/python $(PIP) --editable ".[all]" --requirement bench/requirements.txt
 	touch $@
 
-# The frameworks that clew has adapters for: their dependencies agree with each other, but not with our own tools'.
+# The frameworks that backtrail has adapters for: their dependencies agree with each other, but not with our own tools'.
 $(FRAMES_READY): pyproject.toml tests/adapters/requirements.txt tests/adapters/constraints.txt
 	test -x $(FRAMES)/bin/python || $(PYTHON) -m venv $(FRAMES)
 	$(FRAMES)/bin/python $(PIP) --constraint tests/adapters/constraints.txt \
@@ -81,7 +81,7 @@ format: $(READY)
 
 types: $(READY) $(FRAMES_READY)
 	$(BIN)/mypy --strict src
-	$(FRAMES)/bin/mypy --strict src/clew/adapters/*.py src/clew/adapters/*/*.py
+	$(FRAMES)/bin/mypy --strict src/backtrail/adapters/*.py src/backtrail/adapters/*/*.py
 
 layers: $(READY)
 	$(BIN)/lint-imports

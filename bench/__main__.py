@@ -31,12 +31,14 @@ PEERS = (
     "openai-agents",
     "msgspec",
     "zstandard",
-    "clew",
+    "backtrail",
 )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench", description="clew beside its neighbours and the floor, in one run.")
+    parser = argparse.ArgumentParser(
+        prog="bench", description="backtrail beside its neighbours and the floor, in one run."
+    )
     parser.add_argument("--quick", action="store_true", help="400 steps instead of 1,600, other counts a quarter")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per workload (default 3)")
     parser.add_argument("--only", nargs="+", choices=workloads.NAMES, help="some workloads only; no files are written")

@@ -1,4 +1,4 @@
-"""The frameworks' own graphs and runners, on clew and on what they come with: the same program on the same place.
+"""The frameworks' own graphs and runners, on backtrail and on what they come with: the same program on the same place.
 
     make bench-adapters [ADAPTER_ARGS="--quick"]
 
@@ -35,14 +35,14 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from rich.console import Console
 
-import clew
+import backtrail
+from backtrail.adapters.adk import BacktrailSessionService
+from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.openai_agents import BacktrailSession
+from backtrail.testing.servers import PostgresServer, private_place
 from bench.measure import Outcome, Target
 from bench.report import show, show_targets
 from bench.traffic import Writer
-from clew.adapters.adk import ClewSessionService
-from clew.adapters.langgraph import ClewSaver
-from clew.adapters.openai_agents import ClewSession
-from clew.testing.servers import PostgresServer, private_place
 
 MEGABYTE = 1e6
 
@@ -101,9 +101,9 @@ def sqlite_file(root: Path, name: str) -> Iterator[tuple[Path, Callable[[], floa
 
 def on_sqlite(root: Path, turns: int) -> Outcome:
     """LangGraph on SQLite: time, and what is on the disk at the end."""
-    with sqlite_file(root, "clew") as (path, size):
-        with clew.open(path) as store:
-            ours = talk(ClewSaver(store), turns)
+    with sqlite_file(root, "backtrail") as (path, size):
+        with backtrail.open(path) as store:
+            ours = talk(BacktrailSaver(store), turns)
         ours_size = size()
     with sqlite_file(root, "theirs") as (path, size):
         with sqlite3.connect(path, check_same_thread=False) as connection:
@@ -112,7 +112,7 @@ def on_sqlite(root: Path, turns: int) -> Outcome:
         theirs_size = size()
     bare = talk(Holding(), turns)
     rows = [
-        _row("clew", ours, ours_size),
+        _row("backtrail", ours, ours_size),
         _row("SqliteSaver", theirs, theirs_size),
         _row("nothing stored", bare, 0.0),
     ]
@@ -130,9 +130,9 @@ def on_postgres(turns: int) -> Outcome:
         server = PostgresServer(place / "postgres")
         server.start()
         try:
-            with clew.open(server.url) as store:
+            with backtrail.open(server.url) as store:
                 empty = store.stats()["bytes"]
-                ours = talk(ClewSaver(store), turns)
+                ours = talk(BacktrailSaver(store), turns)
                 ours_size = (store.stats()["bytes"] - empty) / MEGABYTE
             with PostgresSaver.from_conn_string(server.url) as saver:
                 saver.setup()
@@ -144,7 +144,7 @@ def on_postgres(turns: int) -> Outcome:
             theirs_size = float(found[0]) / MEGABYTE if found else 0.0
         finally:
             server.stop()
-    rows = [_row("clew", ours, ours_size), _row("PostgresSaver", theirs, theirs_size)]
+    rows = [_row("backtrail", ours, ours_size), _row("PostgresSaver", theirs, theirs_size)]
     targets = [
         Target("LangGraph, PostgreSQL", f"size after {turns} turns", ours_size, 4.0 * turns / 400, unit="MB"),
         Target("LangGraph, PostgreSQL", "run time / PostgresSaver's", sum(ours) / sum(theirs), 0.5),
@@ -157,9 +157,9 @@ def flat(root: Path, turns: int) -> Outcome:
     rows, ours = [], {}
     for detect in ("identity", "exact"):
         with sqlite_file(root, f"long-{detect}") as (path, size):
-            with clew.open(path) as store:
-                ours[detect] = talk(ClewSaver(store, detect=detect), turns)  # type: ignore[arg-type]
-            rows.append(_row(f"clew, detect={detect}", ours[detect], size()))
+            with backtrail.open(path) as store:
+                ours[detect] = talk(BacktrailSaver(store, detect=detect), turns)  # type: ignore[arg-type]
+            rows.append(_row(f"backtrail, detect={detect}", ours[detect], size()))
     bare = talk(Holding(), turns)
     rows.append(_row("nothing stored", bare, 0.0))
     (first, last), own = tenths(ours["identity"]), tenths(bare)[1]
@@ -174,8 +174,8 @@ def openai_window(root: Path, longest: int) -> Outcome:
     writer, rows, times = Writer(3), [], []
 
     async def measure() -> None:
-        with clew.open(root / "openai.db", durability="normal") as store:
-            session, count = ClewSession(store, "s"), 0
+        with backtrail.open(root / "openai.db", durability="normal") as store:
+            session, count = BacktrailSession(store, "s"), 0
             for length in (longest // 16, longest // 4, longest):
                 while count < length:
                     await session.add_items([writer.user(400), writer.assistant(400)])  # type: ignore[list-item]
@@ -186,7 +186,7 @@ def openai_window(root: Path, longest: int) -> Outcome:
                     await session.get_items(limit=50)
                     taken.append(1000 * (perf_counter() - start))
                 times.append(median(taken))
-                rows.append(["clew", f"{length}", f"{times[-1]:.2f}"])
+                rows.append(["backtrail", f"{length}", f"{times[-1]:.2f}"])
 
     asyncio.run(measure())
     target = Target("OpenAI Agents", f"get_items(50): {longest} items / {longest // 16}", times[-1] / times[0], 1.5)
@@ -198,8 +198,8 @@ def adk_window(root: Path, events: int) -> Outcome:
     writer, who = Writer(5), {"app_name": "a", "user_id": "u", "session_id": "s"}
 
     async def measure() -> float:
-        with clew.open(root / "adk.db", durability="normal") as store:
-            service = ClewSessionService(store)
+        with backtrail.open(root / "adk.db", durability="normal") as store:
+            service = BacktrailSessionService(store)
             session = await service.create_session(**who)
             for _ in range(events):
                 content = types.Content(role="user", parts=[types.Part(text=writer.prose(400))])
@@ -213,7 +213,7 @@ def adk_window(root: Path, events: int) -> Outcome:
 
     took = asyncio.run(measure())
     target = Target("Google ADK", f"get_session, 50 of {events} events", took, 10.0, unit="ms")
-    return Outcome("Google ADK: 50 recent events", ["store", "ms"], [["clew", f"{took:.2f}"]], [target])
+    return Outcome("Google ADK: 50 recent events", ["store", "ms"], [["backtrail", f"{took:.2f}"]], [target])
 
 
 _COLUMNS = ["store", "seconds", "ms/turn, first tenth", "ms/turn, last tenth", "MB"]

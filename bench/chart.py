@@ -26,18 +26,18 @@ LOOK: dict[str, tuple[str, str, str, float]] = {
     "delta": ("LangGraph + DeltaChannel", "#3f8f7b", "-", 1.8),
     "session": ("OpenAI Agents SQLiteSession", "#8262a8", "-", 1.4),
     "jsonl": ("JSONL append, fsync", "#b08d57", "--", 1.3),
-    "save": ("clew save, whole state", "#d1451b", "-", 2.6),
-    "append": ("clew append", "#f08a3c", "-", 2.6),
+    "save": ("backtrail save, whole state", "#d1451b", "-", 2.6),
+    "append": ("backtrail append", "#f08a3c", "-", 2.6),
     "floor": ("floor: bare SQLite commit", "#9aa1ac", "--", 1.4),
-    "clew": ("clew", "#d1451b", "-", 2.6),
-    "clew zstd": ("clew, zstd", "#f08a3c", "-", 2.6),
+    "backtrail": ("backtrail", "#d1451b", "-", 2.6),
+    "backtrail zstd": ("backtrail, zstd", "#f08a3c", "-", 2.6),
 }
 
 
 def draw(raw: dict[str, Any], path: Path) -> None:
     """Draw from the raw numbers of a run: `raw["w1"]` and `raw["disk"]`."""
     plt.rcParams.update(
-        {"font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "clew", "axes.unicode_minus": False}
+        {"font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "backtrail", "axes.unicode_minus": False}
     )
     figure = plt.figure(figsize=(13.6, 5.6), facecolor=PAPER)
     times(figure.add_axes((0.04, 0.105, 0.29, 0.7)), raw["w1"]["full"])
@@ -73,7 +73,7 @@ def times(axes: Axes, found: dict[str, Any]) -> None:
 
 def sizes(axes: Axes, disk: dict[str, Any]) -> None:
     ends = []
-    for key in ("sqlite", "memory", "delta", "session", "json", "floor", "clew", "clew zstd"):
+    for key in ("sqlite", "memory", "delta", "session", "json", "floor", "backtrail", "backtrail zstd"):
         marks = sorted((int(step), size / 1e6) for step, size in disk["bytes"][key].items())
         ends.append(line(axes, key, [s for s, _ in marks], [m for _, m in marks], tell=amount(marks[-1][1])))
     finish(axes, "bytes kept, megabytes", ends, marks[-1][0])
@@ -82,7 +82,7 @@ def sizes(axes: Axes, disk: dict[str, Any]) -> None:
 def line(axes: Axes, key: str, x: Sequence[float], y: Sequence[float], tell: str = "") -> tuple[float, str, str, bool]:
     """Draw one contender; gives back where its label belongs."""
     label, colour, style, width = LOOK[key]
-    bold = key in ("save", "append", "clew", "clew zstd")
+    bold = key in ("save", "append", "backtrail", "backtrail zstd")
     axes.plot(x, y, style, color=colour, linewidth=width, zorder=5 if bold else 3, solid_capstyle="round")
     last_tenth = statistics.median(value for step, value in zip(x, y, strict=True) if step > 0.9 * x[-1])
     return y[-1], f"{label}  {tell or amount(last_tenth, ' ms')}", colour, bold

@@ -18,7 +18,7 @@ def show(console: Console, outcome: Outcome) -> None:
     for number, column in enumerate(outcome.columns):
         table.add_column(column, justify="left" if number == 0 or not _numeric(outcome.rows, number) else "right")
     for row in outcome.rows:
-        mine = any(cell.startswith("clew") for cell in row[:2])
+        mine = any(cell.startswith("backtrail") for cell in row[:2])
         table.add_row(*row, style="bold" if mine else None)
     console.print(table)
     console.print()

@@ -1,4 +1,4 @@
-"""clew itself, through its public API only."""
+"""backtrail itself, through its public API only."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, ClassVar
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 from bench.measure import Blocking, Contender, Job
 from bench.traffic import Message
 
 
-class Clew(Blocking):
+class Backtrail(Blocking):
     """The whole state handed over at each step; what changed is found by exact comparison."""
 
-    name = "clew save"
+    name = "backtrail save"
     options: ClassVar[dict[str, Any]] = {"compression": None}
 
     def __init__(self, directory: Path, durability: str = "full") -> None:
-        self.store = clew.open(str(directory / "clew.db"), durability=durability, **self.options)
+        self.store = backtrail.open(str(directory / "backtrail.db"), durability=durability, **self.options)
         self._threads: dict[str, Any] = {}
 
     def prepare(self, job: Job) -> Any:
@@ -37,41 +37,41 @@ class Clew(Blocking):
         self.store.close()
 
 
-class ClewIdentity(Clew):
+class BacktrailIdentity(Backtrail):
     """The same, for callers who promise never to change a saved item in place."""
 
-    name = "clew save, detect=identity"
+    name = "backtrail save, detect=identity"
     options: ClassVar[dict[str, Any]] = {"compression": None, "detect": "identity"}
 
 
-class ClewZstd(Clew):
+class BacktrailZstd(Backtrail):
     """The same, compressed."""
 
-    name = "clew save, zstd"
+    name = "backtrail save, zstd"
     options: ClassVar[dict[str, Any]] = {"compression": "zstd"}
 
 
-class ClewAppend(Clew):
+class BacktrailAppend(Backtrail):
     """Only the new messages handed over."""
 
-    name = "clew append"
+    name = "backtrail append"
 
     def save(self, prepared: Any) -> None:
         thread, job = prepared
         thread.append("messages", job.new)
 
 
-class ClewAppendZstd(ClewAppend):
+class BacktrailAppendZstd(BacktrailAppend):
     """Only the new messages, compressed."""
 
-    name = "clew append, zstd"
+    name = "backtrail append, zstd"
     options: ClassVar[dict[str, Any]] = {"compression": "zstd"}
 
 
-class ClewVisitor(Clew):
+class BacktrailVisitor(Backtrail):
     """A server that serves many threads: a fresh handle for each request, nothing kept by the caller."""
 
-    name = "clew save"
+    name = "backtrail save"
 
     def prepare(self, job: Job) -> Any:
         return job
@@ -80,13 +80,13 @@ class ClewVisitor(Clew):
         self.store.thread(prepared.thread).save(prepared.state)
 
 
-class ClewChat:
+class BacktrailChat:
     """A session: one message in, the last few out."""
 
-    name = "clew session"
+    name = "backtrail session"
 
     def __init__(self, url: str, **options: Any) -> None:
-        self.store = clew.open(url, **options)
+        self.store = backtrail.open(url, **options)
         self._session: Any = self.store.session("chat")
 
     def add(self, message: Message) -> None:
@@ -110,10 +110,10 @@ class ClewChat:
         self.store.close()
 
 
-class ClewTasks(Contender):
+class BacktrailTasks(Contender):
     """The async door, awaited inside one running loop."""
 
-    name = "clew.aio append"
+    name = "backtrail.aio append"
 
     def __init__(self, directory: Path, durability: str = "full") -> None:
         self._loop = asyncio.new_event_loop()
@@ -121,7 +121,7 @@ class ClewTasks(Contender):
 
     @staticmethod
     async def _open(directory: Path, durability: str) -> Any:
-        return await clew.aio.open(str(directory / "clew.db"), durability=durability, compression=None)
+        return await backtrail.aio.open(str(directory / "backtrail.db"), durability=durability, compression=None)
 
     async def _write(self, jobs: Iterable[Job]) -> list[float]:
         taken, threads = [], dict[str, Any]()

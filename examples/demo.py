@@ -1,4 +1,4 @@
-"""The tour of clew: an agent is killed in the middle, resumes, is forked, rewound and compared.
+"""The tour of backtrail: an agent is killed in the middle, resumes, is forked, rewound and compared.
 
 Run it with `make demo`. The agent is scripted, so no key and no network are needed.
 """
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import clew
+import backtrail
 
 STEPS = 60
 _SENTENCE = (
@@ -50,7 +50,7 @@ def turn(step: int) -> list[dict[str, Any]]:
 
 def agent(path: str) -> None:
     """Work until the steps are done, saving after each one. Knows nothing of earlier runs but what the store has."""
-    thread = clew.open(path).thread("fix-the-parser")
+    thread = backtrail.open(path).thread("fix-the-parser")
     state: dict[str, Any] = (
         thread.load() if thread.exists() else {"messages": [{"role": "user", "content": "Make the tests pass."}]}
     )
@@ -81,7 +81,7 @@ def tour(folder: Path) -> None:
 
     chapter(1, "An agent works, and is killed with SIGKILL in the middle of it")
     told = run_agent(path, kill_after=37)
-    store = clew.open(path)
+    store = backtrail.open(path)
     thread = store.thread("fix-the-parser")
     say(f"   it had told us of step {told}; the store has step {thread.step}: nothing it told of is lost")
     assert thread.step >= told
@@ -112,11 +112,11 @@ def tour(folder: Path) -> None:
     history = thread.history()
     whole = sum(checkpoint.size for checkpoint in history)
     written = sum(checkpoint.written for checkpoint in history)
-    say(f"   {'step':>6} {'state':>12} {'clew wrote':>12}")
+    say(f"   {'step':>6} {'state':>12} {'backtrail wrote':>12}")
     for checkpoint in history[9::10]:
         say(f"   {checkpoint.step:>6} {checkpoint.size:>12,} {checkpoint.written:>12,}")
     say(f"   {len(history)} steps: a store that writes the whole state each time writes {whole:,} bytes;")
-    say(f"   clew wrote {written:,}, {whole / written:.0f} times less, and loads any of them.")
+    say(f"   backtrail wrote {written:,}, {whole / written:.0f} times less, and loads any of them.")
     store.close()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import clew
+import backtrail
 
 LIMITER = '''from time import monotonic
 
@@ -40,9 +40,9 @@ def answer(id: str, name: str, content: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "name": name, "content": content}
 
 
-def rate_limiter(store: clew.Store) -> None:
+def rate_limiter(store: backtrail.Store) -> None:
     """A thread with a wrong turn, a rewind, and a fork."""
-    thread: clew.Thread[dict[str, Any]] = store.thread("api/rate-limiter")
+    thread: backtrail.Thread[dict[str, Any]] = store.thread("api/rate-limiter")
     thread.save(
         {
             "messages": [say("system", "You are a careful engineer. Run the tests before you say that you are done.")],
@@ -130,7 +130,7 @@ def rate_limiter(store: clew.Store) -> None:
     thread.append("messages", [say("user", "Great. Ship it behind a flag.")], tags=["user"])
 
 
-def others(store: clew.Store) -> None:
+def others(store: backtrail.Store) -> None:
     """Some neighbours, so that a list of threads looks like one."""
     for name, first in (
         ("support/4711", "My invoice for October shows the wrong address."),
@@ -138,7 +138,7 @@ def others(store: clew.Store) -> None:
         ("research/solid-state-batteries", "Compare the three newest papers on sulfide electrolytes."),
         ("nightly/report", "Write the nightly report."),
     ):
-        thread: clew.Thread[dict[str, Any]] = store.thread(name)
+        thread: backtrail.Thread[dict[str, Any]] = store.thread(name)
         thread.append("messages", [say("user", first)])
         for turn in range(3):
             thread.append("messages", [say("assistant", f"Step {turn + 1}: I looked into it and noted what I found.")])
@@ -161,7 +161,7 @@ def leisurely(seconds: float = 38.0, ago: float = 1850.0) -> Iterator[None]:
 
 def build(target: str) -> None:
     """Fill the store at `target`."""
-    with clew.open(target) as store, leisurely():
+    with backtrail.open(target) as store, leisurely():
         others(store)
         rate_limiter(store)
 

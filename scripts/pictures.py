@@ -2,7 +2,7 @@
 
 python scripts/pictures.py
 
-Needs `clew[ui]`, playwright and a Chromium (`make browser`).
+Needs `backtrail[ui]`, playwright and a Chromium (`make browser`).
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ COLUMNS = 118
 
 
 def terminal(store: Path) -> None:
-    """`clew log`, as a terminal shows it."""
+    """`backtrail log`, as a terminal shows it."""
     command = ["log", THREAD]
     environment = os.environ | {
         "FORCE_COLOR": "1",
         "TERM": "xterm-256color",
         "COLUMNS": str(COLUMNS),
-        "CLEW_STORE": str(store),
-        "CLEW_PAGER": "off",
+        "BACKTRAIL_STORE": str(store),
+        "BACKTRAIL_PAGER": "off",
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "clew.cli", *command], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "backtrail.cli", *command], env=environment, capture_output=True, text=True, check=True
     )
     out = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115, PTH123
-    out.print(Text("$ ", "green").append(f"clew {' '.join(command)}", "bold"))
+    out.print(Text("$ ", "green").append(f"backtrail {' '.join(command)}", "bold"))
     out.print(Text.from_ansi(ran.stdout.rstrip()), no_wrap=True, crop=True)
     # The fonts that rich would have the picture fetch from the web are left to the reader's machine.
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-    (DOCS / "log.svg").write_text(out.export_svg(title="clew", code_format=form, unique_id="clew-log"))
+    (DOCS / "log.svg").write_text(out.export_svg(title="backtrail", code_format=form, unique_id="backtrail-log"))
 
 
 @contextmanager
 def running(store: Path) -> Iterator[str]:
-    """`clew ui` on a free port; gives its address."""
-    command = [sys.executable, "-m", "clew.cli", "ui", "--store", store.name, "--port", "0", "--json"]
+    """`backtrail ui` on a free port; gives its address."""
+    command = [sys.executable, "-m", "backtrail.cli", "ui", "--store", store.name, "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=store.parent, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

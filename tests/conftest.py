@@ -3,7 +3,8 @@
 Property tests draw the same examples in each run, and no clock judges them: what was green stays green, on any machine.
 `make test ARGS="--hypothesis-profile=explore tests/history"` looks for new ones.
 
-What the environment of whoever runs the tests says to clew, to a driver, to a framework or about colours is not heard.
+What the environment of whoever runs the tests says to backtrail, to a driver, to a framework or about colours is not
+heard.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls", "fix_pooler", "fix_harness"]
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("clew", settings.get_profile("explore"), derandomize=True, database=None)
-settings.load_profile("clew")
+settings.register_profile("backtrail", settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile("backtrail")
 
-_SPEAKING = ("CLEW_", "PG", "OTEL_", "LANGSMITH_", "LANGCHAIN_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
+_SPEAKING = ("BACKTRAIL_", "PG", "OTEL_", "LANGSMITH_", "LANGCHAIN_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 for _name in list(os.environ):
-    if _name != "CLEW_CHROMIUM" and (_name.startswith(_SPEAKING) or _name in _COLOURS):
+    if _name != "BACKTRAIL_CHROMIUM" and (_name.startswith(_SPEAKING) or _name in _COLOURS):
         del os.environ[_name]

@@ -13,9 +13,9 @@ import struct
 import time
 from collections.abc import Callable
 
-from clew.engines.base import Branch, Commit, Engine, Head, Swap
-from clew.testing import records
-from clew.testing.drive import step
+from backtrail.engines.base import Branch, Commit, Engine, Head, Swap
+from backtrail.testing import records
+from backtrail.testing.drive import step
 from fix_children import Child
 
 KILLS_PER_THREAD = 20

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from clew.engines.base import Engine
-from clew.errors import Unavailable
+from backtrail.engines.base import Engine
+from backtrail.errors import Unavailable
 
 
 class Flaky(Engine):

@@ -22,17 +22,17 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.base import Engine
-from clew.engines.jsonl import JSONLEngine
-from clew.engines.memory import MemoryEngine
-from clew.engines.postgres import PostgresEngine
-from clew.engines.redis import RedisEngine
-from clew.engines.sqlite import SQLiteEngine
-from clew.engines.stepping import finish
-from clew.history.core import Core
-from clew.testing.servers import PostgresServer, RedisServer
+import backtrail
+import backtrail.aio
+from backtrail.engines.base import Engine
+from backtrail.engines.jsonl import JSONLEngine
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.redis import RedisEngine
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.engines.stepping import finish
+from backtrail.history.core import Core
+from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_children import Child
 from fix_flaky import Flaky
 from fix_proxy import Proxy
@@ -51,7 +51,7 @@ class Place:
     def engine(self, asynchronous: bool) -> Engine:
         raise NotImplementedError
 
-    def alone(self) -> clew.Store:
+    def alone(self) -> backtrail.Store:
         raise NotImplementedError
 
     def hurt(self, fault: str) -> None:
@@ -75,8 +75,8 @@ class File(Place):
         self._open = [*self._open[-4:], made]
         return made
 
-    def alone(self) -> clew.Store:
-        return clew.open(self._make())
+    def alone(self) -> backtrail.Store:
+        return backtrail.open(self._make())
 
     def hurt(self, fault: str) -> None:
         for engine in self._open:
@@ -112,8 +112,8 @@ class Machine(Place):
         made: Engine = make(url, asynchronous=asynchronous, **SHORT)
         return made
 
-    def alone(self) -> clew.Store:
-        return clew.open(self.server.url)
+    def alone(self) -> backtrail.Store:
+        return backtrail.open(self.server.url)
 
     def hurt(self, fault: str) -> None:
         if fault == "killed":
@@ -190,7 +190,7 @@ async def write(store: Any, name: str, seed: int, until: float, note: Callable[[
                 note(["delete", thread_id])
             elif choice < 0.05:
                 await settled(thread.annotate(saved.id, label=token))
-        except (clew.Unavailable, clew.Conflict, clew.NotFound):
+        except (backtrail.Unavailable, backtrail.Conflict, backtrail.NotFound):
             number += 1  # what an operation that was not acknowledged did is not known: its token is not used again
         await asyncio.sleep(0.01) if _has_loop() else time.sleep(0.01)
 
@@ -213,8 +213,10 @@ class Harness:
         self.ledger = Ledger()
         self.rounds = 0
 
-    def open(self, **options: Any) -> clew.Store:
-        return clew.open(self.primary.engine(False), replica=self.replica.engine(False), **{**self.options, **options})
+    def open(self, **options: Any) -> backtrail.Store:
+        return backtrail.open(
+            self.primary.engine(False), replica=self.replica.engine(False), **{**self.options, **options}
+        )
 
     def round(self, mode: str, *, asynchronous: bool = False, child: bool = False) -> None:
         """Write while something breaks, heal, wait until both sides are one, and check."""
@@ -286,7 +288,7 @@ class Harness:
     def _in_tasks(self, mode: str) -> None:
         async def crew() -> None:
             primary, replica = self.primary.engine(True), self.replica.engine(True)
-            async with await clew.aio.open(primary, replica=replica, replication=mode, **self.options) as store:
+            async with await backtrail.aio.open(primary, replica=replica, replication=mode, **self.options) as store:
                 end = time.monotonic() + ROUND
                 writers = [
                     write(store, f"{self.rounds}.{name}", self.dice.random(), end, self.ledger.note)
@@ -347,7 +349,7 @@ class Harness:
                         return
                     assert time.monotonic() < end, status
                     time.sleep(0.01)
-            except clew.Unavailable:
+            except backtrail.Unavailable:
                 assert time.monotonic() < end
                 time.sleep(0.05)
             finally:

@@ -1,4 +1,4 @@
-"""The inspector as `clew ui` runs it: a real server on a port of this machine."""
+"""The inspector as `backtrail ui` runs it: a real server on a port of this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import httpx
 
-import clew
-from clew.server import application
-from clew.server.serve import Server
+import backtrail
+from backtrail.server import application
+from backtrail.server.serve import Server
 
 TOKEN = "a-token-for-tests-only"
 
@@ -21,7 +21,7 @@ TOKEN = "a-token-for-tests-only"
 class Inspector(NamedTuple):
     """A running inspector, and a client that may ask it."""
 
-    store: clew.Store
+    store: backtrail.Store
     url: str
     client: httpx.Client
 
@@ -37,7 +37,7 @@ class Inspector(NamedTuple):
 
 
 @contextlib.contextmanager
-def inspector(store: clew.Store, **options: Any) -> Iterator[Inspector]:
+def inspector(store: backtrail.Store, **options: Any) -> Iterator[Inspector]:
     """Serve a store for as long as the block lasts."""
     app = application(store, token=TOKEN, name="test.db", **options)
     listener = socket.socket()

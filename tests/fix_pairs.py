@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.memory import MemoryEngine
-from clew.engines.sqlite import SQLiteEngine
+import backtrail
+import backtrail.aio
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.sqlite import SQLiteEngine
 from fix_flaky import Flaky
 from fix_stores import Stepped
 
@@ -36,9 +36,11 @@ class Pair:
     def open(self, primary: Flaky | None = None, **options: Any) -> Any:
         options = {"replica": self.replica, "health_every": 0.05, "failback_after": 0.1, **options}
         if self.colour == "blocking":
-            store: Any = clew.open(primary or self.primary, **options)
+            store: Any = backtrail.open(primary or self.primary, **options)
         else:
-            store = Stepped(self.loop.run_until_complete(clew.aio.open(primary or self.primary, **options)), self.loop)
+            store = Stepped(
+                self.loop.run_until_complete(backtrail.aio.open(primary or self.primary, **options)), self.loop
+            )
         self.stores.append(store)
         return store
 
@@ -47,9 +49,9 @@ class Pair:
         one, two = (Flaky(side.engine, awaiting=side.awaiting) for side in (self.primary, self.replica))
         return self.open(one, replica=two, **options)
 
-    def alone(self, side: Flaky) -> clew.Store:
+    def alone(self, side: Flaky) -> backtrail.Store:
         """One side as a store of its own."""
-        return clew.open(side.engine)
+        return backtrail.open(side.engine)
 
     def until(self, store: Any, true: Callable[[Any], bool]) -> Any:
         """Wait for a status."""

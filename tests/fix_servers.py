@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clew.testing.servers import PostgresServer, RedisCluster, RedisServer, private_place
+from backtrail.testing.servers import PostgresServer, RedisCluster, RedisServer, private_place
 
 
 @pytest.fixture(scope="session")

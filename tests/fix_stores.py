@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 
 ENGINES = ["memory", "sqlite"]
 EVERY_ENGINE = [*ENGINES, "jsonl", "redis", "postgres"]
@@ -41,7 +41,7 @@ class Stepped:
     def _finish(self, value: Any) -> Any:
         if inspect.isawaitable(value):
             return self._finish(self.loop.run_until_complete(_await(value)))
-        if type(value).__module__.startswith("clew") and type(value).__name__.startswith("Async"):
+        if type(value).__module__.startswith("backtrail") and type(value).__name__.startswith("Async"):
             return Stepped(value, self.loop)
         if inspect.ismethod(value) or inspect.isfunction(value):
             return lambda *args, **kwargs: self._finish(value(*(_inner(a) for a in args), **kwargs))
@@ -108,16 +108,16 @@ def open_stores(
         target: Any = place
         if engine == "memory":
             if not shared:
-                from clew.engines.memory import MemoryEngine
+                from backtrail.engines.memory import MemoryEngine
 
                 shared.append(MemoryEngine())
             target = shared[0]
         else:
             options = {**quick, **options}
         if colour == "blocking":
-            store: Any = clew.open(target, **options)
+            store: Any = backtrail.open(target, **options)
         else:
-            store = Stepped(loop.run_until_complete(clew.aio.open(target, **options)), loop)
+            store = Stepped(loop.run_until_complete(backtrail.aio.open(target, **options)), loop)
         opened.append(store)
         return store
 

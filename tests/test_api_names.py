@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-import clew.errors
-from clew.janitor import AsyncJanitor, Janitor
-from clew.run import Run
-from clew.run.awaited import AsyncRun
-from clew.session import AsyncSession, Session
-from clew.workspace import AsyncWorkspace, Workspace
+import backtrail
+import backtrail.aio
+import backtrail.errors
+from backtrail.janitor import AsyncJanitor, Janitor
+from backtrail.run import Run
+from backtrail.run.awaited import AsyncRun
+from backtrail.session import AsyncSession, Session
+from backtrail.workspace import AsyncWorkspace, Workspace
 
 NAMES = {
     "store": (
@@ -35,8 +35,8 @@ NAMES = {
     "janitor": "start stop status",
 }
 DOORS: dict[str, tuple[type, type]] = {
-    "store": (clew.Store, clew.aio.AsyncStore),
-    "thread": (clew.Thread, clew.aio.AsyncThread),
+    "store": (backtrail.Store, backtrail.aio.AsyncStore),
+    "thread": (backtrail.Thread, backtrail.aio.AsyncThread),
     "session": (Session, AsyncSession),
     "run": (Run, AsyncRun),
     "workspace": (Workspace, AsyncWorkspace),
@@ -83,29 +83,29 @@ def test_every_public_method_says_what_it_does(noun: str) -> None:
 
 
 SIGNATURES: list[tuple[Any, str]] = [
-    (clew.Thread.save, "state label tags custom files expect id"),
-    (clew.Thread.append, "key items label tags custom files expect id"),
-    (clew.Thread.update, "changes label tags custom files expect id"),
-    (clew.Thread.load, "at as_"),
-    (clew.Thread.history, "limit newest_first all"),
-    (clew.Thread.find, "tag label custom"),
-    (clew.Thread.fork, "to at"),
-    (clew.Thread.rewind, "at files prune"),
-    (clew.Thread.diff, "a b"),
-    (clew.Thread.annotate, "at label tags custom"),
-    (clew.Thread.delete, "at"),
-    (clew.Thread.lock, "timeout ttl"),
-    (clew.Thread.autosave, "every"),
-    (clew.Store.thread, "id type"),
-    (clew.Store.session, "id errors"),
-    (clew.Store.run, "id task"),
-    (clew.Store.workspace, "root name"),
-    (clew.Store.threads, "prefix limit after"),
-    (clew.Store.prune, "retention max_age dry_run progress"),
-    (clew.Store.janitor, "every"),
-    (clew.Store.verify, "progress"),
-    (clew.Store.compact, "progress"),
-    (clew.Store.copy_to, "other progress"),
+    (backtrail.Thread.save, "state label tags custom files expect id"),
+    (backtrail.Thread.append, "key items label tags custom files expect id"),
+    (backtrail.Thread.update, "changes label tags custom files expect id"),
+    (backtrail.Thread.load, "at as_"),
+    (backtrail.Thread.history, "limit newest_first all"),
+    (backtrail.Thread.find, "tag label custom"),
+    (backtrail.Thread.fork, "to at"),
+    (backtrail.Thread.rewind, "at files prune"),
+    (backtrail.Thread.diff, "a b"),
+    (backtrail.Thread.annotate, "at label tags custom"),
+    (backtrail.Thread.delete, "at"),
+    (backtrail.Thread.lock, "timeout ttl"),
+    (backtrail.Thread.autosave, "every"),
+    (backtrail.Store.thread, "id type"),
+    (backtrail.Store.session, "id errors"),
+    (backtrail.Store.run, "id task"),
+    (backtrail.Store.workspace, "root name"),
+    (backtrail.Store.threads, "prefix limit after"),
+    (backtrail.Store.prune, "retention max_age dry_run progress"),
+    (backtrail.Store.janitor, "every"),
+    (backtrail.Store.verify, "progress"),
+    (backtrail.Store.compact, "progress"),
+    (backtrail.Store.copy_to, "other progress"),
     (Session.add, "role content"),
     (Session.messages, "last whole"),
     (Session.replace, "messages user_turns"),
@@ -127,26 +127,26 @@ def test_the_arguments_have_their_names(method: Any, arguments: str) -> None:
 
 def test_the_values_and_errors_have_their_names() -> None:
     fields = "id thread_id parent_id step created_at label tags custom size written files"
-    assert set(fields.split()) == set(clew.Checkpoint.__struct_fields__)
+    assert set(fields.split()) == set(backtrail.Checkpoint.__struct_fields__)
     listed = "id kind head step count created_at updated_at size"
-    assert set(listed.split()) == set(clew.ThreadInfo.__struct_fields__)
+    assert set(listed.split()) == set(backtrail.ThreadInfo.__struct_fields__)
     policy = "keep_last max_age ttl keep_labelled keep_tags undo_window"
-    assert set(policy.split()) == set(clew.Retention.__struct_fields__)
+    assert set(policy.split()) == set(backtrail.Retention.__struct_fields__)
     under = {
         "NotFound": "ThreadNotFound CheckpointNotFound NoCheckpoint",
-        "ClewError": "NotFound Conflict InvalidInput EncodeError Corrupt Unavailable LockTimeout UnsupportedFormat "
-        "MissingExtra UnsafePath",
+        "BacktrailError": "NotFound Conflict InvalidInput EncodeError Corrupt Unavailable LockTimeout "
+        "UnsupportedFormat MissingExtra UnsafePath",
     }
     for parent, children in under.items():
         for child in children.split():
-            assert issubclass(getattr(clew.errors, child), getattr(clew.errors, parent))
-            assert getattr(clew, child) is getattr(clew.errors, child)
+            assert issubclass(getattr(backtrail.errors, child), getattr(backtrail.errors, parent))
+            assert getattr(backtrail, child) is getattr(backtrail.errors, child)
 
 
 def test_the_async_door_is_there_without_an_import_of_its_own() -> None:
     code = (
-        "import clew, sys\n"
-        "assert {'aio', 'errors', 'open'} <= {*dir(clew)}; assert 'Any' not in dir(clew)\n"
-        "assert 'asyncio' not in sys.modules; clew.aio.open"
+        "import backtrail, sys\n"
+        "assert {'aio', 'errors', 'open'} <= {*dir(backtrail)}; assert 'Any' not in dir(backtrail)\n"
+        "assert 'asyncio' not in sys.modules; backtrail.aio.open"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.errors import InvalidInput, Unavailable, UnsupportedFormat
+import backtrail
+from backtrail.errors import InvalidInput, Unavailable, UnsupportedFormat
 
 
 @pytest.mark.parametrize("id", ["", "x" * 10_000, "a\0b", None, 5, b"bytes", ["t"], "\ud800"], ids=repr)
@@ -45,16 +45,16 @@ def test_an_at_that_names_nothing_is_refused(store: Any) -> None:
     thread.save({"n": 1})
     foreign = other.save({"n": 2})
     for at in (0, 2, 10**12, "zzzz", "", "ffff", foreign, foreign.id, "x" * 100):
-        with pytest.raises(clew.CheckpointNotFound, match="'t' has no checkpoint"):
+        with pytest.raises(backtrail.CheckpointNotFound, match="'t' has no checkpoint"):
             thread.load(at)
     for at in (-1, 1.5, True, [], {}):
         with pytest.raises(InvalidInput):
             thread.load(at)
-    with pytest.raises(clew.CheckpointNotFound):
+    with pytest.raises(backtrail.CheckpointNotFound):
         thread.rewind(foreign.id)
     fork = thread.fork()
     kept = fork.save({"n": "fork"})
-    with pytest.raises(clew.CheckpointNotFound, match="belongs to another thread"):
+    with pytest.raises(backtrail.CheckpointNotFound, match="belongs to another thread"):
         thread.load(kept)
     assert thread.load() == {"n": 1}
 
@@ -63,7 +63,7 @@ def test_a_thread_that_does_not_exist_is_named(store: Any) -> None:
     nobody = store.thread("nobody")
     calls = [nobody.load, nobody.undo, nobody.fork, nobody.delete, lambda: nobody.get(1), lambda: nobody.rewind(1)]
     for call in calls:
-        with pytest.raises(clew.ThreadNotFound, match="'nobody' does not exist"):
+        with pytest.raises(backtrail.ThreadNotFound, match="'nobody' does not exist"):
             call()
     assert nobody.head is None
     assert nobody.step == 0
@@ -137,22 +137,22 @@ def test_a_closed_store_says_so(opener: Any) -> None:
 )
 def test_what_open_cannot_use_is_refused_with_a_hint(target: Any, options: Any, hint: str) -> None:
     with pytest.raises(InvalidInput, match=hint):
-        clew.open(target, **options)
+        backtrail.open(target, **options)
 
 
 def test_a_wrong_option_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
-        clew.open(tmp_path / "s.db", colour="red")
+        backtrail.open(tmp_path / "s.db", colour="red")
     with pytest.raises(InvalidInput):
-        clew.open(f"sqlite:///{tmp_path}/s.db?durability=maybe")
+        backtrail.open(f"sqlite:///{tmp_path}/s.db?durability=maybe")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_urls_and_paths_open_the_same_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    clew.open("s.db").thread("t").save({"n": 1})
+    backtrail.open("s.db").thread("t").save({"n": 1})
     for target in ("sqlite:///s.db", f"sqlite:///{tmp_path}/s.db", tmp_path / "s.db", "sqlite:s.db?durability=normal"):
-        assert clew.open(target).thread("t").load() == {"n": 1}
+        assert backtrail.open(target).thread("t").load() == {"n": 1}
 
 
 def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> No
     for path in (text, other, tmp_path):
         before = path.read_bytes() if path.is_file() else sorted(tmp_path.iterdir())
         with pytest.raises(UnsupportedFormat):
-            clew.open(path)
+            backtrail.open(path)
         assert (path.read_bytes() if path.is_file() else sorted(tmp_path.iterdir())) == before
 
 
 def test_store_files_are_for_their_owner_only(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        store = clew.open(tmp_path / "s.db")
+        store = backtrail.open(tmp_path / "s.db")
         store.thread("t").save({"n": 1})
         assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {
             path.name: "0o600" for path in tmp_path.iterdir()
@@ -187,9 +187,9 @@ def test_a_state_that_fails_half_way_leaves_the_thread_usable(store: Any) -> Non
     thread = store.thread("t")
     state: dict[str, Any] = {"messages": ["x" * 300] * 10, "plan": "p" * 500}
     thread.save(state)
-    with pytest.raises(clew.EncodeError):
+    with pytest.raises(backtrail.EncodeError):
         thread.save({"messages": [*state["messages"], "new"], "plan": object()})
-    with pytest.raises(clew.EncodeError):
+    with pytest.raises(backtrail.EncodeError):
         thread.append("messages", ["fine", object()])
     assert thread.load() == state
     state["messages"].append("after")

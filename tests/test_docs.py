@@ -8,25 +8,27 @@ from pathlib import Path
 
 import pytest
 
-import clew
-import clew.errors
-import clew.store
-from clew.janitor import Janitor
+import backtrail
+import backtrail.errors
+import backtrail.store
+from backtrail.janitor import Janitor
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = "\n".join(page.read_text() for page in PAGES)
 NOUNS = [
-    clew.Store,
-    clew.Thread,
-    clew.Session,
-    clew.Run,
-    clew.Workspace,
+    backtrail.Store,
+    backtrail.Thread,
+    backtrail.Session,
+    backtrail.Run,
+    backtrail.Workspace,
     Janitor,
-    clew.store.Autosave,
+    backtrail.store.Autosave,
 ]
 ERRORS = [
-    name for name, value in vars(clew.errors).items() if inspect.isclass(value) and value.__module__ == "clew.errors"
+    name
+    for name, value in vars(backtrail.errors).items()
+    if inspect.isclass(value) and value.__module__ == "backtrail.errors"
 ]
 
 
@@ -39,9 +41,9 @@ def test_every_call_stands_in_the_docs(noun: type) -> None:
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_stands_in_the_docs_with_its_attributes(name: str) -> None:
-    line = re.search(rf"^\| `{name}` \|.*$|`clew\.{name}`", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
+    line = re.search(rf"^\| `{name}` \|.*$|`backtrail\.{name}`", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
     assert line is not None
-    takes = inspect.signature(getattr(clew.errors, name).__init__).parameters
+    takes = inspect.signature(getattr(backtrail.errors, name).__init__).parameters
     for fact in {"thread_id", "path", "reason", "where", "extra", "owner"} & set(takes):
         assert f"`{fact}`" in line[0] or name in ("AmbiguousCheckpoint", "LockLost"), fact
 

@@ -10,28 +10,30 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 
 
 @pytest.fixture
-def store() -> clew.Store:
-    return clew.open("memory:")
+def store() -> backtrail.Store:
+    return backtrail.open("memory:")
 
 
-def test_a_value_that_contains_itself_is_told_in_one_readable_line(store: clew.Store) -> None:
+def test_a_value_that_contains_itself_is_told_in_one_readable_line(store: backtrail.Store) -> None:
     knot: dict[str, Any] = {}
     knot["knot"] = knot
-    with pytest.raises(clew.EncodeError, match="contains itself") as caught:
+    with pytest.raises(backtrail.EncodeError, match="contains itself") as caught:
         store.thread("t").save(knot)
     assert len(str(caught.value)) < 250
     assert len(caught.value.path) > 1000
 
 
-def test_the_start_of_several_ids_says_which_they_are(store: clew.Store) -> None:
-    thread: clew.Thread[Any] = store.thread("t")
+def test_the_start_of_several_ids_says_which_they_are(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("t")
     both = [thread.save({"n": n}).id for n in (1, 2)]
-    with pytest.raises(clew.AmbiguousCheckpoint, match="no single checkpoint '01': give more characters") as caught:
+    with pytest.raises(
+        backtrail.AmbiguousCheckpoint, match="no single checkpoint '01': give more characters"
+    ) as caught:
         thread.load("01")
     assert all(id in str(caught.value) for id in both)
 
@@ -50,10 +52,10 @@ def test_the_start_of_several_ids_says_which_they_are(store: clew.Store) -> None
     ],
 )
 def test_what_is_no_message_is_not_taken_for_one(
-    store: clew.Store, call: Callable[[clew.Session], object], said: str
+    store: backtrail.Store, call: Callable[[backtrail.Session], object], said: str
 ) -> None:
     session = store.session("s")
-    with pytest.raises(clew.InvalidInput, match=said):
+    with pytest.raises(backtrail.InvalidInput, match=said):
         call(session)
     assert not session.exists()
 
@@ -72,51 +74,51 @@ def test_what_is_no_message_is_not_taken_for_one(
     ],
 )
 def test_an_argument_of_the_wrong_type_is_invalid_input(
-    store: clew.Store, call: Callable[[clew.Store], object]
+    store: backtrail.Store, call: Callable[[backtrail.Store], object]
 ) -> None:
     store.thread("t").save({"messages": []})
     store.session("s").add("user", "hi")
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         call(store)
 
 
-def test_a_thread_whose_messages_are_no_list_is_no_session(store: clew.Store) -> None:
+def test_a_thread_whose_messages_are_no_list_is_no_session(store: backtrail.Store) -> None:
     store.thread("t").save({"messages": "a text"})
     for read in (store.session("t").messages, store.session("t").count, lambda: store.session("t").messages(last=1)):
-        with pytest.raises(clew.InvalidInput, match=r"'t' cannot be read as a session.*load\(\)"):
+        with pytest.raises(backtrail.InvalidInput, match=r"'t' cannot be read as a session.*load\(\)"):
             read()
     assert store.session("t").thread.load() == {"messages": "a text"}
 
 
-@pytest.mark.parametrize("types", [3, int, clew.Retention])
+@pytest.mark.parametrize("types", [3, int, backtrail.Retention])
 def test_types_that_are_no_list_are_refused(types: Any) -> None:
-    with pytest.raises(clew.InvalidInput, match="types= takes a list of classes"):
-        clew.open("memory:", types=types)
+    with pytest.raises(backtrail.InvalidInput, match="types= takes a list of classes"):
+        backtrail.open("memory:", types=types)
 
 
 def test_options_behind_a_path_do_not_become_a_file_name(tmp_path: Path) -> None:
     for query in ("durability=normal", "key=00", "replica=b.db"):
-        with pytest.raises(clew.InvalidInput, match="write sqlite:"):
-            clew.open(tmp_path / f"agents.db?{query}")
+        with pytest.raises(backtrail.InvalidInput, match="write sqlite:"):
+            backtrail.open(tmp_path / f"agents.db?{query}")
     assert not list(tmp_path.iterdir())
-    clew.open(tmp_path / "what?.db").close()  # a name like any other
-    clew.open(f"sqlite:{tmp_path}/agents.db?durability=normal").close()
+    backtrail.open(tmp_path / "what?.db").close()  # a name like any other
+    backtrail.open(f"sqlite:{tmp_path}/agents.db?durability=normal").close()
     assert {"what?.db", "agents.db"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_who_holds_a_run_is_said_in_words(store: clew.Store) -> None:
+def test_who_holds_a_run_is_said_in_words(store: backtrail.Store) -> None:
     with store.run("r") as run:
         run.checkpoint()
-        with pytest.raises(clew.LockTimeout) as caught:
+        with pytest.raises(backtrail.LockTimeout) as caught:
             store.run("r").resume()
     assert "started" not in str(caught.value)
     assert " pid " in str(caught.value)
     assert "started" in (caught.value.owner or "")
 
 
-def test_who_holds_a_lock_is_said_in_words_and_each_holder_is_another(store: clew.Store) -> None:
+def test_who_holds_a_lock_is_said_in_words_and_each_holder_is_another(store: backtrail.Store) -> None:
     store.thread("t").save({})
-    with store.thread("t").lock(), pytest.raises(clew.LockTimeout) as caught, store.thread("t").lock(timeout=0.0):
+    with store.thread("t").lock(), pytest.raises(backtrail.LockTimeout) as caught, store.thread("t").lock(timeout=0.0):
         raise AssertionError("two have it")
     assert f" pid {os.getpid()}: waited 0 s" in str(caught.value)
     with store.thread("t").lock() as first:
@@ -126,32 +128,34 @@ def test_who_holds_a_lock_is_said_in_words_and_each_holder_is_another(store: cle
     assert len({caught.value.owner, first.core.owner, second.core.owner}) == 3
 
 
-def test_a_run_that_is_over_says_so(store: clew.Store) -> None:
+def test_a_run_that_is_over_says_so(store: backtrail.Store) -> None:
     with store.run("r") as run:
         run.checkpoint()
-    with pytest.raises(clew.ThreadNotFound, match=r"run 'r' has nothing to resume: .*store\.runs\(\)"):
+    with pytest.raises(backtrail.ThreadNotFound, match=r"run 'r' has nothing to resume: .*store\.runs\(\)"):
         store.run("r").resume()
 
 
 def test_a_server_that_is_away_is_unavailable_and_says_how_often_it_was_asked() -> None:
-    with pytest.raises(clew.Unavailable, match=r"asked 2 times in .*: does it run, and is the URL right") as caught:
-        clew.open("redis://127.0.0.1:1?retries=1&backoff=0.001")
-    assert type(caught.value) is clew.Unavailable
+    with pytest.raises(
+        backtrail.Unavailable, match=r"asked 2 times in .*: does it run, and is the URL right"
+    ) as caught:
+        backtrail.open("redis://127.0.0.1:1?retries=1&backoff=0.001")
+    assert type(caught.value) is backtrail.Unavailable
     assert caught.value.__cause__ is not None
 
 
-def test_a_store_is_synced_to_a_place_as_it_is_copied_to_one(store: clew.Store, tmp_path: Path) -> None:
+def test_a_store_is_synced_to_a_place_as_it_is_copied_to_one(store: backtrail.Store, tmp_path: Path) -> None:
     store.thread("t").save({"n": 1})
     assert store.sync_to(tmp_path / "other.db").records > 0
     assert store.sync_to(tmp_path / "other.db").records == 0
-    with pytest.raises(clew.InvalidInput, match=r"open\(\) takes"):
+    with pytest.raises(backtrail.InvalidInput, match=r"open\(\) takes"):
         store.sync_to(3)
 
 
 def test_what_gives_a_list_can_be_awaited_or_gone_through(tmp_path: Path) -> None:
     async def main() -> None:
-        async with await clew.aio.open(tmp_path / "a.db") as store:
-            thread: clew.aio.AsyncThread[Any] = store.thread("t")
+        async with await backtrail.aio.open(tmp_path / "a.db") as store:
+            thread: backtrail.aio.AsyncThread[Any] = store.thread("t")
             await thread.append("items", [1], label="one")
             await thread.append("items", [2])
             await store.session("s").add("user", "hi")
@@ -163,7 +167,7 @@ def test_what_gives_a_list_can_be_awaited_or_gone_through(tmp_path: Path) -> Non
             assert [info async for info in store.runs()] == []
             task = asyncio.create_task(thread.history())  # a coroutine like any other
             assert len(await task) == 2
-            with pytest.raises(clew.InvalidInput):
+            with pytest.raises(backtrail.InvalidInput):
                 [c async for c in thread.history(limit=-1)]
             assert await store.sync_to(tmp_path / "b.db")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 PROGRAM = """
 import dataclasses
-import clew, clew.aio
+import backtrail, backtrail.aio
 
 @dataclasses.dataclass
 class Plan:
     goal: str
 
-store = clew.open("agents.db", compression="zstd", durability="normal", types=[Plan], pool_size=3)
+store = backtrail.open("agents.db", compression="zstd", durability="normal", types=[Plan], pool_size=3)
 reveal_type(store)
 reveal_type(store.thread("t").load())
 reveal_type(store.thread("t", type=Plan).load())
@@ -27,7 +27,7 @@ store.thread("t").load(at=1.5)
 store.thread("t").history(limt=3)
 
 async def main() -> None:
-    async with await clew.aio.open("agents.db") as store:
+    async with await backtrail.aio.open("agents.db") as store:
         reveal_type(await store.thread("t").load())
         reveal_type(await store.threads())
         async for checkpoint in store.thread("t", Plan).history():

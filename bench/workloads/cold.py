@@ -18,12 +18,12 @@ from typing import Any
 from bench.measure import Job, Lane, Outcome, Target, bytes_read
 from bench.peers.langgraph import Delta
 from bench.setting import Setting
-from bench.subject import Clew, ClewAppend
+from bench.subject import Backtrail, BacktrailAppend
 from bench.traffic import conversation
 
 PAGE = 8192
 FEW = 16
-KINDS: dict[str, Any] = {"append": ClewAppend, "save": Clew, "delta": Delta}
+KINDS: dict[str, Any] = {"append": BacktrailAppend, "save": Backtrail, "delta": Delta}
 
 
 def run(setting: Setting) -> Outcome:
@@ -40,7 +40,11 @@ def run(setting: Setting) -> Outcome:
                 found.setdefault(key, []).append(json.loads(answer))
                 bar.tick()
     rows, raw = [], dict[str, Any]()
-    names = {"append": "clew append", "save": "clew save of the whole state", "delta": f"{Delta.name}, load and put"}
+    names = {
+        "append": "backtrail append",
+        "save": "backtrail save of the whole state",
+        "delta": f"{Delta.name}, load and put",
+    }
     for key, answers in found.items():
         read = statistics.median(answer["bytes"] for answer in answers)
         seconds = statistics.median(answer["seconds"] for answer in answers)

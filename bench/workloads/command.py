@@ -1,4 +1,5 @@
-"""The command line: how long until `clew --help` and `clew log` have answered, beside a Python that does nothing."""
+"""The command line: how long until `backtrail --help` and `backtrail log` have answered, beside a Python that does
+nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import sys
 from time import perf_counter
 from typing import Any
 
-import clew
+import backtrail
 from bench.measure import Outcome, Target
 from bench.setting import Setting
 from bench.traffic import conversation
@@ -19,21 +20,21 @@ ROUNDS = 5  # of all commands in turn, for each round of the setting
 
 
 def run(setting: Setting) -> Outcome:
-    python = [sys.executable, "-m", "clew.cli"]
+    python = [sys.executable, "-m", "backtrail.cli"]
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
-        "clew --help": [*python, "--help"],
-        "clew log": [*python, "log", "conversation", "--limit", "20"],
+        "backtrail --help": [*python, "--help"],
+        "backtrail log": [*python, "log", "conversation", "--limit", "20"],
     }
     taken: dict[str, list[float]] = {name: [] for name in commands}
     with setting.bar("command line", ROUNDS * setting.rounds) as bar, setting.place() as scratch:
         place = scratch.new()
         place.mkdir(parents=True, exist_ok=True)
-        with clew.open(place / "clew.db") as store:
+        with backtrail.open(place / "backtrail.db") as store:
             thread = store.thread("conversation")
             for new in conversation(200):
                 thread.append("messages", new)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("CLEW_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("BACKTRAIL_")}
         for _ in range(ROUNDS * setting.rounds):
             for name, command in commands.items():
                 start = perf_counter()
@@ -43,7 +44,7 @@ def run(setting: Setting) -> Outcome:
     medians = {name: statistics.median(times) for name, times in taken.items()}
     floor = medians["python -c pass"]
     rows = [[name, f"{value:.0f}", f"{value / floor:.1f}"] for name, value in medians.items()]
-    promised = ("clew --help", "clew log")
+    promised = ("backtrail --help", "backtrail log")
     targets = [Target("command", f"{name}, ms", medians[name], LIMIT, unit="ms") for name in promised]
     raw: dict[str, Any] = {"milliseconds": medians}
     note = "from the start of the process to its end; the thread has 200 steps, 20 are shown"

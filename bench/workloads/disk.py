@@ -13,7 +13,7 @@ from bench.peers.floor import Floor, JsonFile, JsonLines
 from bench.peers.langgraph import Delta, Memory, Sqlite
 from bench.peers.openai_agents import Session
 from bench.setting import Setting
-from bench.subject import Clew, ClewAppend, ClewAppendZstd, ClewZstd
+from bench.subject import Backtrail, BacktrailAppend, BacktrailAppendZstd, BacktrailZstd
 from bench.traffic import conversation
 
 MARKS = 16
@@ -40,8 +40,8 @@ def run(setting: Setting) -> Outcome:
     usage = {"input_tokens": 731 * steps, "output_tokens": 412 * steps}
     unique = len(msgspec.msgpack.encode({"messages": messages, "iteration": steps, "usage": usage}))
     kinds: dict[str, Any] = {
-        "floor": Floor, "clew": Clew, "clew zstd": ClewZstd, "clew append": ClewAppend,
-        "clew append zstd": ClewAppendZstd, "sqlite": Sqlite, "delta": Delta, "session": Session,
+        "floor": Floor, "backtrail": Backtrail, "backtrail zstd": BacktrailZstd, "backtrail append": BacktrailAppend,
+        "backtrail append zstd": BacktrailAppendZstd, "sqlite": Sqlite, "delta": Delta, "session": Session,
     }  # fmt: skip
     files: dict[str, Any] = {"json": JsonFile, "jsonl": JsonLines}
     sizes: dict[str, dict[int, int]] = {}
@@ -57,17 +57,21 @@ def run(setting: Setting) -> Outcome:
     names["memory"], sizes["memory"] = Memory.name, _held(setting)
     last = {key: marks[steps] for key, marks in sizes.items()}
     rows = [
-        [names[key], f"{size / 1e6:,.2f}", f"{size / unique:,.2f} x", f"{size / last['clew']:,.1f} x"]
+        [names[key], f"{size / 1e6:,.2f}", f"{size / unique:,.2f} x", f"{size / last['backtrail']:,.1f} x"]
         for key, size in sorted(last.items(), key=lambda item: item[1])
     ]
     targets = [
-        Target("W1", "bytes on disk against unique bytes", last["clew"] / unique, 1.3),
-        Target("W1", "the same, compression=zstd", last["clew zstd"] / unique, 0.55),
+        Target("W1", "bytes on disk against unique bytes", last["backtrail"] / unique, 1.3),
+        Target("W1", "the same, compression=zstd", last["backtrail zstd"] / unique, 0.55),
         Target(
-            "W1a", "append, bytes on disk against DeltaChannel", last["delta"] / last["clew append"], 8, at_least=True
+            "W1a",
+            "append, bytes on disk against DeltaChannel",
+            last["delta"] / last["backtrail append"],
+            8,
+            at_least=True,
         ),
     ]
-    columns = ["contender", "MB", "against unique bytes", "against clew"]
+    columns = ["contender", "MB", "against unique bytes", "against backtrail"]
     note = f"{unique / 1e6:.2f} MB of unique encoded state after {steps} steps; files after a clean close"
     raw = {"unique": unique, "names": names, "bytes": sizes}
     return Outcome("Bytes on disk", columns, rows, targets, raw, note)

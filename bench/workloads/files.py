@@ -1,8 +1,8 @@
 """Workspaces against git: the same directory, the same edits, taking turns in one run.
 
 git works in a shadow GIT_DIR of its own, once with its defaults (`add -A` and `commit`) and once tuned (manyFiles,
-untrackedCache, `add -A` and `write-tree`, no commit). Every figure is a median; the ratio is clew's to the better-known
-contender named beside it. Time spent making edits, and clearing up between turns, is not counted.
+untrackedCache, `add -A` and `write-tree`, no commit). Every figure is a median; the ratio is backtrail's to the
+better-known contender named beside it. Time spent making edits, and clearing up between turns, is not counted.
 
 Nobody pays for what another did: every turn begins with the disk at rest, git packs nothing in the background, and
 nothing is deleted before the end, since a file system without a journal takes ten times as long to make a file for
@@ -22,12 +22,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-import clew
+import backtrail
 from bench.measure import Outcome, Target
 from bench.setting import Setting
 
 FILES, LARGE_FILES, LARGE_SIZE, DIRECTORIES, EDITS = 10_000, 20, 5 * 2**20, 300, 10
-ORDER = ("clew", "git", "tuned")
+ORDER = ("backtrail", "git", "tuned")
 PROMISES = (
     ("first snapshot", "first", "git", 0.25),
     ("nothing changed", "nothing", "tuned", 1.15),
@@ -99,13 +99,13 @@ class Git:
         return sum(p.lstat().st_blocks * 512 for p in self.home.rglob("*"))
 
 
-class Clew:
+class Backtrail:
     """A SQLite store beside the directory."""
 
     def __init__(self, root: Path, home: Path) -> None:
         self.home = home
         home.mkdir()
-        self.store = clew.open(home / "files.db")
+        self.store = backtrail.open(home / "files.db")
         self.workspace = self.store.workspace(root, cache=home / "cache")
 
     def snapshot(self) -> str:
@@ -161,11 +161,11 @@ def round_trip(
     """One round: everything once for each contender, in an order that changes from round to round."""
     homes = base / f"round{turn}"
     homes.mkdir()
-    contenders: dict[str, Git | Clew] = {}
-    makers: list[tuple[str, Callable[[], Git | Clew]]] = [
+    contenders: dict[str, Git | Backtrail] = {}
+    makers: list[tuple[str, Callable[[], Git | Backtrail]]] = [
         ("git", lambda: Git(root, homes / "git", tuned=False)),
         ("tuned", lambda: Git(root, homes / "tuned", tuned=True)),
-        ("clew", lambda: Clew(root, homes / "clew")),
+        ("backtrail", lambda: Backtrail(root, homes / "backtrail")),
     ]
     order = makers[turn % 3 :] + makers[: turn % 3]
     for name, make in order:
@@ -214,7 +214,7 @@ def round_trip(
         with clock.measure(f"full {name}"):
             contenders[name].restore(here[name])
         assert sum(path.exists() for path in paths) == len(paths)
-    contenders["clew"].close()  # type: ignore[union-attr]  # the one that has to be closed
+    contenders["backtrail"].close()  # type: ignore[union-attr]  # the one that has to be closed
     return growth
 
 
@@ -223,7 +223,7 @@ def walk(folder: Path, files: int) -> tuple[float, float]:
     root = folder / "tree"
     root.mkdir(parents=True)
     make_tree(root, files, large=0)
-    subject = Clew(root, folder / "clew")
+    subject = Backtrail(root, folder / "backtrail")
     clock = Clock()
     with clock.measure("first"):
         subject.snapshot()
@@ -256,9 +256,9 @@ def run(setting: Setting) -> Outcome:
     rows, targets = [], []
     for title, key, rival, goal in PROMISES:
         medians = [clock.median(f"{key} {name}") if clock.times[f"{key} {name}"] else None for name in ORDER]
-        work = f"{clock.mean_work(f'{key} clew'):.0f} / {clock.mean_work(f'{key} {rival}'):.0f}"
+        work = f"{clock.mean_work(f'{key} backtrail'):.0f} / {clock.mean_work(f'{key} {rival}'):.0f}"
         rows.append([title, *("-" if median is None else f"{median:.1f}" for median in medians), rival, work])
-        ratio = clock.median(f"{key} clew") / clock.median(f"{key} {rival}")
+        ratio = clock.median(f"{key} backtrail") / clock.median(f"{key} {rival}")
         note = f"processor time, ms: {work}"
         targets.append(Target("files", f"{title}, against {rival}", ratio, goal, note=note))
     grown = [statistics.median(growth[name]) / 1024 for name in ORDER]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-import clew
+import backtrail
 from bench.measure import Outcome, Target, bytes_under, quantile
 from bench.setting import Bar, Setting
 from bench.traffic import Message, conversation
@@ -24,7 +24,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "sealed": {"key": KEY},
     "zstd, sealed": {"compression": "zstd", "key": KEY},
 }
-POLICY = clew.Retention(keep_last=KEPT, undo_window=dt.timedelta(0))
+POLICY = backtrail.Retention(keep_last=KEPT, undo_window=dt.timedelta(0))
 
 
 def run(setting: Setting) -> Outcome:
@@ -39,7 +39,7 @@ def run(setting: Setting) -> Outcome:
 
 def _appends(place: Path, talk: list[list[Message]], options: dict[str, Any]) -> tuple[list[float], int]:
     taken = []
-    with clew.open(place / "s.db", **options) as store:
+    with backtrail.open(place / "s.db", **options) as store:
         thread: Any = store.thread("t")
         for new in talk:
             start = perf_counter()
@@ -87,15 +87,15 @@ def pruning(setting: Setting, rows: list[list[str]], targets: list[Target], raw:
     """1,000 threads x 100 checkpoints down to 10 each, alone; then again beside a writer."""
     threads = setting.scaled(THREADS)
     with setting.place() as scratch, setting.bar("prune", 2 * threads) as bar:
-        with clew.open(scratch.new() / "s.db", durability="normal") as store:
+        with backtrail.open(scratch.new() / "s.db", durability="normal") as store:
             _fill(store, threads, bar)
             start = perf_counter()
             report = store.prune(POLICY)
             alone = report.checkpoints / (perf_counter() - start)
         path = scratch.new() / "s.db"
-        with clew.open(path, durability="normal") as store:
+        with backtrail.open(path, durability="normal") as store:
             _fill(store, threads, bar)
-        with clew.open(path) as store, clew.open(path) as other:
+        with backtrail.open(path) as store, backtrail.open(path) as other:
             before = _write(store, threading.Event(), 1500)
             done = threading.Event()
             sweeper = threading.Thread(target=lambda: (other.prune(POLICY), done.set()))
@@ -128,7 +128,7 @@ def copying(setting: Setting, rows: list[list[str]], targets: list[Target], raw:
     """Large states from one SQLite file into another."""
     talk = conversation(setting.scaled(400), size=40_000)
     with setting.place() as scratch, setting.bar("copy", 1) as bar:
-        with clew.open(scratch.new() / "a.db", durability="normal") as source:
+        with backtrail.open(scratch.new() / "a.db", durability="normal") as source:
             thread: Any = source.thread("t")
             for new in talk:
                 thread.append("messages", new)

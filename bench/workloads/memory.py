@@ -12,10 +12,10 @@ from typing import Any
 from bench.measure import Job, Outcome, Target, resident
 from bench.peers.langgraph import Sqlite
 from bench.setting import Setting
-from bench.subject import ClewVisitor
+from bench.subject import BacktrailVisitor
 from bench.traffic import conversation
 
-KINDS: dict[str, Any] = {"clew": ClewVisitor, "sqlite": Sqlite}
+KINDS: dict[str, Any] = {"backtrail": BacktrailVisitor, "sqlite": Sqlite}
 MARKS = 10
 BOUND = 2.0  #: MB that the second half of the threads may add: noise of the allocator, not a cache without end
 
@@ -34,7 +34,7 @@ def run(setting: Setting) -> Outcome:
             per = f"{last / threads:,.0f}"
             rows.append([kind.name, f"{half / 1e6:.2f}", f"{last / 1e6:.2f}", f"{(last - half) / 1e6:.2f}", per])
             bar.tick()
-    grown = raw["clew"]["second_half"] / 1e6
+    grown = raw["backtrail"]["second_half"] / 1e6
     targets = [Target("memory", "growth from thread 5,000 to thread 10,000", grown, BOUND, unit="MB")]
     columns = ["contender", "MB after 5,000", "MB after 10,000", "added by the second half", "bytes a thread"]
     note = "resident memory above an open, warm store; a save of 3 KB per thread, handles dropped by the caller"

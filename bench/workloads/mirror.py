@@ -17,11 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
+from backtrail.testing.servers import PostgresServer, RedisServer, private_place
 from bench.measure import Outcome, Target
 from bench.setting import Setting
-from clew.testing.servers import PostgresServer, RedisServer, private_place
 
 MESSAGE = {"role": "user", "content": "a message of the usual length, as people write them to agents " * 8}
 Opener = Callable[[], Any]
@@ -91,7 +91,7 @@ def compare(openers: dict[str, Opener], saves: int, rounds: int) -> dict[str, Ti
 
 def pair(title: str, one: Place, two: Place, saves: int, rounds: int, outcome: Outcome) -> None:
     """Both colours of one pair; each contender has places of its own."""
-    for colour, opening in ("async", clew.aio.open), ("blocking", clew.open):
+    for colour, opening in ("async", backtrail.aio.open), ("blocking", backtrail.open):
 
         def mirror(mode: str, opening: Any = opening, colour: str = colour) -> Any:
             name = f"{mode}_{colour}"
@@ -105,8 +105,8 @@ def pair(title: str, one: Place, two: Place, saves: int, rounds: int, outcome: O
             "primary alone": lambda opening=opening, colour=colour: opening(one(f"alone_{colour}")),
             "replica alone": lambda opening=opening, colour=colour: opening(two(f"alone_{colour}")),
             "both, without a mirror": apart,
-            "clew sync": lambda mirror=mirror: mirror("sync"),
-            "clew async": lambda mirror=mirror: mirror("async"),
+            "backtrail sync": lambda mirror=mirror: mirror("sync"),
+            "backtrail async": lambda mirror=mirror: mirror("async"),
         }
         found = compare(openers, saves, rounds)
         for name, times in found.items():
@@ -124,11 +124,11 @@ def pair(title: str, one: Place, two: Place, saves: int, rounds: int, outcome: O
 
 def catch_up(title: str, one: str, two: str, outcome: Outcome) -> None:
     """Fill a store, then let an empty replica catch up."""
-    with clew.open(one) as source:
+    with backtrail.open(one) as source:
         for number in range(0 if len(source) else 20):
             for _ in range(100):
                 source.thread(f"filled-{number}").append("messages", [MESSAGE])
-        with clew.open(two) as target:
+        with backtrail.open(two) as target:
             began = time.perf_counter()
             report = source.sync_to(target)
             took = time.perf_counter() - began
@@ -138,7 +138,7 @@ def catch_up(title: str, one: str, two: str, outcome: Outcome) -> None:
 
 def takeover(server: RedisServer | PostgresServer, replica: str, outcome: Outcome) -> None:
     """Kill the primary, and save."""
-    with clew.open(server.url, replica=replica) as store:
+    with backtrail.open(server.url, replica=replica) as store:
         thread = store.thread("takeover")
         thread.append("messages", [MESSAGE])
         server.kill()

@@ -13,7 +13,7 @@ from bench.peers.floor import Floor
 from bench.peers.langgraph import Delta, Sqlite
 from bench.peers.openai_agents import Session
 from bench.setting import Setting
-from bench.subject import Clew, ClewChat, ClewZstd
+from bench.subject import Backtrail, BacktrailChat, BacktrailZstd
 from bench.traffic import conversation, single_messages
 
 TIMES = 15
@@ -24,7 +24,7 @@ def run(setting: Setting) -> Outcome:
     with setting.bar("reading", 5) as bar, setting.place() as scratch:
         talk = conversation(setting.steps)
         stores: dict[str, Any] = {
-            "clew": Clew(scratch.new()), "zstd": ClewZstd(scratch.new(), "normal"),
+            "backtrail": Backtrail(scratch.new()), "zstd": BacktrailZstd(scratch.new(), "normal"),
             "delta": Delta(scratch.new(), "normal"), "session": Session(scratch.new(), "normal"),
         }  # fmt: skip
         for contender in stores.values():
@@ -36,18 +36,23 @@ def run(setting: Setting) -> Outcome:
         bar.tick()
         history, peer_history = _histories(stores, rows, setting.steps)
         bar.tick()
-        fork, floor = _forks(stores["clew"], Floor(scratch.new()), rows)
+        fork, floor = _forks(stores["backtrail"], Floor(scratch.new()), rows)
         bar.tick()
         tail = _tails(scratch.new(), scratch.new(), rows, setting.scaled(5000))
         for contender in stores.values():
             contender.close()
     targets = [
-        Target("reads", "load of the newest state against msgspec decode", load["clew"] / load["msgspec"], 2.2),
-        Target("reads", f"last 50 of {setting.scaled(5000):,} messages", tail["clew"] * 1e3, 1, unit="ms"),
+        Target("reads", "load of the newest state against msgspec decode", load["backtrail"] / load["msgspec"], 2.2),
+        Target("reads", f"last 50 of {setting.scaled(5000):,} messages", tail["backtrail"] * 1e3, 1, unit="ms"),
         Target("reads", f"history of {setting.steps:,} checkpoints", history * 1e3, 15, unit="ms"),
         Target("reads", "fork against the floor, FULL", fork / floor, 2),
     ]
-    raw = {"load": load, "last 50": tail, "history": {"clew": history, "sqlite": peer_history}, "fork": [fork, floor]}
+    raw = {
+        "load": load,
+        "last 50": tail,
+        "history": {"backtrail": history, "sqlite": peer_history},
+        "fork": [fork, floor],
+    }
     return Outcome("Reading", ["what", "contender", "ms"], rows, targets, raw, f"medians of {TIMES} or more calls")
 
 
@@ -57,7 +62,7 @@ def _row(rows: list[list[str]], what: str, who: str, seconds: float) -> float:
 
 
 def _loads(stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
-    thread = stores["clew"].store.thread("conversation")
+    thread = stores["backtrail"].store.thread("conversation")
     compressed = stores["zstd"].store.thread("conversation")
     state = thread.load()
     assert state == compressed.load()
@@ -66,7 +71,7 @@ def _loads(stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
     decode = msgspec.msgpack.Decoder().decode
     calls: dict[str, Any] = {
         "msgspec": lambda: decode(packed),
-        "clew": thread.load,
+        "backtrail": thread.load,
         "zstd": compressed.load,
         "sqlite": lambda: stores["sqlite"].load("conversation"),
         "delta": lambda: stores["delta"].load("conversation"),
@@ -78,30 +83,30 @@ def _loads(stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
             call()
             taken[key].append(perf_counter() - start)
         taken["session"].append(stores["session"].read("conversation")[0])
-    names = {"msgspec": "msgspec decode of the same bytes", "clew": "clew", "zstd": "clew, zstd"}
+    names = {"msgspec": "msgspec decode of the same bytes", "backtrail": "backtrail", "zstd": "backtrail, zstd"}
     names |= {key: stores[key].name for key in ("sqlite", "delta", "session")}
     what = f"load {len(packed) / 1e6:.1f} MB"
     return {key: _row(rows, what, names[key], statistics.median(times)) for key, times in taken.items()}
 
 
 def _histories(stores: dict[str, Any], rows: list[list[str]], steps: int) -> tuple[float, float]:
-    thread = stores["clew"].store.thread("conversation")
+    thread = stores["backtrail"].store.thread("conversation")
     assert len(thread.history()) == steps
-    mine = _row(rows, f"history of {steps:,}", "clew", best_of(thread.history, TIMES))
+    mine = _row(rows, f"history of {steps:,}", "backtrail", best_of(thread.history, TIMES))
     saver, config = stores["sqlite"].saver, {"configurable": {"thread_id": "conversation", "checkpoint_ns": ""}}
     three = best_of(lambda: list(saver.list(config)), 3)
     guessed = three / 3 * steps / 2  # an average checkpoint is half as long as the last ones
     return mine, _row(rows, f"history of {steps:,}", f"{Sqlite.name}, extrapolated from 3", guessed)
 
 
-def _forks(subject: Clew, floor: Floor, rows: list[list[str]]) -> tuple[float, float]:
+def _forks(subject: Backtrail, floor: Floor, rows: list[list[str]]) -> tuple[float, float]:
     """Alternating: a fork at a step in the middle, a bare commit of 2.3 KB."""
     thread: Any = subject.store.thread("conversation")
     middle = thread.step // 2
     work = conversation(400)
 
     class Fork(Blocking):
-        name = "clew fork"
+        name = "backtrail fork"
 
         def save(self, prepared: Any) -> None:
             thread.fork(f"fork-{prepared.step}", at=middle)
@@ -112,13 +117,13 @@ def _forks(subject: Clew, floor: Floor, rows: list[list[str]]) -> tuple[float, f
         forks += fork.times(jobs)
         commits += floor.times(jobs)
     floor.close()
-    mine = _row(rows, "fork in the middle", "clew", statistics.median(forks))
+    mine = _row(rows, "fork in the middle", "backtrail", statistics.median(forks))
     return mine, _row(rows, "fork in the middle", "floor: one bare commit", statistics.median(commits))
 
 
 def _tails(here: Any, there: Any, rows: list[list[str]], count: int) -> dict[str, float]:
     messages = list(single_messages(count))
-    chat = ClewChat(str(here / "clew.db"), durability="normal", compression=None)
+    chat = BacktrailChat(str(here / "backtrail.db"), durability="normal", compression=None)
     for message in messages:
         chat.add(message)
     session = Session(there, "normal")
@@ -129,4 +134,4 @@ def _tails(here: Any, there: Any, rows: list[list[str]], count: int) -> dict[str
     chat.close()
     session.close()
     what = f"last 50 of {count:,}"
-    return {"clew": _row(rows, what, "clew", mine), "session": _row(rows, what, Session.name, theirs)}
+    return {"backtrail": _row(rows, what, "backtrail", mine), "session": _row(rows, what, Session.name, theirs)}

@@ -16,25 +16,25 @@ from typing import Any
 
 import psycopg
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
+from backtrail.testing.servers import PostgresServer, RedisServer, private_place
 from bench.measure import Blocking, Lane, Outcome, Series, Target, race
 from bench.peers.servers import BareInsert, BareRoundTrip, Postgres
 from bench.setting import Bar, Setting
 from bench.traffic import Message, conversation
-from clew.testing.servers import PostgresServer, RedisServer, private_place
 
 TASKS = 32
 _NUMBERS = itertools.count()
 
 
 class Saves(Blocking):
-    """clew on a server; the whole state handed over."""
+    """backtrail on a server; the whole state handed over."""
 
-    name = "clew save"
+    name = "backtrail save"
 
     def __init__(self, url: str, **options: Any) -> None:
-        self.store = clew.open(url, compression=None, **options)
+        self.store = backtrail.open(url, compression=None, **options)
         self.thread = self.store.thread("conversation")
         self._empty = self.store.stats()["bytes"]
 
@@ -50,9 +50,9 @@ class Saves(Blocking):
 
 
 class Appends(Saves):
-    """clew on a server; only the new messages handed over."""
+    """backtrail on a server; only the new messages handed over."""
 
-    name = "clew append"
+    name = "backtrail append"
 
     def save(self, prepared: Any) -> None:
         self.thread.append("messages", prepared.new)
@@ -142,7 +142,7 @@ def _throughput(name: str, url: str, pool: int, count: int) -> float:
 
     async def all_of_them() -> float:
         options = {place: f"pool_{next(_NUMBERS)}", "pool_size": pool}
-        async with await clew.aio.open(url, compression=None, **options) as store:
+        async with await backtrail.aio.open(url, compression=None, **options) as store:
             threads = [store.thread(f"task {n}") for n in range(TASKS)]
             for thread in threads:
                 await thread.append("messages", new)

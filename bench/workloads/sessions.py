@@ -7,7 +7,7 @@ import statistics
 from time import perf_counter
 from typing import Any
 
-import clew
+import backtrail
 from bench.measure import Outcome, Target, best_of
 from bench.setting import Scratch, Setting
 from bench.traffic import single_messages
@@ -22,19 +22,19 @@ def run(setting: Setting) -> Outcome:
     long = setting.scaled(5000)
     with setting.bar("sessions", 3) as bar, setting.place() as scratch:
         line, bare = _lines(scratch, setting.scaled(2000))
-        rows.append(["append to a session", "clew, jsonl:", f"{line * 1e3:.3f}"])
+        rows.append(["append to a session", "backtrail, jsonl:", f"{line * 1e3:.3f}"])
         rows.append(["append of the same line", "bare write + fsync", f"{bare * 1e3:.3f}"])
         after, anew = _ends(scratch, setting.scaled(2000))
-        rows.append([f"last {LAST} after an append of one's own", "clew, jsonl:", f"{after * 1e3:.3f}"])
-        rows.append([f"last {LAST} after another's append", "clew, jsonl:", f"{anew * 1e3:.3f}"])
+        rows.append([f"last {LAST} after an append of one's own", "backtrail, jsonl:", f"{after * 1e3:.3f}"])
+        rows.append([f"last {LAST} after another's append", "backtrail, jsonl:", f"{anew * 1e3:.3f}"])
         bar.tick()
         listing = _listing(scratch, 10_000)
-        rows.append(["10,000 sessions, newest first", "clew", f"{listing * 1e3:.1f}"])
+        rows.append(["10,000 sessions, newest first", "backtrail", f"{listing * 1e3:.1f}"])
         bar.tick()
         short, grown = _moves(scratch, SHORT, long)
         for what in short:
-            rows.append([f"{what} of {SHORT} messages", "clew", f"{short[what] * 1e3:.3f}"])
-            rows.append([f"{what} of {long:,} messages", "clew", f"{grown[what] * 1e3:.3f}"])
+            rows.append([f"{what} of {SHORT} messages", "backtrail", f"{short[what] * 1e3:.3f}"])
+            rows.append([f"{what} of {long:,} messages", "backtrail", f"{grown[what] * 1e3:.3f}"])
     targets = [
         Target("sessions", "jsonl append against a bare fsynced append of the same line", line / bare, 1.5),
         Target("sessions", "10,000 sessions listed, newest first", listing, 0.3, unit="s"),
@@ -49,11 +49,11 @@ def run(setting: Setting) -> Outcome:
 
 
 def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
-    """In turns, twenty by twenty: clew appends messages, then the very lines it wrote are appended to a file of their
-    own. (The floor is fsync, as asked; the engine itself may do with fdatasync, which costs the same on a file that
-    grows.)"""
+    """In turns, twenty by twenty: backtrail appends messages, then the very lines it wrote are appended to a file of
+    their own. (The floor is fsync, as asked; the engine itself may do with fdatasync, which costs the same on a file
+    that grows.)"""
     here, there = scratch.new(), scratch.new()
-    store: Any = clew.open(f"jsonl:{here}")
+    store: Any = backtrail.open(f"jsonl:{here}")
     session = store.session("chat")
     bare = os.open(there / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     messages = list(single_messages(count))
@@ -81,7 +81,7 @@ def _ends(scratch: Scratch, count: int) -> tuple[float, float]:
     """The end of a session as its writer reads it after each append, and as a second store over the same files does,
     which has nothing in memory of what was added since it last looked."""
     here = scratch.new()
-    stores: list[Any] = [clew.open(f"jsonl:{here}", durability="normal") for _ in range(2)]
+    stores: list[Any] = [backtrail.open(f"jsonl:{here}", durability="normal") for _ in range(2)]
     mine, theirs = (store.session("chat") for store in stores)
     after, anew = list[float](), list[float]()
     for message in single_messages(count):
@@ -97,7 +97,7 @@ def _ends(scratch: Scratch, count: int) -> tuple[float, float]:
 
 
 def _listing(scratch: Scratch, count: int) -> float:
-    store: Any = clew.open(str(scratch.new() / "clew.db"), durability="normal")
+    store: Any = backtrail.open(str(scratch.new() / "backtrail.db"), durability="normal")
     for number in range(count):
         store.session(f"user-{number}").add("user", "hello")
     assert len(store.sessions()) == count
@@ -108,7 +108,7 @@ def _listing(scratch: Scratch, count: int) -> float:
 
 def _moves(scratch: Scratch, *lengths: int) -> tuple[dict[str, float], dict[str, float]]:
     """Fork, snapshot and truncate of a short and of a long session, in turns, on fresh forks."""
-    store: Any = clew.open(str(scratch.new() / "clew.db"), durability="normal")
+    store: Any = backtrail.open(str(scratch.new() / "backtrail.db"), durability="normal")
     sessions, taken = [], [dict[str, list[float]]() for _ in lengths]
     for length in lengths:
         session = store.session(f"of-{length}")

@@ -2,7 +2,7 @@
 
 Two heats per round. In the flat heat run those whose saves stay small; in the steep heat those that write everything
 each time (of their steps one chunk in five, the state built up without saving in between: what a save costs them
-depends on the state alone) beside clew with the same whole state. Gigabytes of the one do not wait in the other's
+depends on the state alone) beside backtrail with the same whole state. Gigabytes of the one do not wait in the other's
 fsync.
 """
 
@@ -17,7 +17,7 @@ from bench.peers.floor import Encoding, Floor, JsonFile, JsonLines
 from bench.peers.langgraph import AsyncSqlite, Delta, Memory, Sqlite
 from bench.peers.openai_agents import Session
 from bench.setting import Bar, Scratch, Setting
-from bench.subject import Clew, ClewAppend, ClewAppendZstd, ClewIdentity
+from bench.subject import Backtrail, BacktrailAppend, BacktrailAppendZstd, BacktrailIdentity
 from bench.traffic import conversation
 
 Maker = Callable[[Scratch], Contender]
@@ -33,17 +33,17 @@ def heats(durability: str) -> tuple[Heat, Heat]:
     on = partial(_on, durability=durability)
     flat: Heat = [
         ("floor", False, on(Floor)),
-        ("append", False, on(ClewAppend)),
-        ("save", False, on(Clew)),
+        ("append", False, on(BacktrailAppend)),
+        ("save", False, on(Backtrail)),
         ("encode", False, lambda _: Encoding()),
         ("delta", False, on(Delta)),
         ("session", False, on(Session)),
     ]
-    steep: Heat = [("save beside", False, on(Clew)), ("sqlite", True, on(Sqlite))]
+    steep: Heat = [("save beside", False, on(Backtrail)), ("sqlite", True, on(Sqlite))]
     if durability == "full":
         flat += [
-            ("identity", False, on(ClewIdentity)),
-            ("append zstd", False, on(ClewAppendZstd)),
+            ("identity", False, on(BacktrailIdentity)),
+            ("append zstd", False, on(BacktrailAppendZstd)),
             ("jsonl", False, lambda scratch: JsonLines(scratch.new())),
         ]
         steep += [

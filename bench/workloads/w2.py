@@ -10,7 +10,7 @@ from bench.measure import Contender, Job, Outcome, Target, bytes_under, quantile
 from bench.peers.floor import Floor
 from bench.peers.langgraph import Delta, Sqlite, SqlitePut
 from bench.setting import Setting
-from bench.subject import ClewVisitor
+from bench.subject import BacktrailVisitor
 from bench.traffic import Message, conversation
 
 STEPS = 10
@@ -33,7 +33,7 @@ def jobs(talks: list[list[list[Message]]], threads: range, step: int) -> Iterabl
 def run(setting: Setting) -> Outcome:
     threads, rounds = setting.scaled(2000), max(1, setting.rounds - 1)
     talks = [conversation(STEPS, seed=100 + voice, size=3000) for voice in range(VOICES)]
-    kinds: list[Any] = [Floor, ClewVisitor, Sqlite, SqlitePut, Delta]
+    kinds: list[Any] = [Floor, BacktrailVisitor, Sqlite, SqlitePut, Delta]
     rows, targets, raw = [], list[Target](), dict[str, Any]()
     with setting.bar("W2: many threads", 2 * rounds * STEPS) as bar:
         for durability in ("full", "normal"):
@@ -62,8 +62,8 @@ def run(setting: Setting) -> Outcome:
             for name, rate in median.items():
                 p99 = statistics.median(tails[name]) * 1e3
                 rows.append([name, durability.upper(), f"{rate:,.0f}", f"{p99:.2f}", f"{sizes[name] / 1e6:,.1f}"])
-            ratio = median[ClewVisitor.name] / median[Sqlite.name]
-            mine, floor = median[ClewVisitor.name], median[Floor.name]
+            ratio = median[BacktrailVisitor.name] / median[Sqlite.name]
+            mine, floor = median[BacktrailVisitor.name], median[Floor.name]
             note = f"{mine / median[SqlitePut.name]:.2f} x put alone; the floor itself does {floor:,.0f}/s"
             what = f"saves/s against SqliteSaver, {durability.upper()}"
             targets.append(Target("W2", what, ratio, 2, at_least=True, note=note))

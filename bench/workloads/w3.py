@@ -14,7 +14,7 @@ from typing import Any
 from bench.measure import Contender, Job, Outcome, Target, quantile
 from bench.peers.langgraph import AsyncSqlite, Delta
 from bench.setting import Setting
-from bench.subject import ClewAppend, ClewTasks
+from bench.subject import BacktrailAppend, BacktrailTasks
 from bench.traffic import Message, conversation
 
 WRITERS = 8
@@ -65,7 +65,7 @@ def in_threads(contender: Contender, count: int) -> tuple[float, list[float]]:
     return len(done) / (perf_counter() - start), done
 
 
-def in_tasks(contender: ClewTasks | AsyncSqlite, count: int) -> tuple[float, list[float]]:
+def in_tasks(contender: BacktrailTasks | AsyncSqlite, count: int) -> tuple[float, list[float]]:
     """`WRITERS` tasks in one event loop."""
     work = [jobs(writer, count // WRITERS) for writer in range(WRITERS)]
     start = perf_counter()
@@ -127,11 +127,11 @@ def ways(count: int) -> dict[str, Way]:
         return go
 
     return {
-        "clew, one writer": closing(ClewAppend, alone),
-        "clew, 8 threads": closing(ClewAppend, in_threads),
-        "clew, one task": closing(ClewTasks, alone),
-        "clew, 8 tasks": closing(ClewTasks, in_tasks),
-        "clew, 4 processes": lambda directory: in_processes(ClewAppend, directory, count),
+        "backtrail, one writer": closing(BacktrailAppend, alone),
+        "backtrail, 8 threads": closing(BacktrailAppend, in_threads),
+        "backtrail, one task": closing(BacktrailTasks, alone),
+        "backtrail, 8 tasks": closing(BacktrailTasks, in_tasks),
+        "backtrail, 4 processes": lambda directory: in_processes(BacktrailAppend, directory, count),
         "DeltaChannel, one writer": closing(Delta, alone),
         "DeltaChannel, 8 threads": closing(Delta, in_threads),
         "AsyncSqliteSaver, 8 tasks": closing(AsyncSqlite, in_tasks),
@@ -160,14 +160,21 @@ def run(setting: Setting) -> Outcome:
     tail = {name: statistics.median(values) for name, values in tails.items()}
     rows = [[name, f"{rate[name]:,.0f}", f"{median[name] * 1e3:.3f}", f"{tail[name] * 1e3:.3f}"] for name in table]
     # One writer at its steady pace: a stall of a busy machine must not make it look slow, and eight writers fast.
-    one = max(rate["clew, one writer"], 1 / median["clew, one writer"])
+    one = max(rate["backtrail, one writer"], 1 / median["backtrail, one writer"])
     note = f"one writer: {one:,.0f}/s"
-    slow = tail["clew, 4 processes"] / median["clew, one writer"]
+    slow = tail["backtrail, 4 processes"] / median["backtrail, one writer"]
     targets = [
         Target(
-            "W3", "8 threads against one writer, saves/s, FULL", rate["clew, 8 threads"] / one, 1.5, True, note=note
+            "W3",
+            "8 threads against one writer, saves/s, FULL",
+            rate["backtrail, 8 threads"] / one,
+            1.5,
+            True,
+            note=note,
         ),
-        Target("W3", "8 tasks against one writer, saves/s, FULL", rate["clew, 8 tasks"] / one, 2.2, True, note=note),
+        Target(
+            "W3", "8 tasks against one writer, saves/s, FULL", rate["backtrail, 8 tasks"] / one, 2.2, True, note=note
+        ),
         Target("W3", "4 processes, p99 against one writer's median, FULL", slow, 10),
     ]
     raw = {name: {"per_second": rate[name], "median": median[name], "p99": tail[name]} for name in table}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from bench.measure import Outcome, Target, bytes_under, quantile
 from bench.peers.openai_agents import Session
 from bench.setting import Scratch, Setting
-from bench.subject import ClewChat
+from bench.subject import BacktrailChat
 from bench.traffic import Message, single_messages
 
 LAST = 50
@@ -65,7 +65,7 @@ class JsonLinesChat:
 def lanes(scratch: Scratch, durability: str) -> tuple[list[Chat], list[Path]]:
     places = [scratch.new(), scratch.new()]
     chats: list[Chat] = [
-        ClewChat(str(places[0] / "clew.db"), durability=durability, compression=None),
+        BacktrailChat(str(places[0] / "backtrail.db"), durability=durability, compression=None),
         Session(places[1], durability),
     ]
     if durability == "full":
@@ -108,13 +108,13 @@ def run(setting: Setting) -> Outcome:
                     "last": last,
                     "p99": p99,
                 }
-                if name == ClewChat.name:
+                if name == BacktrailChat.name:
                     # The first tenth begins with fewer than 50 messages to read, so the second tenth is the measure.
                     early = statistics.median(steady[count // 10 : count // 5])
                     targets.append(
                         Target("W4", f"turn, last tenth against second, {durability.upper()}", last / early, 1.15)
                     )
-            ratio = rates[ClewChat.name] / rates[Session.name]
+            ratio = rates[BacktrailChat.name] / rates[Session.name]
             targets.append(
                 Target("W4", f"turns/s against SQLiteSession, {durability.upper()}", ratio, 3, at_least=True)
             )

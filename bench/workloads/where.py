@@ -1,9 +1,9 @@
-"""Where the time of an append goes: clew's own Python, SQLite's statements, the wait for the disk.
+"""Where the time of an append goes: backtrail's own Python, SQLite's statements, the wait for the disk.
 
 The same append is timed whole, with the engine's share told apart, beside the floor; and once more on an engine that
-keeps nothing, where what is left is clew's Python with everything in the processor's caches. After each wait for the
-disk the same Python takes two or three times as long, because the caches have gone cold: that is no other code, and it
-is most of what an append costs over the floor.
+keeps nothing, where what is left is backtrail's Python with everything in the processor's caches. After each wait for
+the disk the same Python takes two or three times as long, because the caches have gone cold: that is no other code, and
+it is most of what an append costs over the floor.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import clew
+import backtrail
+from backtrail.engines.base import Commit
 from bench.measure import Job, Outcome
 from bench.peers.floor import Floor
 from bench.setting import Setting
 from bench.traffic import Message, conversation
-from clew.engines.base import Commit
 
 
 class Split:
     """One thread of a store, each append's time taken apart."""
 
-    def __init__(self, store: clew.Store, first: list[Message], *, keeps: bool = True) -> None:
+    def __init__(self, store: backtrail.Store, first: list[Message], *, keeps: bool = True) -> None:
         self.store = store
         self.thread: Any = store.thread("where")
         self.thread.append("messages", first)
@@ -59,7 +59,10 @@ def run(setting: Setting) -> Outcome:
         for durability in ("full", "normal"):
             place: Path = scratch.new()
             floor = Floor(place, durability)
-            with clew.open(place / "clew.db", durability=durability) as store, clew.open("memory:") as nothing:
+            with (
+                backtrail.open(place / "backtrail.db", durability=durability) as store,
+                backtrail.open("memory:") as nothing,
+            ):
                 disk, memory = Split(store, talk[0]), Split(nothing, talk[0], keeps=False)
                 bare = []
                 for number, new in enumerate(talk[1:], 2):
@@ -77,6 +80,6 @@ def run(setting: Setting) -> Outcome:
             figures = (least, whole, engine, above, hot)
             rows.append([durability.upper(), *(f"{value:.0f}" for value in figures), f"{whole / least:.2f}"])
             bar.tick()
-    columns = ["sync", "floor µs", "append µs", "SQLite and disk", "clew's Python", "the same, warm", "x floor"]
+    columns = ["sync", "floor µs", "append µs", "SQLite and disk", "backtrail's Python", "the same, warm", "x floor"]
     note = "medians; SQLite: head and row, two pages where the floor writes one; warm: on an engine that keeps nothing"
     return Outcome("Where the time of an append goes", columns, rows, [], raw, note)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 from fix_stores import COLOURS, EVERY_ENGINE, address, open_stores
 
 if importlib.util.find_spec("langgraph") is None:
@@ -48,10 +48,10 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
             if engine in ("sqlite", "jsonl"):
                 tmp_path.with_name(f"{tmp_path.name}-{number}").mkdir(exist_ok=True)
         if colour == "blocking":
-            with clew.open(place, **options) as store:
+            with backtrail.open(place, **options) as store:
                 yield store
         else:
-            async with await clew.aio.open(place, **options) as store:
+            async with await backtrail.aio.open(place, **options) as store:
                 yield store
 
     return open_one

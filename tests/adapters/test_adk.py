@@ -1,4 +1,4 @@
-"""Google ADK's sessions and artifacts on clew, run with a model that answers by itself."""
+"""Google ADK's sessions and artifacts on backtrail, run with a model that answers by itself."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
-import clew
-from clew.adapters.adk import ClewArtifactService, ClewSessionService, register
+import backtrail
+from backtrail.adapters.adk import BacktrailArtifactService, BacktrailSessionService, register
 
 WHO: Any = {"app_name": "app/1", "user_id": "ü%"}
 
@@ -42,7 +42,7 @@ def texts(session: Any) -> list[str]:
 def test_a_runner_keeps_its_conversation(opened: Any, run: Callable[[Any], Any]) -> None:
     async def talk() -> None:
         async with opened() as store:
-            service = ClewSessionService(store)
+            service = BacktrailSessionService(store)
             agent = LlmAgent(name="echo", model=Echo(model="echo"), output_key="user:last")
             runner = Runner(app_name=WHO["app_name"], agent=agent, session_service=service)
             await service.create_session(**WHO, session_id="s")
@@ -50,7 +50,7 @@ def test_a_runner_keeps_its_conversation(opened: Any, run: Callable[[Any], Any])
                 message = types.Content(role="user", parts=[types.Part(text=text)])
                 async for _ in runner.run_async(user_id=WHO["user_id"], session_id="s", new_message=message):
                     pass
-            session = await ClewSessionService(store).get_session(**WHO, session_id="s")
+            session = await BacktrailSessionService(store).get_session(**WHO, session_id="s")
             assert session is not None
             assert texts(session) == ["one", "you said one", "two", "you said two"]
             assert session.state["user:last"] == "you said two"
@@ -67,7 +67,7 @@ def test_a_runner_keeps_its_conversation(opened: Any, run: Callable[[Any], Any])
 
 def test_state_has_its_scopes(store: Any, run: Callable[[Any], Any]) -> None:
     async def scopes() -> None:
-        service = ClewSessionService(store)
+        service = BacktrailSessionService(store)
         start = {"app:a": 1, "user:u": 2, "own": 3, "temp:t": 4}
         one = await service.create_session(**WHO, session_id="one", state=start)
         assert one.state == {"app:a": 1, "user:u": 2, "own": 3}
@@ -92,7 +92,7 @@ def test_state_has_its_scopes(store: Any, run: Callable[[Any], Any]) -> None:
 
 def test_a_writer_with_an_old_session_is_stale_and_changes_nothing(store: Any, run: Callable[[Any], Any]) -> None:
     async def race() -> None:
-        service = ClewSessionService(store)
+        service = BacktrailSessionService(store)
         mine = await service.create_session(**WHO, session_id="s")
         theirs = await service.get_session(**WHO, session_id="s")
         assert theirs is not None
@@ -118,7 +118,7 @@ def test_a_writer_with_an_old_session_is_stale_and_changes_nothing(store: Any, r
 
 def test_the_newest_events_are_read_without_the_rest(store: Any, run: Callable[[Any], Any]) -> None:
     async def windows() -> None:
-        service = ClewSessionService(store)
+        service = BacktrailSessionService(store)
         session = await service.create_session(**WHO, session_id="s")
         for i in range(200):
             one = event(str(i))
@@ -145,12 +145,12 @@ def test_the_newest_events_are_read_without_the_rest(store: Any, run: Callable[[
 
 def test_partial_events_are_not_kept_and_bytes_are(store: Any, run: Callable[[Any], Any]) -> None:
     async def events() -> None:
-        service = ClewSessionService(store)
+        service = BacktrailSessionService(store)
         session = await service.create_session(**WHO, session_id="s")
         await service.append_event(session, Event(author="a", partial=True))
         blob = types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="image/png"))
         await service.append_event(session, Event(author="a", content=types.Content(role="user", parts=[blob])))
-        read = await ClewSessionService(store).get_session(**WHO, session_id="s")
+        read = await BacktrailSessionService(store).get_session(**WHO, session_id="s")
         assert read is not None
         assert [one.content.parts[0].inline_data.data for one in read.events] == [b"\x00\xff"]
 
@@ -160,7 +160,7 @@ def test_partial_events_are_not_kept_and_bytes_are(store: Any, run: Callable[[An
 def test_artifacts_have_versions(opened: Any, run: Callable[[Any], Any]) -> None:
     async def artifacts() -> None:
         async with opened() as store:
-            service = ClewArtifactService(store)
+            service = BacktrailArtifactService(store)
             file: Any = {**WHO, "session_id": "s", "filename": "../../a/b.png"}
             data = bytes(range(256)) * 1000
             picture = types.Part(inline_data=types.Blob(data=data, mime_type="image/png"))
@@ -198,15 +198,15 @@ def test_artifacts_have_versions(opened: Any, run: Callable[[Any], Any]) -> None
     run(artifacts())
 
 
-def test_adks_command_line_can_open_clew_stores(tmp_path: Any, run: Callable[[Any], Any]) -> None:
+def test_adks_command_line_can_open_backtrail_stores(tmp_path: Any, run: Callable[[Any], Any]) -> None:
     register()
-    uri = f"clew+sqlite:///{tmp_path}/agents.db"
+    uri = f"backtrail+sqlite:///{tmp_path}/agents.db"
     sessions: Any = get_service_registry().create_session_service(uri)
     artifacts: Any = get_service_registry().create_artifact_service(uri)
-    assert isinstance(sessions, ClewSessionService)
-    assert isinstance(artifacts, ClewArtifactService)
+    assert isinstance(sessions, BacktrailSessionService)
+    assert isinstance(artifacts, BacktrailArtifactService)
     run(sessions.create_session(**WHO, session_id="s"))
     sessions.store.close()
     artifacts.store.close()
-    with clew.open(tmp_path / "agents.db") as store:
+    with backtrail.open(tmp_path / "agents.db") as store:
         assert [info.id for info in store.threads()] == ["adk/app%2F1/ü%25/s"]

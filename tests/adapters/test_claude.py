@@ -9,7 +9,7 @@ from typing import Any
 
 from claude_agent_sdk.testing import run_session_store_conformance
 
-from clew.adapters.claude import ClewSessionStore
+from backtrail.adapters.claude import BacktrailSessionStore
 
 KEY: Any = {"project_key": "/home/me/project", "session_id": "s/1"}
 
@@ -22,8 +22,8 @@ def test_all_fourteen_contracts_hold(opened: Any, run: Callable[[Any], Any]) -> 
     async def contracts() -> None:
         async with AsyncExitStack() as stores:
 
-            async def fresh() -> ClewSessionStore:
-                return ClewSessionStore(await stores.enter_async_context(opened()))
+            async def fresh() -> BacktrailSessionStore:
+                return BacktrailSessionStore(await stores.enter_async_context(opened()))
 
             await run_session_store_conformance(fresh)
 
@@ -32,7 +32,7 @@ def test_all_fourteen_contracts_hold(opened: Any, run: Callable[[Any], Any]) -> 
 
 def test_an_entry_sent_twice_is_kept_once_even_by_another_process(store: Any, run: Callable[[Any], Any]) -> None:
     async def send() -> Any:
-        one, other = ClewSessionStore(store), ClewSessionStore(store)
+        one, other = BacktrailSessionStore(store), BacktrailSessionStore(store)
         await one.append(KEY, [entry("a"), entry("b"), entry(None, title="x")])
         await other.append(KEY, [entry("b"), entry("c"), entry("c")])
         await one.append(KEY, [entry("a"), entry("d"), entry(None, title="x")])
@@ -43,7 +43,7 @@ def test_an_entry_sent_twice_is_kept_once_even_by_another_process(store: Any, ru
 
 def test_writers_at_once_lose_nothing(store: Any, run: Callable[[Any], Any]) -> None:
     async def send() -> Any:
-        stores = [ClewSessionStore(store) for _ in range(4)]
+        stores = [BacktrailSessionStore(store) for _ in range(4)]
         await asyncio.gather(*(one.append(KEY, [entry(f"{n}-{i}")]) for i in range(8) for n, one in enumerate(stores)))
         return await stores[0].load(KEY)
 
@@ -52,13 +52,13 @@ def test_writers_at_once_lose_nothing(store: Any, run: Callable[[Any], Any]) -> 
     assert {one["uuid"] for one in loaded} == {f"{n}-{i}" for n in range(4) for i in range(8)}
 
 
-def test_a_transcript_is_a_clew_session_with_its_turns(store: Any, run: Callable[[Any], Any]) -> None:
+def test_a_transcript_is_a_backtrail_session_with_its_turns(store: Any, run: Callable[[Any], Any]) -> None:
     async def send() -> None:
         said = {"role": "user", "content": "hello"}
-        await ClewSessionStore(store).append(KEY, [entry("a", message=said), {"type": "assistant", "uuid": "b"}])
+        await BacktrailSessionStore(store).append(KEY, [entry("a", message=said), {"type": "assistant", "uuid": "b"}])
 
     run(send())
-    session = ClewSessionStore(store).session(KEY)
+    session = BacktrailSessionStore(store).session(KEY)
     assert session.user_turns == 1
     assert [message["uuid"] for message in session.messages()] == ["a", "b"]
     assert len(store.sessions()) == 1
@@ -68,7 +68,7 @@ def test_unknown_fields_of_an_entry_are_kept(store: Any, run: Callable[[Any], An
     odd = entry("a", later={"x": [1, 2.5, None, True]}, **{"": "empty key"})
 
     async def there_and_back() -> Any:
-        await ClewSessionStore(store).append(KEY, [odd])
-        return await ClewSessionStore(store).load(KEY)
+        await BacktrailSessionStore(store).append(KEY, [odd])
+        return await BacktrailSessionStore(store).load(KEY)
 
     assert run(there_and_back()) == [odd]

@@ -15,10 +15,12 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 def test_each_framework_has_a_program() -> None:
     for name in ("langgraph", "openai_agents", "claude", "adk", "pydantic_ai"):
-        assert any(f"clew.adapters.{name}" in program for program in PROGRAMS)
+        assert any(f"backtrail.adapters.{name}" in program for program in PROGRAMS)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[re.findall(r"clew\.adapters\.(\w+)", one)[0] for one in PROGRAMS])
+@pytest.mark.parametrize(
+    "program", PROGRAMS, ids=[re.findall(r"backtrail\.adapters\.(\w+)", one)[0] for one in PROGRAMS]
+)
 def test_the_program_runs_offline(program: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

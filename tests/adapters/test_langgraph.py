@@ -1,4 +1,4 @@
-"""LangGraph graphs on clew: what the conformance suite does not ask for."""
+"""LangGraph graphs on backtrail: what the conformance suite does not ask for."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 
-import clew
-from clew.adapters.langgraph import ClewSaver
-from clew.adapters.langgraph.values import MARK, MESSAGES, Plain, clone
-from clew.errors import InvalidInput
+import backtrail
+from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.langgraph.values import MARK, MESSAGES, Plain, clone
+from backtrail.errors import InvalidInput
 
 
 class Chat(TypedDict):
@@ -49,8 +49,8 @@ def say(graph: Any, text: str, thread: str = "t") -> Any:
 def test_a_conversation_costs_what_its_messages_weigh_and_not_their_square(tmp_path: Any) -> None:
     sizes = []
     for turns in (20, 80):
-        with clew.open(tmp_path / f"{turns}.db", durability="normal") as store:
-            graph = chat(ClewSaver(store), lambda state: AIMessage("a" * 1000))
+        with backtrail.open(tmp_path / f"{turns}.db", durability="normal") as store:
+            graph = chat(BacktrailSaver(store), lambda state: AIMessage("a" * 1000))
             for i in range(turns):
                 say(graph, f"{i} " + "q" * 1000)
             sizes.append(sum(c.written for name in ("t", "t//writes") for c in store.thread(name).history()))
@@ -59,8 +59,8 @@ def test_a_conversation_costs_what_its_messages_weigh_and_not_their_square(tmp_p
     assert sizes[1] < 80 * 8_000
 
 
-def test_messages_are_messages_to_clew(store: Any) -> None:
-    say(chat(ClewSaver(store)), "hello")
+def test_messages_are_messages_to_backtrail(store: Any) -> None:
+    say(chat(BacktrailSaver(store)), "hello")
     human, ai = store.thread("t").load()["messages"]
     assert (human["type"], human["content"]) == ("human", "hello")
     assert (ai["type"], ai["content"]) == ("ai", "yes " * 100)
@@ -71,9 +71,9 @@ def test_messages_are_messages_to_clew(store: Any) -> None:
 
 def test_a_restart_goes_on_where_it_stopped(opener_twice: Callable[[], Any]) -> None:
     first = opener_twice()
-    say(chat(ClewSaver(first)), "one")
+    say(chat(BacktrailSaver(first)), "one")
     first.close()
-    result = say(chat(ClewSaver(opener_twice())), "two")
+    result = say(chat(BacktrailSaver(opener_twice())), "two")
     assert [m.content for m in result["messages"]][::2] == ["one", "two"]
 
 
@@ -83,18 +83,18 @@ def test_a_message_changed_in_place_is_saved_as_changed(store: Any) -> None:
         state["messages"][0].response_metadata["n"] = True
         return AIMessage("ok")
 
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     say(chat(saver), "first " * 100)
     before = store.thread("t").head.id
     say(chat(saver, meddle), "second")
-    fresh = chat(ClewSaver(store)).get_state(at()).values["messages"]
+    fresh = chat(BacktrailSaver(store)).get_state(at()).values["messages"]
     assert fresh[0].content == "changed"
     assert fresh[0].response_metadata == {"n": True}
     assert store.thread("t").load(at=before)["messages"][0]["content"] == "first " * 100
 
 
 def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     graph = chat(saver, lambda state: AIMessage("x", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "1"}]))
     say(graph, "hello")
     one = graph.get_state(at()).values["messages"]
@@ -107,22 +107,22 @@ def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
 
 
 def test_whoever_promises_not_to_change_messages_in_place_gets_the_same_objects_back(store: Any) -> None:
-    graph = chat(ClewSaver(store, detect="identity"))
+    graph = chat(BacktrailSaver(store, detect="identity"))
     for i in range(3):
         say(graph, f"{i} " * 100)
     one, other = (graph.get_state(at()).values["messages"] for _ in range(2))
     assert all(a is b for a, b in zip(one, other, strict=True))
     graph.update_state(at(), {"messages": [HumanMessage("instead", id=one[0].id)]})
-    fresh = chat(ClewSaver(store)).get_state(at()).values["messages"]
+    fresh = chat(BacktrailSaver(store)).get_state(at()).values["messages"]
     assert [m.content for m in fresh][:2] == ["instead", "yes " * 100]
     assert len(say(graph, "more")["messages"]) == 8
     assert len(store.thread("t").load()["messages"]) == 8
     with pytest.raises(InvalidInput, match="identity"):
-        ClewSaver(store, detect="sometimes")  # type: ignore[arg-type]
+        BacktrailSaver(store, detect="sometimes")  # type: ignore[arg-type]
 
 
 def test_a_removed_message_is_gone_and_the_rest_is_shared(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     graph = chat(saver)
     for i in range(20):
         say(graph, f"{i} " * 100)
@@ -131,11 +131,11 @@ def test_a_removed_message_is_gone_and_the_rest_is_shared(store: Any) -> None:
     head = store.thread("t").head
     assert head.custom["source"] == "update"
     assert head.written < 3_000
-    assert len(chat(ClewSaver(store)).get_state(at()).values["messages"]) == 39
+    assert len(chat(BacktrailSaver(store)).get_state(at()).values["messages"]) == 39
 
 
 def test_a_run_from_an_older_checkpoint_begins_a_branch(store: Any) -> None:
-    graph = chat(ClewSaver(store), lambda state: AIMessage(f"answer {len(state['messages'])}"))
+    graph = chat(BacktrailSaver(store), lambda state: AIMessage(f"answer {len(state['messages'])}"))
     say(graph, "one")
     say(graph, "two")
     end = graph.get_state(at()).config
@@ -149,8 +149,8 @@ def test_a_run_from_an_older_checkpoint_begins_a_branch(store: Any) -> None:
     assert graph.get_state(at()).config == end
 
 
-def test_a_clew_fork_is_a_langgraph_thread(store: Any) -> None:
-    graph = chat(ClewSaver(store))
+def test_a_backtrail_fork_is_a_langgraph_thread(store: Any) -> None:
+    graph = chat(BacktrailSaver(store))
     say(graph, "one")
     store.thread("t").fork("other")
     say(graph, "two", "other")
@@ -159,7 +159,7 @@ def test_a_clew_fork_is_a_langgraph_thread(store: Any) -> None:
 
 
 def test_copying_a_thread_with_branches_copies_all_of_it(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     graph = chat(saver)
     say(graph, "one")
     past = graph.get_state(at()).config
@@ -185,9 +185,9 @@ def test_an_interrupted_run_is_resumed_by_another_process(opener_twice: Callable
         return builder.compile(checkpointer=saver)
 
     first = opener_twice()
-    assert "__interrupt__" in say(build(ClewSaver(first)), "hello")
+    assert "__interrupt__" in say(build(BacktrailSaver(first)), "hello")
     first.close()
-    graph = build(ClewSaver(opener_twice()))
+    graph = build(BacktrailSaver(opener_twice()))
     assert graph.get_state(at()).interrupts[0].value == "sure?"
     assert graph.invoke(Command(resume="yes"), at())["messages"][-1].content == "you said yes"
 
@@ -201,7 +201,7 @@ def test_parallel_tasks_write_at_once_and_in_order(store: Any) -> None:
     builder.add_node("work", lambda part: {"seen": [part["n"]]})
     builder.add_edge(START, "spread")
     builder.add_conditional_edges("spread", lambda state: [Send("work", {"n": n}) for n in range(12)])
-    graph = builder.compile(checkpointer=ClewSaver(store))
+    graph = builder.compile(checkpointer=BacktrailSaver(store))
     assert graph.invoke({"seen": []}, at())["seen"] == list(range(12))
     step = next(s for s in graph.get_state_history(at()) if len(s.tasks) == 12)
     assert [task.result["seen"] for task in step.tasks] == [[n] for n in range(12)]
@@ -214,13 +214,13 @@ def test_a_subgraph_has_its_own_namespace(store: Any) -> None:
     builder = StateGraph(Chat)
     builder.add_node("child", inner.compile())
     builder.add_edge(START, "child")
-    graph = builder.compile(checkpointer=ClewSaver(store))
+    graph = builder.compile(checkpointer=BacktrailSaver(store))
     say(graph, "hello")
     names = [info.id for info in store.threads()]
     assert any(name.startswith("t/child:") for name in names)
     assert graph.get_state(at(), subgraphs=True).tasks[0].state.values["messages"][0].content == "hello"
     assert graph.invoke(Command(resume="Ann"), at())["messages"][-1].content == "Ann"
-    ClewSaver(store).delete_thread("t")
+    BacktrailSaver(store).delete_thread("t")
     assert store.threads() == []
 
 
@@ -228,7 +228,7 @@ def test_a_subgraph_has_its_own_namespace(store: Any) -> None:
     "thread", ["a/b", "%2F", "ü/%00\n", "a//writes", "../../etc", "x" * 300, "'; DROP TABLE heads"]
 )
 def test_any_thread_id_works_and_none_meets_another(store: Any, thread: str) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     graph = chat(saver)
     for name in (thread, "a", "a/", thread + "/"):
         say(graph, f"I am {name}", name)
@@ -240,7 +240,7 @@ def test_any_thread_id_works_and_none_meets_another(store: Any, thread: str) -> 
 
 
 def test_filters_are_data(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     say(chat(saver), "hello")
     assert len(list(saver.list(at(), filter={"source": "loop"}))) == 2
     assert len(list(saver.list(at(), filter={"step": 1}))) == 1
@@ -249,7 +249,7 @@ def test_filters_are_data(store: Any) -> None:
 
 
 def test_stale_and_missing_places_are_none(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     assert saver.get_tuple(at("nobody")) is None
     say(chat(saver), "hello")
     for wrong in ("nonsense", "", str(uuid.uuid4()), "1ef"):
@@ -259,7 +259,7 @@ def test_stale_and_missing_places_are_none(store: Any) -> None:
 
 
 def test_ids_that_are_no_uuids_are_kept(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     first = saver.put(at(checkpoint_ns=""), {**empty_checkpoint(), "id": "step-1"}, {"source": "input"}, {})
     saver.put_writes(first, [("a", 1)], "task")
     second = saver.put(first, {**empty_checkpoint(), "id": "step-2"}, {"source": "loop"}, {})
@@ -269,7 +269,7 @@ def test_ids_that_are_no_uuids_are_kept(store: Any) -> None:
 
 
 def test_a_checkpoint_that_comes_late_does_not_become_the_newest(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     old, new = sorted((empty_checkpoint() for _ in range(2)), key=lambda c: c["id"])
     saver.put(at(checkpoint_ns=""), new, {}, {})
     saver.put(at(checkpoint_ns=""), old, {}, {})
@@ -278,7 +278,7 @@ def test_a_checkpoint_that_comes_late_does_not_become_the_newest(store: Any) -> 
 
 
 def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     config = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
     start = threading.Barrier(12)
 
@@ -291,12 +291,12 @@ def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
         worker.start()
     for worker in workers:
         worker.join()
-    for reader in (saver, ClewSaver(store)):
+    for reader in (saver, BacktrailSaver(store)):
         assert [value for _, _, value in reader.get_tuple(config).pending_writes] == [[n] for n in range(12)]
 
 
 def test_a_thread_that_another_process_deleted_or_pruned_can_be_written_on(store: Any) -> None:
-    saver, other = ClewSaver(store), ClewSaver(store)
+    saver, other = BacktrailSaver(store), BacktrailSaver(store)
     graph = chat(saver)
     say(graph, "one")
     config = graph.get_state(at()).config
@@ -318,10 +318,10 @@ def test_a_thread_that_another_process_deleted_or_pruned_can_be_written_on(store
 
 
 def test_writes_may_come_before_their_checkpoint(store: Any) -> None:
-    saver, checkpoint = ClewSaver(store), empty_checkpoint()
+    saver, checkpoint = BacktrailSaver(store), empty_checkpoint()
     saver.put_writes(at(checkpoint_ns="", checkpoint_id=checkpoint["id"]), [("a", 1)], "task", "path")
     config = saver.put(at(checkpoint_ns=""), checkpoint, {}, {})
-    assert ClewSaver(store).get_tuple(config).pending_writes == [("task", "a", 1)]
+    assert BacktrailSaver(store).get_tuple(config).pending_writes == [("task", "a", 1)]
 
 
 @dataclasses.dataclass
@@ -336,16 +336,16 @@ def test_no_constructor_of_stored_data_runs_unless_it_is_allowed(store: Any) -> 
     builder = StateGraph(Holds)
     builder.add_node("n", lambda state: {"thing": Secret("mine")})
     builder.add_edge(START, "n")
-    builder.compile(checkpointer=ClewSaver(store)).invoke({"thing": None}, at())
-    assert ClewSaver(store).get_tuple(at()).checkpoint["channel_values"]["thing"] == {"ran": "mine"}
-    allowing = ClewSaver(store, types=[Secret])
+    builder.compile(checkpointer=BacktrailSaver(store)).invoke({"thing": None}, at())
+    assert BacktrailSaver(store).get_tuple(at()).checkpoint["channel_values"]["thing"] == {"ran": "mine"}
+    allowing = BacktrailSaver(store, types=[Secret])
     assert allowing.get_tuple(at()).checkpoint["channel_values"]["thing"] == Secret("mine")
     with pytest.raises(InvalidInput, match="cannot be given together"):
-        ClewSaver(store, types=[Secret], serde=JsonPlusSerializer())
+        BacktrailSaver(store, types=[Secret], serde=JsonPlusSerializer())
 
 
 def test_an_object_that_cannot_be_encoded_is_refused_and_nothing_is_lost(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     graph = chat(saver)
     say(graph, "one")
     before = store.thread("t").head.id
@@ -359,9 +359,9 @@ def test_an_object_that_cannot_be_encoded_is_refused_and_nothing_is_lost(store: 
 def test_what_only_the_serializer_can_encode_inside_a_message_comes_back(store: Any) -> None:
     artifact = {"when": uuid.UUID(int=7), "tool": Secret("inner")}
     tool = ToolMessage("done", tool_call_id="1", artifact=artifact)
-    graph = chat(ClewSaver(store, types=[Secret]), lambda state: tool)
+    graph = chat(BacktrailSaver(store, types=[Secret]), lambda state: tool)
     say(graph, "go")
-    fresh = chat(ClewSaver(store, types=[Secret])).get_state(at()).values["messages"][-1]
+    fresh = chat(BacktrailSaver(store, types=[Secret])).get_state(at()).values["messages"][-1]
     assert fresh.content == "done"
     assert fresh.artifact["when"] == uuid.UUID(int=7)
 
@@ -374,7 +374,7 @@ def test_an_encrypting_serializer_sees_every_byte(store: Any) -> None:
         def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
             return ciphertext[::-1]
 
-    saver = ClewSaver(store, serde=EncryptedSerializer(Reverse()))  # type: ignore[arg-type]
+    saver = BacktrailSaver(store, serde=EncryptedSerializer(Reverse()))  # type: ignore[arg-type]
     graph = chat(saver, lambda state: AIMessage("the secret answer"))
     for i in range(3):
         say(graph, f"the secret question {i}")
@@ -416,16 +416,16 @@ def test_values_of_all_kinds_come_back_as_from_langgraphs_own_saver(store: Any) 
         f"{MARK}:x": "and one like it",
     }
     checkpoint = {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, "1")}
-    ours, theirs = ClewSaver(store), InMemorySaver()
+    ours, theirs = BacktrailSaver(store), InMemorySaver()
     for saver in (ours, theirs):
         saver.put(at(checkpoint_ns=""), checkpoint, {"source": "input"}, dict.fromkeys(values, "1"))
-    one = ClewSaver(store).get_tuple(at()).checkpoint["channel_values"]
+    one = BacktrailSaver(store).get_tuple(at()).checkpoint["channel_values"]
     assert repr(sorted(one.items())) == repr(sorted(values.items()))
     assert one == theirs.get_tuple(at()).checkpoint["channel_values"]
 
 
 def test_versions_of_other_savers_are_counted_on(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     theirs = InMemorySaver().get_next_version(None, None)
     ours = saver.get_next_version(theirs, None)
     assert ours > theirs
@@ -437,7 +437,7 @@ def test_versions_of_other_savers_are_counted_on(store: Any) -> None:
 
 
 def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(store: Any) -> None:
-    saver = ClewSaver(store)
+    saver = BacktrailSaver(store)
     config = at(checkpoint_ns="")
     for n in range(5):
         values = {"log": ["full"]} if n == 1 else {"other": n}
@@ -457,12 +457,12 @@ def test_async_graphs_run_on_blocking_stores_and_blocking_calls_off_the_loop_on_
     tmp_path: Any,
 ) -> None:
     async def both() -> None:
-        with clew.open(tmp_path / "one.db") as store:
-            graph = chat(ClewSaver(store))
+        with backtrail.open(tmp_path / "one.db") as store:
+            graph = chat(BacktrailSaver(store))
             await graph.ainvoke({"messages": [HumanMessage("hi")]}, at())
             assert len((await graph.aget_state(at())).values["messages"]) == 2
-        async with await clew.aio.open(tmp_path / "one.db") as store:
-            graph = chat(ClewSaver(store))
+        async with await backtrail.aio.open(tmp_path / "one.db") as store:
+            graph = chat(BacktrailSaver(store))
             await graph.ainvoke({"messages": [HumanMessage("hi")]}, at())
             state = await asyncio.to_thread(graph.get_state, at())
             assert len(state.values["messages"]) == 4

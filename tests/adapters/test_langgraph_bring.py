@@ -16,10 +16,10 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
-import clew
-from clew.adapters.langgraph import ClewSaver
-from clew.adapters.langgraph.bring import bring, bring_from
-from clew.errors import InvalidInput
+import backtrail
+from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.langgraph.bring import bring, bring_from
+from backtrail.errors import InvalidInput
 
 
 class Chat(TypedDict):
@@ -59,7 +59,7 @@ def shown(saver: Any) -> list[Any]:
 
 
 def check(theirs: Any, store: Any) -> None:
-    ours = ClewSaver(store)
+    ours = BacktrailSaver(store)
     assert shown(ours) == shown(theirs)
     resumed = graph(ours)
     assert [m.content for m in resumed.get_state(at("t/1")).values["messages"]] == ["a", "re: a", "c", "re: c"]
@@ -107,14 +107,14 @@ def test_any_saver_can_be_brought_over(store: Any) -> None:
 
 
 def test_the_command_line_brings_a_database_over(tmp_path: Path) -> None:
-    file, target = tmp_path / "langgraph.db", tmp_path / "clew.db"
+    file, target = tmp_path / "langgraph.db", tmp_path / "backtrail.db"
     with SqliteSaver.from_conn_string(str(file)) as theirs:
         live(theirs)
-    clew_ = [sys.executable, "-m", "clew.cli", "import", "-s", str(target)]
-    done = subprocess.run([*clew_, "langgraph-sqlite", str(file)], capture_output=True, text=True, check=True)
+    backtrail_ = [sys.executable, "-m", "backtrail.cli", "import", "-s", str(target)]
+    done = subprocess.run([*backtrail_, "langgraph-sqlite", str(file)], capture_output=True, text=True, check=True)
     assert "11 checkpoints imported" in done.stdout
-    with clew.open(target) as store:
+    with backtrail.open(target) as store:
         assert {"t%2F1", "t2"} <= {info.id for info in store.threads()}
-    wrong = subprocess.run([*clew_, "langgraph-sqlite"], capture_output=True, text=True, check=False)
+    wrong = subprocess.run([*backtrail_, "langgraph-sqlite"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
     assert "takes one database" in wrong.stderr

@@ -7,14 +7,14 @@ from typing import Any
 
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
-from clew.adapters.langgraph import ClewSaver
+from backtrail.adapters.langgraph import BacktrailSaver
 
 
 def test_every_test_of_the_conformance_suite_passes(opened: Any, run: Callable[[Any], Any]) -> None:
-    @checkpointer_test(name="clew")
-    async def saver() -> AsyncIterator[ClewSaver]:
+    @checkpointer_test(name="backtrail")
+    async def saver() -> AsyncIterator[BacktrailSaver]:
         async with opened() as store:
-            yield ClewSaver(store)
+            yield BacktrailSaver(store)
 
     results = run(validate(saver)).results.values()
     assert [failure for result in results for failure in result.failures] == []

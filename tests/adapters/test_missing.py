@@ -18,8 +18,8 @@ ADAPTERS = [
 
 @pytest.mark.parametrize(("adapter", "framework", "extra"), ADAPTERS, ids=[one[0] for one in ADAPTERS])
 def test_a_missing_framework_is_named_by_its_extra(adapter: str, framework: str, extra: str) -> None:
-    program = f"import sys; sys.modules[{framework!r}] = None; import clew.adapters.{adapter}"
+    program = f"import sys; sys.modules[{framework!r}] = None; import backtrail.adapters.{adapter}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"MissingExtra: clew's adapter for {extra} " in done.stderr
-    assert f'pip install "clew[{extra}]"' in done.stderr
+    assert f"MissingExtra: backtrail's adapter for {extra} " in done.stderr
+    assert f'pip install "backtrail[{extra}]"' in done.stderr

@@ -1,4 +1,4 @@
-"""OpenAI Agents sessions on clew, run with the SDK's scripted model."""
+"""OpenAI Agents sessions on backtrail, run with the SDK's scripted model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from agents import Agent, RunConfig, Runner, function_tool
 from agents.memory import Session, SessionSettings
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from clew.adapters.openai_agents import ClewSession
-from clew.errors import Conflict, InvalidInput
+from backtrail.adapters.openai_agents import BacktrailSession
+from backtrail.errors import Conflict, InvalidInput
 
 OFFLINE = RunConfig(tracing_disabled=True)
 
@@ -31,7 +31,7 @@ def output(id: str) -> Any:
 def test_items_come_back_as_they_were_added(opened: Any, run: Callable[[Any], Any]) -> None:
     async def session() -> None:
         async with opened() as store:
-            one = ClewSession(store, "s/1 ü")
+            one = BacktrailSession(store, "s/1 ü")
             assert isinstance(one, Session)
             assert await one.get_items() == []
             assert await one.pop_item() is None
@@ -44,25 +44,25 @@ def test_items_come_back_as_they_were_added(opened: Any, run: Callable[[Any], An
             await one.add_items(items)
             await one.add_items([])
             assert await one.get_items() == items
-            assert await ClewSession(store, "s/1 ü").get_items(limit=1) == items[-1:]
+            assert await BacktrailSession(store, "s/1 ü").get_items(limit=1) == items[-1:]
             assert await one.pop_item() == items[-1]
             assert await one.get_items() == items[:-1]
             await one.clear_session()
             assert await one.get_items() == []
-            assert await ClewSession(store, "other").get_items() == []
+            assert await BacktrailSession(store, "other").get_items() == []
 
     run(session())
 
 
 def test_a_limit_gives_the_newest_and_never_cuts_a_call_from_its_output(store: Any, run: Callable[[Any], Any]) -> None:
     async def session() -> None:
-        one = ClewSession(store, "s")
+        one = BacktrailSession(store, "s")
         await one.add_items([user("1"), call("a"), output("a"), user("2"), user("3")])
         assert await one.get_items(limit=2) == [user("2"), user("3")]
         assert await one.get_items(limit=3) == [call("a"), output("a"), user("2"), user("3")]
         assert await one.get_items(limit=0) == []
         assert len(await one.get_items(limit=99)) == 5
-        limited = ClewSession(store, "s", session_settings=SessionSettings(limit=1))
+        limited = BacktrailSession(store, "s", session_settings=SessionSettings(limit=1))
         assert await limited.get_items() == [user("3")]
         assert await limited.get_items(limit=2) == [user("2"), user("3")]
 
@@ -71,7 +71,7 @@ def test_a_limit_gives_the_newest_and_never_cuts_a_call_from_its_output(store: A
 
 def test_a_replacement_is_one_step_and_refuses_to_lose_anothers_items(store: Any, run: Callable[[Any], Any]) -> None:
     async def session() -> None:
-        one, other = ClewSession(store, "s"), ClewSession(store, "s")
+        one, other = BacktrailSession(store, "s"), BacktrailSession(store, "s")
         await one.add_items([user(str(i)) for i in range(10)])
         await one.get_items()
         await one.replace_items([user("summary"), user("9")])
@@ -86,7 +86,7 @@ def test_a_replacement_is_one_step_and_refuses_to_lose_anothers_items(store: Any
 
 def test_sessions_fork_and_rewind(store: Any, run: Callable[[Any], Any]) -> None:
     async def session() -> None:
-        one = ClewSession(store, "s")
+        one = BacktrailSession(store, "s")
         await one.add_items([user("1")])
         await one.add_items([user("2")])
         first = (await one.checkpoints())[0]
@@ -120,14 +120,14 @@ def test_a_run_that_died_in_a_tool_goes_on_in_another_process(
     async def talk() -> None:
         nonlocal broken
         store = opener_twice()
-        session = ClewSession(store, "s")
+        session = BacktrailSession(store, "s")
         result = await Runner.run(agent(assistant_message("hello")), "hi", session=session, run_config=OFFLINE)
         await session.store_run_usage(result)
         with pytest.raises(Exception, match="network"):
             await Runner.run(agent(asks), "weather?", session=session, run_config=OFFLINE)
         store.close()
         broken = False
-        session = ClewSession(opener_twice(), "s")
+        session = BacktrailSession(opener_twice(), "s")
         kept = await session.get_items()
         assert [item.get("content") for item in kept if item.get("role") == "user"] == ["hi", "weather?"]
         again = agent(asks, assistant_message("It is sunny."))
@@ -146,9 +146,9 @@ def test_a_run_that_died_in_a_tool_goes_on_in_another_process(
 def test_a_bad_session_id_is_refused(store: Any) -> None:
     for bad in ("", "a\0b", 7):
         with pytest.raises(InvalidInput):
-            ClewSession(store, bad)  # type: ignore[arg-type]
+            BacktrailSession(store, bad)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="an adapter takes"):
-        ClewSession.__init__(object.__new__(ClewSession), _Fake(), "s")  # type: ignore[arg-type]
+        BacktrailSession.__init__(object.__new__(BacktrailSession), _Fake(), "s")  # type: ignore[arg-type]
 
 
 class _Fake:

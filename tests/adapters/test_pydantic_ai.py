@@ -1,4 +1,4 @@
-"""pydantic-ai's conversations on clew: the same story told to its own in-memory store and to ours."""
+"""pydantic-ai's conversations on backtrail: the same story told to its own in-memory store and to ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai.models.test import TestModel
 
-from clew.adapters.pydantic_ai import ClewConversationStore
+from backtrail.adapters.pydantic_ai import BacktrailConversationStore
 
 AGENT = Agent(TestModel(call_tools=[]))
 
@@ -57,14 +57,14 @@ async def story(store: Any) -> list[Any]:
 def test_it_tells_the_same_story_as_pydantic_ais_own_store(opened: Any, run: Callable[[Any], Any]) -> None:
     async def ours() -> Any:
         async with opened() as store:
-            return await story(ClewConversationStore(store))
+            return await story(BacktrailConversationStore(store))
 
     assert run(ours()) == asyncio.run(story(InMemoryConversationStore()))
 
 
 def test_two_writers_cannot_overwrite_each_other(store: Any, run: Callable[[Any], Any]) -> None:
     async def race() -> None:
-        one, other = ClewConversationStore(store), ClewConversationStore(store)
+        one, other = BacktrailConversationStore(store), BacktrailConversationStore(store)
         await say(one, "c", "first")
         mine, theirs = await one.load("c"), await other.load("c")
         await other.save(await AGENT.run("theirs", conversation=theirs))
@@ -80,7 +80,7 @@ def test_two_writers_cannot_overwrite_each_other(store: Any, run: Callable[[Any]
 def test_a_restart_finds_entries_branches_and_bytes(opener_twice: Callable[[], Any], run: Callable[[Any], Any]) -> None:
     async def before() -> list[ConversationEntry]:
         store = opener_twice()
-        ours = ClewConversationStore(store)
+        ours = BacktrailConversationStore(store)
         entries = await say(ours, "c", ["look", BinaryContent(b"\x00\xff\xfe", media_type="application/pdf")])
         await say(ours, "c", "more")
         record = await ours.read_record("c")
@@ -89,7 +89,7 @@ def test_a_restart_finds_entries_branches_and_bytes(opener_twice: Callable[[], A
         return entries
 
     async def after(entries: list[ConversationEntry]) -> None:
-        ours = ClewConversationStore(opener_twice())
+        ours = BacktrailConversationStore(opener_twice())
         entry = await ours.read_entry(entries[0].id)
         assert entry == entries[0]
         assert entry.message.parts[0].content[1].data == b"\x00\xff\xfe"
@@ -101,19 +101,19 @@ def test_a_restart_finds_entries_branches_and_bytes(opener_twice: Callable[[], A
 
 def test_only_new_messages_are_written(store: Any, run: Callable[[Any], Any]) -> None:
     async def talk() -> None:
-        ours = ClewConversationStore(store)
+        ours = BacktrailConversationStore(store)
         for i in range(20):
             await say(ours, "c", f"{i} " * 200)
 
     run(talk())
-    history = ClewConversationStore(store).thread("c").history()
+    history = BacktrailConversationStore(store).thread("c").history()
     assert len(history) == 20
     assert history[-1].written < 2 * history[2].written
 
 
 def test_a_record_whose_head_nobody_has_is_a_conflict(store: Any, run: Callable[[Any], Any]) -> None:
     async def write() -> None:
-        ours = ClewConversationStore(store)
+        ours = BacktrailConversationStore(store)
         await say(ours, "c", "one")
         record = await ours.read_record("c")
         assert record is not None

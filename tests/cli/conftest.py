@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import clew
-from clew.cli import frame
-from clew.cli.main import clew as group
+import backtrail
+from backtrail.cli import frame
+from backtrail.cli.main import backtrail as group
 
 
 class Ran(NamedTuple):
@@ -30,7 +30,7 @@ class Ran(NamedTuple):
     def data(self) -> Any:
         """The data of a `--json` answer."""
         answer = json.loads(self.out)
-        assert answer["clew"] == 1
+        assert answer["backtrail"] == 1
         return answer["data"]
 
 
@@ -40,8 +40,8 @@ Run = Callable[..., Ran]
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A directory with a store: `talk` has a rewind, a label, tags and a fork; `other` has one step."""
-    with clew.open(tmp_path / "clew.db") as store:
-        talk: clew.Thread[Any] = store.thread("talk")
+    with backtrail.open(tmp_path / "backtrail.db") as store:
+        talk: backtrail.Thread[Any] = store.thread("talk")
         talk.save({"messages": [], "mode": "plan"}, label="start")
         talk.append("messages", [{"role": "user", "content": "build a rate limiter"}])
         talk.append("messages", [{"role": "assistant", "content": "a fixed window"}], tags=["bad"])
@@ -55,12 +55,12 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `clew …` in that directory."""
+    """Runs `backtrail …` in that directory."""
 
     def call(*args: str, env: dict[str, str] | None = None) -> Ran:
         with monkeypatch.context() as patch:
             patch.chdir(place)
-            for name in [name for name in os.environ if name.startswith("CLEW_")]:
+            for name in [name for name in os.environ if name.startswith("BACKTRAIL_")]:
                 patch.delenv(name)
             for name, value in (env or {}).items():
                 patch.setenv(name, value)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 from .conftest import Run
 
 
-def _thread(place: Path, name: str = "talk") -> clew.Thread[Any]:
-    return clew.open(place / "clew.db").thread(name)
+def _thread(place: Path, name: str = "talk") -> backtrail.Thread[Any]:
+    return backtrail.open(place / "backtrail.db").thread(name)
 
 
 def test_threads_lists_newest_first_and_by_prefix(run: Run) -> None:
@@ -57,7 +57,7 @@ def test_show_renders_the_conversation_and_the_rest_of_the_state(run: Run) -> No
 def test_show_of_a_fork_names_the_fork_and_who_wrote_what_it_inherited(run: Run, place: Path) -> None:
     assert run("show", "talk-fork", "2").out.splitlines()[0].startswith("talk-fork  step 2")
     assert run("show", "talk-fork", "2").out.splitlines()[0].endswith("(written by talk)")
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         store.thread("talk-fork").update({"mode": "think"})
     assert "written by" not in run("show", "talk-fork").out
 
@@ -163,21 +163,21 @@ def test_copy_brings_everything_once(run: Run, place: Path) -> None:
 
 def test_sync_makes_two_stores_equal(run: Run, place: Path) -> None:
     assert run("copy", "second.db").code == 0
-    with clew.open(place / "second.db") as second:
+    with backtrail.open(place / "second.db") as second:
         second.thread("only there").save({"n": 1})
-    with clew.open(place / "clew.db") as first:
+    with backtrail.open(place / "backtrail.db") as first:
         first.thread("talk").annotate(2, label="said here")
-    synced = run("sync", "clew.db", "second.db", "--json").data
+    synced = run("sync", "backtrail.db", "second.db", "--json").data
     assert synced["diverged"] == []
     assert "said here" in run("log", "talk", "-s", "second.db").out
     assert "only there" in run("threads").out
-    assert run("sync", "clew.db", "second.db", "--json").data["records"] == 0
+    assert run("sync", "backtrail.db", "second.db", "--json").data["records"] == 0
 
 
 def test_prune_says_what_would_go_asks_and_keeps_labels(run: Run, place: Path) -> None:
     assert run("prune").code == 2
     assert run("prune", "-n", "--json").data["checkpoints"] == 0
-    by_url = ("-s", "sqlite:clew.db?retention=keep_last=1,keep_labelled=false,undo_window=0s")
+    by_url = ("-s", "sqlite:backtrail.db?retention=keep_last=1,keep_labelled=false,undo_window=0s")
     assert run("prune", "-n", "--json", *by_url).data["checkpoints"] > 0
     assert run("prune", "--max-age", "soon").code == 2
     planned = run("prune", "--keep-last", "1", "--undo-window", "0s", "-n", "--json").data
@@ -197,13 +197,13 @@ def test_compact_and_verify_look_after_the_store(run: Run, place: Path) -> None:
 
 def _damage(place: Path, text: bytes) -> None:
     """Flip one bit of the store where `text` stands."""
-    data = bytearray((place / "clew.db").read_bytes())
+    data = bytearray((place / "backtrail.db").read_bytes())
     at = data.find(text)
     assert at > 0
     data[at] ^= 1
-    for file in place.glob("clew.db*"):
+    for file in place.glob("backtrail.db*"):
         file.unlink()
-    (place / "clew.db").write_bytes(data)
+    (place / "backtrail.db").write_bytes(data)
 
 
 def test_a_damaged_checkpoint_does_not_hide_the_others(run: Run, place: Path) -> None:
@@ -227,14 +227,14 @@ def test_verify_finds_damage_and_sets_it_aside_when_told(run: Run, place: Path) 
 
 def test_an_encrypted_store_opens_with_its_key_and_gets_a_new_one(run: Run, place: Path) -> None:
     old, new = "00" * 32, "11" * 32
-    with clew.open(place / "sealed.db", key=old) as store:
+    with backtrail.open(place / "sealed.db", key=old) as store:
         store.thread("secret").save({"n": 1})
     (place / "new.key").write_text(new + "\n")
     assert run("threads", "-s", "sealed.db").code != 0
-    assert "secret" in run("threads", "-s", "sealed.db", env={"CLEW_KEY": old}).out
-    assert run("rekey", "new.key", "-s", "sealed.db", "-y", env={"CLEW_KEY": old}).code == 0
-    assert "secret" in run("threads", "-s", "sealed.db", env={"CLEW_KEY": new}).out
-    assert run("threads", "-s", "sealed.db", env={"CLEW_KEY": old}).code != 0
+    assert "secret" in run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": old}).out
+    assert run("rekey", "new.key", "-s", "sealed.db", "-y", env={"BACKTRAIL_KEY": old}).code == 0
+    assert "secret" in run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": new}).out
+    assert run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": old}).code != 0
 
 
 def test_files_are_snapshotted_compared_and_restored(run: Run, place: Path) -> None:
@@ -264,7 +264,7 @@ def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
     project = place / "project"
     project.mkdir()
     (project / "a.txt").write_text("one\n")
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         workspace = store.workspace(project)
         store.thread("coder").save({"n": 1}, files=workspace)
         (project / "a.txt").write_text("two\n")
@@ -287,7 +287,7 @@ def test_undo_with_files_moves_both_or_neither(run: Run, place: Path) -> None:
     project = place / "project"
     project.mkdir()
     (project / "a.txt").write_text("one\n")
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         workspace = store.workspace(project)
         first = store.thread("coder").save({"n": 1}, files=workspace)
         (project / "a.txt").write_text("two\n")
@@ -295,20 +295,20 @@ def test_undo_with_files_moves_both_or_neither(run: Run, place: Path) -> None:
     assert run("undo", "coder", "--files").code == 3  # its head cannot go back: it has one checkpoint
     assert (project / "a.txt").read_text() == "one\n"
     assert run("files", "undo", "-C", "project", "-y").code == 0
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         store.thread("coder").save({"n": 2}, files=store.workspace(project))
     assert run("undo", "coder", "--files").code == 3  # no restore is left to take back
     assert _thread(place, "coder").step == 2
 
 
-def _fail(store: clew.Store) -> None:
+def _fail(store: backtrail.Store) -> None:
     with store.run("job", task="nightly") as job:
         job.checkpoint(messages=[], input_tokens=12)
         raise RuntimeError("the job dies")
 
 
 def test_sessions_and_runs_list_their_kind(run: Run, place: Path) -> None:
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         store.session("chat").add("user", "hello")
         with pytest.raises(RuntimeError):
             _fail(store)
@@ -329,7 +329,7 @@ def test_stats_bench_and_doctor_answer(run: Run, place: Path) -> None:
 
 
 def test_a_store_whose_threads_are_all_in_namespaces_says_so(run: Run, place: Path) -> None:
-    with clew.open(place / "rooms.db", namespace="acme") as store:
+    with backtrail.open(place / "rooms.db", namespace="acme") as store:
         store.thread("a").save({})
     assert run("threads", "-s", "rooms.db").out == (
         "no threads here; there are namespaces, for ?namespace=… in the URL: acme\n"
@@ -343,24 +343,24 @@ def test_a_store_whose_threads_are_all_in_namespaces_says_so(run: Run, place: Pa
 
 
 def test_doctor_looks_at_both_sides_of_a_mirror(run: Run, place: Path) -> None:
-    found = run("doctor", "-s", "sqlite:///clew.db?replica=copy.db", "--json").data["findings"]
+    found = run("doctor", "-s", "sqlite:///backtrail.db?replica=copy.db", "--json").data["findings"]
     told = {finding["what"]: finding["verdict"] for finding in found}
     assert (told["primary"], told["replica"]) == ("ok", "ok")
     assert told["lag"] in ("ok", "hint")
 
 
 def test_doctor_says_what_waits_in_a_spool(run: Run, place: Path) -> None:
-    found = run("doctor", "-s", "sqlite:///clew.db?replica=copy.db&spool=kept", "--json").data["findings"]
+    found = run("doctor", "-s", "sqlite:///backtrail.db?replica=copy.db&spool=kept", "--json").data["findings"]
     assert {one["what"]: one["found"] for one in found}["spool"] == "empty"
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, place: Path) -> None:
     gone = run("doctor", "-s", "nowhere.db")
     assert gone.code == 1
-    assert "-s or CLEW_STORE" in gone.out
+    assert "-s or BACKTRAIL_STORE" in gone.out
     (place / "broken.db").write_bytes(b"this is no database, whatever its name says" * 100)
     broken = run("doctor", "-s", "broken.db", "--json")
     assert broken.code == 1
     assert broken.data["healthy"] is False
-    (place / "clew.db").chmod(0o644)
+    (place / "backtrail.db").chmod(0o644)
     assert "chmod 600" in run("doctor").out

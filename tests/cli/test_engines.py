@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-import clew
-from clew.server import questions as ask
-from clew.server.desk import Desk
+import backtrail
+from backtrail.server import questions as ask
+from backtrail.server.desk import Desk
 from fix_stores import EVERY_ENGINE, address
 
 from .conftest import Run
@@ -22,8 +22,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     target, options = address(request.param, "blocking", tmp_path, request)
     where = str(target) if "://" in str(target) or ":" in str(target)[:6] else f"sqlite:///{target}"
     whole = f"{where}{'&' if '?' in where else '?'}{urlencode(options)}"
-    with clew.open(whole) as store:
-        talk: clew.Thread[Any] = store.thread("talk")
+    with backtrail.open(whole) as store:
+        talk: backtrail.Thread[Any] = store.thread("talk")
         for i in range(4):
             talk.append("messages", [{"role": "user", "content": f"message {i}"}])
         talk.rewind(2)
@@ -32,7 +32,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_a_thread_is_looked_at_and_changed_on_any_engine(run: Run, url: str, tmp_path: Path) -> None:
-    env = {"CLEW_STORE": url}
+    env = {"BACKTRAIL_STORE": url}
     assert [t["id"] for t in run("threads", "--json", env=env).data["threads"]] == ["talk"]
     assert run("log", "talk", env=env).out.count("○") == 2
     assert "another way" in run("show", "talk", "best", env=env).out
@@ -47,7 +47,7 @@ def test_a_thread_is_looked_at_and_changed_on_any_engine(run: Run, url: str, tmp
 
 
 def test_the_desk_answers_on_any_engine(url: str) -> None:
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         desk = Desk(store, name="test", read_only=False)
         assert [t["id"] for t in desk.threads(ask.AskThreads())["threads"]] == ["talk"]
         history = desk.history(ask.AskHistory(thread="talk"))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import clew
-from clew.present import advice
+import backtrail
+from backtrail.present import advice
 
 from .conftest import Run
 
-SOURCES = Path(clew.__file__).parent
+SOURCES = Path(backtrail.__file__).parent
 
 
 def test_every_advice_of_the_library_that_is_reworded_is_still_given_by_it() -> None:
@@ -33,12 +33,12 @@ def test_every_advice_of_the_library_that_is_reworded_is_still_given_by_it() -> 
 def test_a_misspelt_thread_gets_a_hint_and_no_python(run: Run, args: tuple[str, ...]) -> None:
     ended = run(*args)
     assert ended.code == 3
-    assert "`clew threads` lists those that there are; did you mean 'talk'?" in ended.err
+    assert "`backtrail threads` lists those that there are; did you mean 'talk'?" in ended.err
     assert "store." not in ended.err
 
 
 def test_a_store_that_is_not_there_says_how_to_name_one(run: Run) -> None:
-    assert "name one with -s or CLEW_STORE" in run("threads", "-s", "typo.db").err
+    assert "name one with -s or BACKTRAIL_STORE" in run("threads", "-s", "typo.db").err
 
 
 def test_a_store_that_cannot_be_reached_has_the_public_name_of_its_error(run: Run) -> None:
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_written_is_named(run: Run, place: Path) -> None:
 @pytest.mark.parametrize("args", ["threads", "threads --json", "export talk", "log talk", "show nobody --json"])
 def test_a_full_disk_behind_stdout_is_one_line(place: Path, args: str) -> None:
     ended = subprocess.run(
-        f"{sys.executable} -m clew.cli {args} > /dev/full",
+        f"{sys.executable} -m backtrail.cli {args} > /dev/full",
         shell=True,
         cwd=place,
         capture_output=True,
@@ -81,7 +81,7 @@ def test_a_thread_without_messages_is_not_exported_as_an_empty_conversation(run:
     ended = run("export", "other")
     assert ended.code == 2
     assert "no list of messages" in ended.err
-    assert "`clew export --format json` writes its state" in ended.err
+    assert "`backtrail export --format json` writes its state" in ended.err
     assert json.loads(run("export", "other", "--format", "json").out)["state"] == {"n": 1}
 
 
@@ -90,48 +90,48 @@ KEY, OTHER = "00" * 32, "11" * 32
 
 @pytest.fixture
 def sealed(place: Path) -> Path:
-    with clew.open(place / "sealed.db", key=KEY) as store:
+    with backtrail.open(place / "sealed.db", key=KEY) as store:
         store.thread("secret").save({"text": "the name of the thread is Ariadne"})
     return place
 
 
 def test_a_copy_of_an_encrypted_store_has_its_key(run: Run, sealed: Path) -> None:
-    assert run("copy", "copy.db", "-s", "sealed.db", env={"CLEW_KEY": KEY}).code == 0
+    assert run("copy", "copy.db", "-s", "sealed.db", env={"BACKTRAIL_KEY": KEY}).code == 0
     assert b"Ariadne" not in (sealed / "copy.db").read_bytes()
     assert run("threads", "-s", "copy.db").code == 5
-    assert "secret" in run("threads", "-s", "copy.db", env={"CLEW_KEY": KEY}).out
+    assert "secret" in run("threads", "-s", "copy.db", env={"BACKTRAIL_KEY": KEY}).out
 
 
 def test_a_copy_can_have_another_key_or_none(run: Run, sealed: Path) -> None:
     (sealed / "other.key").write_text(OTHER + "\n")
-    assert run("copy", "o.db", "--key", "other.key", "-s", "sealed.db", env={"CLEW_KEY": KEY}).code == 0
-    assert "secret" in run("threads", "-s", "o.db", env={"CLEW_KEY": OTHER}).out
-    assert run("copy", "plain.db", "--no-key", "-s", "sealed.db", env={"CLEW_KEY": KEY}).code == 0
+    assert run("copy", "o.db", "--key", "other.key", "-s", "sealed.db", env={"BACKTRAIL_KEY": KEY}).code == 0
+    assert "secret" in run("threads", "-s", "o.db", env={"BACKTRAIL_KEY": OTHER}).out
+    assert run("copy", "plain.db", "--no-key", "-s", "sealed.db", env={"BACKTRAIL_KEY": KEY}).code == 0
     assert "secret" in run("threads", "-s", "plain.db").out
     assert run("copy", "now-sealed.db", "--key", "other.key").code == 0
-    assert "talk" in run("threads", "-s", "now-sealed.db", env={"CLEW_KEY": OTHER}).out
+    assert "talk" in run("threads", "-s", "now-sealed.db", env={"BACKTRAIL_KEY": OTHER}).out
     assert run("copy", "x.db", "--no-key", "--key", "other.key").code == 2
 
 
 def test_a_store_is_not_copied_or_synced_to_itself(run: Run) -> None:
-    assert "is the store itself" in run("copy", "./clew.db").err
-    for same in ("sqlite:clew.db?durability=normal", "sqlite:///clew.db", "sqlite://clew.db"):
+    assert "is the store itself" in run("copy", "./backtrail.db").err
+    for same in ("sqlite:backtrail.db?durability=normal", "sqlite:///backtrail.db", "sqlite://backtrail.db"):
         assert "is the store itself" in run("copy", same).err
-    assert "are one store" in run("sync", "clew.db", "./clew.db").err
+    assert "are one store" in run("sync", "backtrail.db", "./backtrail.db").err
 
 
 def test_a_key_that_is_missing_or_no_key_is_said_in_words_of_the_command_line(run: Run, sealed: Path) -> None:
-    assert "CLEW_KEY" in run("threads", "-s", "sealed.db").err
-    assert "openssl rand -hex 32" in run("threads", "-s", "sealed.db", env={"CLEW_KEY": "hush"}).err
-    assert "clew copy TARGET --key FILE" in run("threads", env={"CLEW_KEY": KEY}).err
+    assert "BACKTRAIL_KEY" in run("threads", "-s", "sealed.db").err
+    assert "openssl rand -hex 32" in run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": "hush"}).err
+    assert "backtrail copy TARGET --key FILE" in run("threads", env={"BACKTRAIL_KEY": KEY}).err
     (sealed / "raw.key").write_bytes(bytes(range(128, 160)))
-    assert "holds no key" in run("rekey", "raw.key", "-s", "sealed.db", "-y", env={"CLEW_KEY": KEY}).err
+    assert "holds no key" in run("rekey", "raw.key", "-s", "sealed.db", "-y", env={"BACKTRAIL_KEY": KEY}).err
 
 
 def test_doctor_advises_what_fits_what_is_wrong(run: Run, sealed: Path) -> None:
-    assert "CLEW_KEY" in run("doctor", "-s", "sealed.db").out
-    (sealed / "broken.db").write_bytes((sealed / "clew.db").read_bytes()[:20_000])
-    assert "clew verify" in run("doctor", "-s", "broken.db").out
+    assert "BACKTRAIL_KEY" in run("doctor", "-s", "sealed.db").out
+    (sealed / "broken.db").write_bytes((sealed / "backtrail.db").read_bytes()[:20_000])
+    assert "backtrail verify" in run("doctor", "-s", "broken.db").out
     (sealed / "text.db").write_text("no store")
     assert "name the right place" in run("doctor", "-s", "text.db").out
 
@@ -173,13 +173,13 @@ def test_text_is_not_looked_for_together_with_what_it_would_ignore(run: Run) -> 
 
 def test_a_snapshot_is_named_by_the_start_of_its_id_and_a_wrong_name_is_told_as_one(run: Run, place: Path) -> None:
     (place / "project").mkdir()
-    assert "clew files snapshot" in run("files", "list", "-C", "project").out
+    assert "backtrail files snapshot" in run("files", "list", "-C", "project").out
     taken = run("files", "snapshot", "-C", "project", "--json").data
     assert taken["created_at"].endswith("+00:00")
     assert run("files", "diff", taken["id"][:18], "-C", "project").code == 0
     for wrong in ("nope", "zzzzzzzz", ""):
         ended = run("files", "diff", wrong, "-C", "project")
-        assert (ended.code, "`clew files list` lists them" in ended.err) == (3, True)
+        assert (ended.code, "`backtrail files list` lists them" in ended.err) == (3, True)
 
 
 def test_json_is_understood_before_the_command_too(run: Run) -> None:
@@ -198,7 +198,7 @@ def test_names_that_are_no_text_are_answered_in_json_all_the_same(run: Run, plac
 
 
 def test_a_thread_that_was_written_through_two_views_does_not_spoil_the_lists(run: Run, place: Path) -> None:
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         store.run("job", task="nightly").checkpoint(messages=[])
         store.run("other-job").checkpoint()
         store.session("job").add("user", "hi")

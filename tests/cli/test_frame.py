@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-import clew
-from clew.cli.main import COMMANDS
-from clew.cli.main import clew as group
+import backtrail
+from backtrail.cli.main import COMMANDS
+from backtrail.cli.main import backtrail as group
 
 from .conftest import Run
 
@@ -38,16 +38,16 @@ def _command(name: str) -> click.Command:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_documented_with_all_of_its_options(name: str) -> None:
     text = DOCS.read_text()
-    section = re.search(rf"^### `clew {name}\b.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert section is not None, f"docs/cli.md has no section on clew {name}"
+    section = re.search(rf"^### `backtrail {name}\b.*?(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section is not None, f"docs/cli.md has no section on backtrail {name}"
     common = {"--store", "--json", "--debug", "--help"}
     for command in _all(name):
         if command.name != name:
-            assert f"`clew {name} {command.name}" in section[0]
+            assert f"`backtrail {name} {command.name}" in section[0]
         for parameter in command.params:
             longest = max(parameter.opts, key=len)
             if isinstance(parameter, click.Option) and longest not in common:
-                assert f"`{longest}" in section[0], f"clew {name} {longest} is not documented"
+                assert f"`{longest}" in section[0], f"backtrail {name} {longest} is not documented"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -56,17 +56,17 @@ def test_every_command_has_help_with_examples_and_the_common_options(name: str, 
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--json", "--store", "--debug"} <= options or isinstance(command, click.Group)
         assert command.help
-        assert f"clew {name}" in (command.epilog or "")
+        assert f"backtrail {name}" in (command.epilog or "")
         assert run(*([name] if command.name == name else [name, str(command.name)]), "--help").code == 0
 
 
 def test_the_store_is_the_option_then_the_environment_then_the_directory(run: Run, place: Path, tmp_path: Path) -> None:
-    with clew.open(place / "second.db") as store:
+    with backtrail.open(place / "second.db") as store:
         store.thread("elsewhere").save({})
     assert "talk" in run("threads").out
-    assert "elsewhere" in run("threads", env={"CLEW_STORE": "second.db"}).out
+    assert "elsewhere" in run("threads", env={"BACKTRAIL_STORE": "second.db"}).out
     assert "elsewhere" in run("-s", "second.db", "threads").out
-    assert "talk" in run("threads", "-s", "clew.db", env={"CLEW_STORE": "second.db"}).out
+    assert "talk" in run("threads", "-s", "backtrail.db", env={"BACKTRAIL_STORE": "second.db"}).out
 
 
 def test_looking_at_a_store_that_is_not_there_does_not_make_it(run: Run, place: Path) -> None:
@@ -103,12 +103,12 @@ def test_debug_shows_the_traceback(run: Run) -> None:
 
 
 def test_a_misspelt_command_gets_a_hint(run: Run) -> None:
-    assert "did you mean `clew show`?" in run("shwo").err
+    assert "did you mean `backtrail show`?" in run("shwo").err
 
 
 def test_stored_control_characters_never_reach_the_terminal(run: Run, place: Path) -> None:
     evil = "\x1b]0;owned\x07\x1b[2Jboo\x9b31m\u202egnp.exe\u2066"
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         thread = store.thread(f"evil{evil}")
         thread.save({"messages": [{"role": evil, "content": evil}], evil: {evil: evil}}, label=evil, tags=[evil])
         name = thread.id
@@ -147,7 +147,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_whole_names(place: Path) -> No
 
 def test_a_pipe_gets_a_thread_on_one_line_however_long_its_name_is(run: Run, place: Path) -> None:
     name = "a name " * 60 + "end"
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         store.thread(name).save({"messages": [{"role": "user", "content": f"one\n\n{'word ' * 50_000}end\ntwo"}]})
     assert name in run("threads").out
     shown = run("show", name).out
@@ -158,14 +158,14 @@ def test_a_pipe_gets_a_thread_on_one_line_however_long_its_name_is(run: Run, pla
 def test_a_question_on_a_terminal_can_be_answered_with_no(place: Path) -> None:
     out = _on_a_terminal(place, "rm", "other", answer=b"n\n")
     assert "Go on?" in out
-    with clew.open(place / "clew.db") as store:
+    with backtrail.open(place / "backtrail.db") as store:
         assert store.thread("other").exists()
 
 
 def _on_a_terminal(place: Path, *args: str, answer: bytes = b"", **environment: str) -> str:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "clew.cli", *args],
+        [sys.executable, "-m", "backtrail.cli", *args],
         cwd=place,
         stdin=theirs,
         stdout=theirs,
@@ -190,7 +190,7 @@ def _on_a_terminal(place: Path, *args: str, answer: bytes = b"", **environment: 
 
 def test_a_reader_that_leaves_early_is_no_error(place: Path) -> None:
     ended = subprocess.run(
-        f"{sys.executable} -m clew.cli log talk | head -n 1",
+        f"{sys.executable} -m backtrail.cli log talk | head -n 1",
         shell=True,
         cwd=place,
         capture_output=True,
@@ -202,9 +202,13 @@ def test_a_reader_that_leaves_early_is_no_error(place: Path) -> None:
 
 
 def test_shell_completion_knows_commands_and_threads(place: Path) -> None:
-    environment = os.environ | {"_CLEW_COMPLETE": "bash_complete", "COMP_WORDS": "clew log ta", "COMP_CWORD": "2"}
+    environment = os.environ | {
+        "_BACKTRAIL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "backtrail log ta",
+        "COMP_CWORD": "2",
+    }
     ended = subprocess.run(
-        [sys.executable, "-c", "from clew.cli.main import main; main()"],
+        [sys.executable, "-c", "from backtrail.cli.main import main; main()"],
         cwd=place,
         env=environment,
         capture_output=True,
@@ -216,11 +220,11 @@ def test_shell_completion_knows_commands_and_threads(place: Path) -> None:
 
 def test_help_and_log_import_neither_the_server_nor_other_engines(place: Path) -> None:
     code = (
-        "import sys; sys.argv = ['clew', 'log', 'talk']\n"
-        "from clew.cli.main import main\n"
+        "import sys; sys.argv = ['backtrail', 'log', 'talk']\n"
+        "from backtrail.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy = ('starlette', 'uvicorn', 'redis', 'psycopg', 'asyncio', 'clew.server')\n"
+        "heavy = ('starlette', 'uvicorn', 'redis', 'psycopg', 'asyncio', 'backtrail.server')\n"
         "print(*[m for m in heavy if m in sys.modules], file=sys.stderr)"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=True)
@@ -230,7 +234,7 @@ def test_help_and_log_import_neither_the_server_nor_other_engines(place: Path) -
 @pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/inspector.md", "docs/http-api.md"])
 def test_every_example_in_the_docs_names_commands_and_options_that_exist(page: str) -> None:
     text = (DOCS.parents[1] / page).read_text()
-    for line in re.findall(r"^\$ (?:\w+=\S+ )?clew (.+)$", text, re.MULTILINE):
+    for line in re.findall(r"^\$ (?:\w+=\S+ )?backtrail (.+)$", text, re.MULTILINE):
         words = re.split(r"\s{2,}|[|>&]", line)[0].split()
         known = {option for parameter in group.params for option in parameter.opts}
         at: click.Command = group
@@ -239,5 +243,5 @@ def test_every_example_in_the_docs_names_commands_and_options_that_exist(page: s
                 at = at.get_command(click.Context(at), word) or at
                 known |= {option for p in at.params for option in [*p.opts, *p.secondary_opts]}
             elif word.startswith("-"):
-                assert word in known, f"{page}: clew {line}"
-        assert at is not group, f"{page}: clew {line}"
+                assert word in known, f"{page}: backtrail {line}"
+        assert at is not group, f"{page}: backtrail {line}"

@@ -6,8 +6,8 @@ import datetime as dt
 
 import pytest
 
-from clew.cli.ink import Span, _cut, _paint
-from clew.cli.words import age, line, safe, size
+from backtrail.cli.ink import Span, _cut, _paint
+from backtrail.cli.words import age, line, safe, size
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.encode.detect import Memory, census, same
-from clew.encode.types import Types
-from clew.encode.values import Values
+from backtrail.encode.detect import Memory, census, same
+from backtrail.encode.types import Types
+from backtrail.encode.values import Values
 
 
 class Name(enum.StrEnum):

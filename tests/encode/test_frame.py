@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from clew.encode import frame
-from clew.encode.frame import Frames, train
-from clew.encode.seal import Ring, SealedFrames
-from clew.errors import ClewError, Corrupt, UnsupportedFormat
+from backtrail.encode import frame
+from backtrail.encode.frame import Frames, train
+from backtrail.encode.seal import Ring, SealedFrames
+from backtrail.errors import BacktrailError, Corrupt, UnsupportedFormat
 
 TEXT = b"".join(b"line %d of a text that repeats itself\n" % number for number in range(60))
 CONTENTS = [b"", b"x" * 127, b"x" * 128, os.urandom(5000), TEXT, TEXT[:200], TEXT * 40]
@@ -128,5 +128,5 @@ def test_a_kind_that_this_version_does_not_know_says_so() -> None:
 def test_a_sealed_blob_opens_at_no_other_place() -> None:
     frames = SealedFrames(Ring.new(), "zstd", 1)
     data, names, sizes = wrapped(frames)
-    with pytest.raises(ClewError):
+    with pytest.raises(BacktrailError):
         frames.unwrap_blobs(data, names, sizes, ["elsewhere"] * len(names))

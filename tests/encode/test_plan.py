@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.encode.nodes import Listing
-from clew.encode.streams import MAX_PIECES, reach
-from clew.store import Thread
+import backtrail
+from backtrail.encode.nodes import Listing
+from backtrail.encode.streams import MAX_PIECES, reach
+from backtrail.store import Thread
 
 WORDS = "the agent wrote a file and ran the tests again because one of them had failed "
 
@@ -20,7 +20,7 @@ def item(number: int) -> dict[str, Any]:
 
 
 def listing(thread: Thread[Any], key: str = "messages") -> Listing:
-    from clew.engines.stepping import finish
+    from backtrail.engines.stepping import finish
 
     _, root, _ = finish(thread.core.root())
     node = (root.tree.children or {})[key]
@@ -30,7 +30,7 @@ def listing(thread: Thread[Any], key: str = "messages") -> Listing:
 
 @pytest.fixture
 def thread() -> Thread[Any]:
-    return clew.open("memory:").thread("t")
+    return backtrail.open("memory:").thread("t")
 
 
 def test_an_append_extends_the_one_piece_there_is(thread: Thread[Any]) -> None:
@@ -153,10 +153,10 @@ def test_a_large_string_is_one_blob_however_often_it_is_saved(thread: Thread[Any
 
 
 def test_no_payload_is_read_for_the_history_and_few_for_the_last_items() -> None:
-    from clew.engines.memory import MemoryEngine
+    from backtrail.engines.memory import MemoryEngine
 
     engine = MemoryEngine()
-    thread = clew.open(engine).thread("t")
+    thread = backtrail.open(engine).thread("t")
     for n in range(1000):
         thread.append("messages", [item(n)])
     reads: list[tuple[int, int]] = []
@@ -167,7 +167,7 @@ def test_no_payload_is_read_for_the_history_and_few_for_the_last_items() -> None
         return await plain(lineage, branch, first, last)
 
     engine.payloads = counted  # type: ignore[method-assign]  # counts what the store asks for
-    cold = clew.open(engine).thread("t")
+    cold = backtrail.open(engine).thread("t")
     cold.history()
     cold.append("messages", [item(1)])
     cold.fork()
@@ -183,18 +183,18 @@ def test_a_wide_dict_within_a_wide_dict_stays_where_it_was_written(thread: Threa
     for n in range(40):  # each of them is on one page of the outer dict, and one of these holds the inner dict's pages
         state["agent"][f"note {n}"] = "changed"
         thread.save(state)
-        assert clew.open(thread.core.core.engine.inner).thread("t").load() == state
+        assert backtrail.open(thread.core.core.engine.inner).thread("t").load() == state
     inner["fact 1"] = "changed"
     thread.save(state)
     assert thread.load() == state
-    assert clew.open(thread.core.core.engine.inner).verify().ok
+    assert backtrail.open(thread.core.core.engine.inner).verify().ok
 
 
 def test_a_text_that_changes_at_every_step_is_no_dead_weight_between_the_items_of_a_list() -> None:
-    from clew.engines.memory import MemoryEngine
+    from backtrail.engines.memory import MemoryEngine
 
     engine = MemoryEngine()
-    thread: Thread[Any] = clew.open(engine).thread("t")
+    thread: Thread[Any] = backtrail.open(engine).thread("t")
     for n in range(200):
         thread.update({"plan": f"{n} " + WORDS * 100}, append=("messages", [item(n)]))
     reads: list[int] = []
@@ -206,8 +206,8 @@ def test_a_text_that_changes_at_every_step_is_no_dead_weight_between_the_items_o
         return found
 
     engine.payloads = counted  # type: ignore[method-assign]  # counts what the store asks for
-    cold = clew.open(engine)
+    cold = backtrail.open(engine)
     cold.thread("t").load()
     assert sum(reads) < 2 * cold.thread("t").head.size
-    cold.prune(clew.Retention(keep_last=1))
+    cold.prune(backtrail.Retention(keep_last=1))
     assert cold.stats()["bytes"] < 2 * cold.thread("t").head.size

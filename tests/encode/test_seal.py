@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.encode.frame import Frames
-from clew.encode.seal import Ring, SealedFrames, check_keys, lock_ring, unlock_ring
-from clew.errors import ClewError, Corrupt, InvalidInput, Unavailable, UnsupportedFormat
+import backtrail
+from backtrail.encode.frame import Frames
+from backtrail.encode.seal import Ring, SealedFrames, check_keys, lock_ring, unlock_ring
+from backtrail.errors import BacktrailError, Corrupt, InvalidInput, Unavailable, UnsupportedFormat
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 
@@ -48,10 +48,10 @@ def test_each_flipped_bit_is_found(frames: SealedFrames) -> None:
     for at in range(len(frame)):
         for bit in range(8):
             bad = frame[:at] + bytes([frame[at] ^ 1 << bit]) + frame[at + 1 :]
-            with pytest.raises(ClewError):
+            with pytest.raises(BacktrailError):
                 frames.unwrap(bad, "here")
     for cut in range(len(frame)):
-        with pytest.raises(ClewError):
+        with pytest.raises(BacktrailError):
             frames.unwrap(frame[:cut], "here")
 
 
@@ -103,7 +103,7 @@ def test_a_key_can_be_text() -> None:
     assert check_keys(KEY.hex()) == (KEY,)
     assert check_keys("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=") == (KEY,)
     assert check_keys([KEY, OTHER]) == (KEY, OTHER)
-    with clew.open(f"memory:?key={KEY.hex()}") as store:
+    with backtrail.open(f"memory:?key={KEY.hex()}") as store:
         store.thread("t").save({"a": 1})
         assert store.thread("t").load() == {"a": 1}
 
@@ -132,7 +132,7 @@ def build(store: Any) -> None:
     for n in range(70):
         thread.append("messages", [{"text": f"{text} {n} and so on " * 30}], custom={custom: [custom]})
     thread.update({"paper": f"{paper} " * 20_000, "wide": {f"{name} {n}": f"{text} " * 20 for n in range(90)}})
-    thread.retain(clew.Retention(keep_last=90, keep_tags=(policy,)))
+    thread.retain(backtrail.Retention(keep_last=90, keep_tags=(policy,)))
     thread.fork("fork").save({"x": text}, label=label)
     thread.rewind(3)
     session = store.session("chat")
@@ -144,7 +144,7 @@ def build(store: Any) -> None:
 def test_no_secret_is_in_the_raw_file(compression: str | None, tmp_path: Path) -> None:
     place = tmp_path / "store"
     place.mkdir()
-    with clew.open(place / "s.db", key=KEY, compression=compression) as store:
+    with backtrail.open(place / "s.db", key=KEY, compression=compression) as store:
         build(store)
         folder = tmp_path / "work"
         folder.mkdir()
@@ -158,7 +158,7 @@ def test_no_secret_is_in_the_raw_file(compression: str | None, tmp_path: Path) -
 
 
 def test_the_same_words_are_found_in_a_store_without_a_key(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "s.db") as store:
+    with backtrail.open(tmp_path / "s.db") as store:
         build(store)
     raw = (tmp_path / "s.db").read_bytes()
     assert sum(secret.encode() in raw for secret in SECRETS) >= 8
@@ -245,26 +245,26 @@ STEP = "pos & 4294967295 ="
 )
 def test_swapped_records_do_not_open(table: str, column: str, one: str, other: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    with clew.open(path, key=KEY) as store:
+    with backtrail.open(path, key=KEY) as store:
         for n in range(2):
             store.thread("a").save({"n": n, "text": f"{n} " * 100, "paper": f"{n} " * 40_000})
         store.thread("a").fork("b", at=1)
     db = sqlite3.connect(path, isolation_level=None)
     swap(db, table, column, one, other)
     db.close()
-    with clew.open(path, key=KEY) as store:
+    with backtrail.open(path, key=KEY) as store:
         refused = 0
         for name, at, right in (("a", 1, 0), ("a", 2, 1), ("b", 1, 0)):
             try:
                 assert store.thread(name).load(at)["n"] == right
-            except ClewError:
+            except BacktrailError:
                 refused += 1
         assert refused
         assert not store.verify().ok
 
 
 def test_what_is_visible_without_a_key_is_ids_times_and_sizes(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "s.db", key=KEY) as store:
+    with backtrail.open(tmp_path / "s.db", key=KEY) as store:
         store.thread("t").save({"a": "b" * 1000}, label="x")
     db = sqlite3.connect(tmp_path / "s.db")
     thread, kind, created, count, size = db.execute(
@@ -278,5 +278,5 @@ def test_what_is_visible_without_a_key_is_ids_times_and_sizes(tmp_path: Path) ->
 
 def test_random_bytes_never_open(frames: SealedFrames) -> None:
     for size in range(0, 200, 7):
-        with pytest.raises(ClewError):
+        with pytest.raises(BacktrailError):
             frames.unwrap(os.urandom(size), "here")

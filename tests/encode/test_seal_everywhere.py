@@ -11,13 +11,13 @@ import pytest
 import redis
 from psycopg import sql
 
-import clew
+import backtrail
 
 KEY = bytes(range(32))
 SECRETS = ["mushroom", "Zanzibar", "quicksilver", "tangerine", "obelisk", "marzipan", "palimpsest"]
 
 
-def build(store: clew.Store) -> None:
+def build(store: backtrail.Store) -> None:
     text, label, tag, custom, name, summary, paper = SECRETS
     thread: Any = store.thread("visible-id")
     thread.save({"messages": [{"text": f"{text} {n} " * 30} for n in range(5)], name: 1}, label=label, tags=[tag])
@@ -90,7 +90,7 @@ def test_no_secret_is_in_the_raw_bytes(
         url = request.getfixturevalue("postgres_server").url
         options["schema"] = name
         read = lambda: postgres_bytes(url, name)  # noqa: E731
-    with clew.open(url, **options) as store:
+    with backtrail.open(url, **options) as store:
         build(store)
         assert store.verify().ok
     raw = read()

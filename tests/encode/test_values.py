@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import clew
-from clew.encode.types import Types
-from clew.encode.values import Values
-from clew.engines.memory import MemoryEngine
-from clew.errors import Corrupt, EncodeError, InvalidInput
+import backtrail
+from backtrail.encode.types import Types
+from backtrail.encode.values import Values
+from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import Corrupt, EncodeError, InvalidInput
 
 
 @dataclasses.dataclass
@@ -170,7 +170,7 @@ class Foreign:
     ],
 )
 def test_what_has_no_encoding_is_named_by_its_path(state: Any, path: str, reason: str) -> None:
-    store = clew.open("memory:", types=[Plan])
+    store = backtrail.open("memory:", types=[Plan])
     with pytest.raises(EncodeError) as caught:
         store.thread("t").save(state)
     assert caught.value.path.startswith(path)
@@ -185,7 +185,7 @@ def test_a_cycle_is_refused() -> None:
     items.append(items)
     for state in (loop, {"items": items}, {"a": {"b": items}}):
         with pytest.raises(EncodeError, match="contains itself"):
-            clew.open("memory:").thread("t").save(state)
+            backtrail.open("memory:").thread("t").save(state)
 
 
 def test_200_levels_are_too_deep_and_120_are_not() -> None:
@@ -195,7 +195,7 @@ def test_200_levels_are_too_deep_and_120_are_not() -> None:
             value = [value] if i % 2 else {"k": value}
         return value
 
-    thread = clew.open("memory:").thread("t")
+    thread = backtrail.open("memory:").thread("t")
     with pytest.raises(EncodeError, match="more than 128 levels"):
         thread.save({"deep": nest(200)})
     thread.save({"deep": nest(120)})
@@ -203,7 +203,7 @@ def test_200_levels_are_too_deep_and_120_are_not() -> None:
 
 
 def test_a_string_of_200_mb_is_refused_and_nothing_is_written() -> None:
-    thread = clew.open("memory:").thread("t")
+    thread = backtrail.open("memory:").thread("t")
     huge = "x" * 200_000_000
     for state in ({"text": huge}, {"list": [huge]}, {"deep": {"er": {"text": huge}}}):
         with pytest.raises(EncodeError, match="128 MiB"):
@@ -212,16 +212,16 @@ def test_a_string_of_200_mb_is_refused_and_nothing_is_written() -> None:
 
 
 def test_an_unknown_type_loads_as_a_value_that_says_what_it_was() -> None:
-    from clew.engines.memory import MemoryEngine
+    from backtrail.engines.memory import MemoryEngine
 
     engine = MemoryEngine()
-    clew.open(engine, types=[Plan, Colour]).thread("t").save({"plan": Plan("g"), "colour": Colour.RED})
-    stranger = clew.open(engine).thread("t")
+    backtrail.open(engine, types=[Plan, Colour]).thread("t").save({"plan": Plan("g"), "colour": Colour.RED})
+    stranger = backtrail.open(engine).thread("t")
     state = stranger.load()
-    assert state["plan"] == clew.Unregistered("Plan", {"goal": "g", "steps": [], "owner": None})
-    assert state["colour"] == clew.Unregistered("Colour", {"value": "red"})
+    assert state["plan"] == backtrail.Unregistered("Plan", {"goal": "g", "steps": [], "owner": None})
+    assert state["colour"] == backtrail.Unregistered("Colour", {"value": "red"})
     stranger.save({**state, "more": 1})
-    assert clew.open(engine, types=[Plan, Colour]).thread("t").load() == {
+    assert backtrail.open(engine, types=[Plan, Colour]).thread("t").load() == {
         "plan": Plan("g"),
         "colour": Colour.RED,
         "more": 1,
@@ -229,14 +229,14 @@ def test_an_unknown_type_loads_as_a_value_that_says_what_it_was() -> None:
 
 
 def test_loading_imports_nothing_that_the_data_names() -> None:
-    data = VALUES.encode(clew.Unregistered("antigravity.fly", {"a": 1}))
+    data = VALUES.encode(backtrail.Unregistered("antigravity.fly", {"a": 1}))
     sys.modules.pop("antigravity", None)
     assert VALUES.decode(data).type == "antigravity.fly"
     assert "antigravity" not in sys.modules
 
 
 def test_a_state_may_be_a_registered_record_and_comes_back_as_one() -> None:
-    thread = clew.open("memory:").thread("t", type=Plan)
+    thread = backtrail.open("memory:").thread("t", type=Plan)
     thread.save(Plan("g", [f"step {n} " * 30 for n in range(20)]))
     loaded = thread.load()
     assert isinstance(loaded, Plan)
@@ -255,7 +255,7 @@ def test_load_as_validates() -> None:
     class Loose(pydantic.BaseModel):
         name: str
 
-    thread = clew.open("memory:").thread("t")
+    thread = backtrail.open("memory:").thread("t")
     thread.save({"name": "a"})
     assert thread.load(as_=Shape) == Shape("a", 3)
     assert thread.load(as_=Loose) == Loose(name="a")
@@ -287,7 +287,7 @@ def test_two_types_of_one_name_are_refused_unless_named() -> None:
 @pytest.mark.parametrize("state", [None, 5, "text", [1], (1,), b"x", Foreign(), Plan("unregistered"), Colour.RED])
 def test_a_state_that_is_no_dict_and_no_record_is_refused(state: Any) -> None:
     with pytest.raises(EncodeError, match="not a dict or a registered record"):
-        clew.open("memory:").thread("t").save(state)
+        backtrail.open("memory:").thread("t").save(state)
 
 
 # -- what a second look found ------------------------------------------------------------------------------------------
@@ -296,14 +296,14 @@ def test_a_state_that_is_no_dict_and_no_record_is_refused(state: Any) -> None:
 def test_members_of_sets_and_keys_of_a_type_that_is_not_registered_load_as_plain_values() -> None:
     engine = MemoryEngine()
     state = {"set": {Colour.RED, 2}, "keys": {Colour.RED: 1}, "items": [{Colour.RED, "x" * 40}] * 20}
-    clew.open(engine, types=[Colour]).thread("t").save(state)
-    stranger = clew.open(engine).thread("t")
+    backtrail.open(engine, types=[Colour]).thread("t").save(state)
+    stranger = backtrail.open(engine).thread("t")
     loaded = stranger.load()
-    red = clew.Unregistered("Colour", {"value": Colour.RED.value})
+    red = backtrail.Unregistered("Colour", {"value": Colour.RED.value})
     assert loaded["set"] == {red, 2}
     assert loaded["keys"] == {red: 1}
     stranger.save(loaded)
-    assert clew.open(engine, types=[Colour]).thread("t").load() == state
+    assert backtrail.open(engine, types=[Colour]).thread("t").load() == state
 
 
 @pytest.mark.parametrize(
@@ -322,26 +322,26 @@ def test_a_time_keeps_its_zone_and_fold(value: dt.time) -> None:
 
 
 def test_the_hint_for_a_type_that_cannot_be_registered_is_to_convert_it() -> None:
-    store = clew.open("memory:")
+    store = backtrail.open("memory:")
     for value in (collections.OrderedDict(a=1), collections.defaultdict(list), object(), range(3)):
-        with pytest.raises(clew.EncodeError, match="convert it"):
+        with pytest.raises(backtrail.EncodeError, match="convert it"):
             store.thread("t").save({"x": [value]})
     assert store.count() == 0
 
 
 def test_a_record_that_cannot_be_read_is_named() -> None:
-    store = clew.open("memory:", types=[Plan])
+    store = backtrail.open("memory:", types=[Plan])
     broken = object.__new__(Plan)  # no field was ever set
     for state, path in (
         ({"plan": broken}, 'state["plan"]'),
         ({"plans": [Plan("g"), broken]}, 'state["plans"][1]'),
         (broken, "state"),
     ):
-        with pytest.raises(clew.EncodeError, match="Plan") as caught:
+        with pytest.raises(backtrail.EncodeError, match="Plan") as caught:
             store.thread("t").save(state)
         assert caught.value.path == path
     store.thread("t").save({"plan": Plan("g" * 400)})
-    with pytest.raises(clew.EncodeError, match="Plan"):
+    with pytest.raises(backtrail.EncodeError, match="Plan"):
         store.thread("t").save({"plan": broken})
 
 
@@ -351,6 +351,6 @@ def test_a_pydantic_model_with_aliases_comes_back() -> None:
         second: str = pydantic.Field(validation_alias=pydantic.AliasChoices("two", "deux"))
 
     value = Aliased.model_validate({"FirstOne": 1, "deux": "x" * 300})
-    store = clew.open("memory:", types=[Aliased])
+    store = backtrail.open("memory:", types=[Aliased])
     store.thread("t").save({"m": value, "l": [value] * 3})
     assert store.thread("t").load() == {"m": value, "l": [value] * 3}

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from clew.engines.base import Branch, Commit, Drop, Head, Lease, Row, Step, Taken
-from clew.engines.memory import MemoryEngine
-from clew.errors import ClewError
-from clew.testing.contract import EngineContract
+from backtrail.engines.base import Branch, Commit, Drop, Head, Lease, Row, Step, Taken
+from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import BacktrailError
+from backtrail.testing.contract import EngineContract
 
 
 class Careless(MemoryEngine):
@@ -160,7 +160,7 @@ def failures(engine: type[MemoryEngine], place: Path) -> list[str]:
         if name.startswith("test_"):
             try:
                 getattr(Bound(), name)("stepped", place)
-            except (AssertionError, ClewError, LookupError, TypeError, pytest.fail.Exception):
+            except (AssertionError, BacktrailError, LookupError, TypeError, pytest.fail.Exception):
                 failed.append(name)
     return failed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from clew.engines import forks
+from backtrail.engines import forks
 from fix_children import run as in_child
 
 

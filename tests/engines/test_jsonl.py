@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.engines.base import Engine
-from clew.engines.jsonl import JSONLEngine
-from clew.testing.contract import DurableEngineContract
+from backtrail.engines.base import Engine
+from backtrail.engines.jsonl import JSONLEngine
+from backtrail.testing.contract import DurableEngineContract
 
 
 class TestJSONL(DurableEngineContract):

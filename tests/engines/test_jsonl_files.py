@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clew.encode.frame import Frames
-from clew.encode.payload import Section, pack
-from clew.engines.base import Commit, Drop, Head, Mark, Swap
-from clew.engines.jsonl import JSONLEngine
-from clew.engines.jsonl.log import Log
-from clew.engines.jsonl.names import file_name
-from clew.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
-from clew.testing import records
-from clew.testing.drive import step
+from backtrail.encode.frame import Frames
+from backtrail.encode.payload import Section, pack
+from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
+from backtrail.engines.jsonl import JSONLEngine
+from backtrail.engines.jsonl.log import Log
+from backtrail.engines.jsonl.names import file_name
+from backtrail.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
+from backtrail.testing import records
+from backtrail.testing.drive import step
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_only_the_owner_may_read_the_files(place: Path) -> None:
     finally:
         os.umask(old)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in place.iterdir()}
-    assert set(modes) == {"t.jsonl", "clew.json", "leases.json", ".index", ".names", ".lock", ".lock-next"}
+    assert set(modes) == {"t.jsonl", "backtrail.json", "leases.json", ".index", ".names", ".lock", ".lock-next"}
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
 
@@ -178,7 +178,7 @@ def test_blocks_that_never_reached_the_disk_are_a_torn_line_too(place: Path) -> 
 
 def test_a_new_file_that_was_torn_in_its_first_line_can_be_written(place: Path) -> None:
     step(opened(place).close())
-    (place / "t.jsonl").write_bytes(b'{"clew":"jso')
+    (place / "t.jsonl").write_bytes(b'{"backtrail":"jso')
     engine = opened(place)
     assert step(engine.head("t")) is None
     fill(engine, steps=2)
@@ -456,7 +456,7 @@ def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_
     (place / "t.jsonl").touch()
     assert step(reader.threads()) == []
     assert step(reader.stats())["damaged"] == 0
-    (place / "t.jsonl").write_bytes(b'{"clew":"jsonl","fo')
+    (place / "t.jsonl").write_bytes(b'{"backtrail":"jsonl","fo')
     assert step(reader.threads()) == []
     fill(writer)
     assert [head.thread for head in step(reader.threads())] == ["t"]
@@ -543,12 +543,12 @@ def test_another_directory_is_refused_and_left_untouched(tmp_path: Path) -> None
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"clew": "other", "format": 1}', '{"clew": "jsonl"}'])
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"backtrail": "other", "format": 1}', '{"backtrail": "jsonl"}'])
 def test_a_directory_with_another_marker_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "clew.json").write_text(content)
-    with pytest.raises(UnsupportedFormat, match=r"clew\.json"):
+    (tmp_path / "backtrail.json").write_text(content)
+    with pytest.raises(UnsupportedFormat, match=r"backtrail\.json"):
         JSONLEngine(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["clew.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["backtrail.json"]
 
 
 def test_newer_formats_are_refused(place: Path) -> None:
@@ -556,7 +556,7 @@ def test_newer_formats_are_refused(place: Path) -> None:
     fill(engine)
     step(engine.close())
     line = (place / "t.jsonl").read_bytes()
-    (place / "clew.json").write_text('{"clew":"jsonl","format":9}')
+    (place / "backtrail.json").write_text('{"backtrail":"jsonl","format":9}')
     with pytest.raises(UnsupportedFormat, match="format 9"):
         opened(place)
     assert (place / "t.jsonl").read_bytes() == line
@@ -591,7 +591,7 @@ def test_damaged_leases_are_named(engine: JSONLEngine, place: Path) -> None:
 
 
 def test_hostile_names_stay_in_the_directory(engine: JSONLEngine, place: Path, tmp_path: Path) -> None:
-    for name in ("../evil", "/etc/passwd", "a/../../b", ".names", "clew.json", "x\0y", "CON"):
+    for name in ("../evil", "/etc/passwd", "a/../../b", ".names", "backtrail.json", "x\0y", "CON"):
         step(engine.commit(records.first(records.branch(name))))
         assert step(engine.head(name)) is not None
         assert (place / file_name(name)).is_file()

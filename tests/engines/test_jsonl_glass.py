@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from clew.encode.frame import Frames
-from clew.encode.payload import Section, pack
-from clew.engines.jsonl import glass
-from clew.engines.jsonl.names import file_name
-from clew.errors import Corrupt
+from backtrail.encode.frame import Frames
+from backtrail.encode.payload import Section, pack
+from backtrail.engines.jsonl import glass
+from backtrail.engines.jsonl.names import file_name
+from backtrail.errors import Corrupt
 
 encode = msgspec.msgpack.encode
 json_values = st.recursive(
@@ -144,7 +144,7 @@ def test_texts_and_lists_are_shown_and_what_is_compressed_is_not() -> None:
 @pytest.mark.parametrize(
     "text", ["5", "{}", '{"b64": "?"}', '{"items": 1, "slots": []}', '{"list": [{"$msgpack": 1}], "escaped": true}']
 )
-def test_json_that_clew_cannot_have_written_is_named(text: str) -> None:
+def test_json_that_backtrail_cannot_have_written_is_named(text: str) -> None:
     with pytest.raises(Corrupt, match="line 7"):
         glass.revealed(text.encode(), "a.jsonl, line 7")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.engines.memory import MemoryEngine
-from clew.testing.contract import EngineContract
+from backtrail.engines.memory import MemoryEngine
+from backtrail.testing.contract import EngineContract
 
 
 class TestMemory(EngineContract):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.base import Engine
-from clew.engines.memory import MemoryEngine
-from clew.engines.namespace import NamespaceEngine
-from clew.errors import Conflict, InvalidInput, ThreadNotFound
-from clew.testing.contract import EngineContract
+import backtrail
+from backtrail.engines.base import Engine
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.namespace import NamespaceEngine
+from backtrail.errors import Conflict, InvalidInput, ThreadNotFound
+from backtrail.testing.contract import EngineContract
 
 
 class TestNamespaceInMemory(EngineContract):
@@ -49,10 +49,10 @@ def test_no_call_sees_or_touches_another_namespace(opener: Any) -> None:
         stats = store.stats()
         assert (stats["threads"], stats["rows"], stats["blobs"]) == (3, 6, 1)
         assert store.verify().threads == 3
-    stores["a"].prune(clew.Retention(keep_last=1))
+    stores["a"].prune(backtrail.Retention(keep_last=1))
     stores["a"].thread("same#fork-1").delete()
     stores["b"].compact()
-    stores[None].prune(clew.Retention(keep_last=2))
+    stores[None].prune(backtrail.Retention(keep_last=2))
     for room, store in stores.items():
         kept = {"a": 1, None: 2}.get(room, 5)
         assert len(store.thread("same").history()) == kept
@@ -126,7 +126,10 @@ def test_a_copy_takes_one_namespace_into_another(opener: Any, tmp_path: Path) ->
     fill(source, "a")
     opener(namespace="b").thread("other").save({})
     source.copy_to(str(tmp_path / "copy.db"), namespace="moved")
-    with clew.open(tmp_path / "copy.db", namespace="moved") as copy, clew.open(tmp_path / "copy.db") as outside:
+    with (
+        backtrail.open(tmp_path / "copy.db", namespace="moved") as copy,
+        backtrail.open(tmp_path / "copy.db") as outside,
+    ):
         assert [info.id for info in copy.threads()] == ["chat", "same", "same#fork-1"]
         assert copy.thread("same").load()["mark"] == "a"
         assert outside.count() == 0
@@ -137,12 +140,12 @@ def test_a_copy_takes_one_namespace_into_another(opener: Any, tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["", "a\0b", "a\x1fb", "x" * 65, "\U0010ffff", "\ud800", 7, b"a", "line\n"])
 def test_what_is_no_namespace_is_refused(name: Any) -> None:
     with pytest.raises(InvalidInput):
-        clew.open("memory:", namespace=name)
+        backtrail.open("memory:", namespace=name)
 
 
 def test_the_url_can_name_the_namespace() -> None:
     engine = MemoryEngine()
-    clew.open(engine, namespace="a").thread("t").save({"n": 1})
-    with clew.open("memory:?namespace=a") as store:
+    backtrail.open(engine, namespace="a").thread("t").save({"n": 1})
+    with backtrail.open("memory:?namespace=a") as store:
         assert store.count() == 0
-    assert clew.open(engine, namespace="a").count() == 1
+    assert backtrail.open(engine, namespace="a").count() == 1

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from clew.engines.postgres import PostgresEngine
-from clew.testing import drive
-from clew.testing.contract import DurableEngineContract
-from clew.testing.servers import PostgresServer
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.testing import drive
+from backtrail.testing.contract import DurableEngineContract
+from backtrail.testing.servers import PostgresServer
 from fix_pooler import Pooler
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-import clew
-from clew.engines.postgres import PostgresEngine
-from clew.testing import drive, records
-from clew.testing.servers import PostgresServer
+import backtrail
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.testing import drive, records
+from backtrail.testing.servers import PostgresServer
 from fix_pooler import Pooler
 
 
@@ -90,7 +90,7 @@ def test_a_kept_statement_that_a_session_does_not_know_is_sent_whole(
 
 def test_a_whole_store_lives_behind_a_pooler(pooler_to: Callable[..., Pooler], postgres_server: PostgresServer) -> None:
     pooler = pooler_to(postgres_server.port, sessions=4)
-    with clew.open(through(pooler, postgres_server), schema="pooled_store") as store:
+    with backtrail.open(through(pooler, postgres_server), schema="pooled_store") as store:
         thread = store.thread("t")
         for n in range(8):
             thread.append("messages", [{"role": "user", "content": str(n)}])

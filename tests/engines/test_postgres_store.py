@@ -10,14 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from clew.engines.base import Commit, Lease, Swap
-from clew.engines.postgres import PostgresEngine
-from clew.engines.postgres.engine import _beyond
-from clew.engines.postgres.schema import FORMAT, MIGRATIONS, Schema
-from clew.errors import InvalidInput, UnsupportedFormat
-from clew.testing import drive, records
-from clew.testing.drive import step
-from clew.testing.servers import PostgresServer, until
+from backtrail.engines.base import Commit, Lease, Swap
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.postgres.engine import _beyond
+from backtrail.engines.postgres.schema import FORMAT, MIGRATIONS, Schema
+from backtrail.errors import InvalidInput, UnsupportedFormat
+from backtrail.testing import drive, records
+from backtrail.testing.drive import step
+from backtrail.testing.servers import PostgresServer, until
 from fix_children import run as in_child
 from fix_proxy import Proxy
 
@@ -80,7 +80,7 @@ def test_a_url_that_cannot_be_right_is_refused(url: str) -> None:
         PostgresEngine(url)
 
 
-def test_a_store_of_a_newer_clew_is_left_alone(
+def test_a_store_of_a_newer_backtrail_is_left_alone(
     engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
     step(engine.commit(records.first(records.branch("t"))))
@@ -99,8 +99,8 @@ def test_a_store_of_the_first_format_goes_on_in_the_newest(
     with pytest.MonkeyPatch.context() as patch:
         for later_format in range(2, FORMAT + 1):
             patch.delitem(MIGRATIONS, later_format)
-        patch.setattr("clew.engines.postgres.schema.FORMAT", 1)
-        patch.setattr("clew.engines.postgres.engine.FORMAT", 1)
+        patch.setattr("backtrail.engines.postgres.schema.FORMAT", 1)
+        patch.setattr("backtrail.engines.postgres.engine.FORMAT", 1)
         older = PostgresEngine(postgres_server.url, schema=schema)
         step(older.commit(records.first(at)))
         step(older.close())
@@ -129,7 +129,7 @@ def test_one_who_may_only_read_and_write_can_use_a_store_that_is_there(
     admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO user_of_{schema}")
     admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO user_of_{schema}")
     admin.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO user_of_{schema}")
-    modest = PostgresEngine(postgres_server.url.replace("clew@", f"user_of_{schema}@"), schema=schema)
+    modest = PostgresEngine(postgres_server.url.replace("backtrail@", f"user_of_{schema}@"), schema=schema)
     step(modest.commit(records.first(records.branch("t"))))
     assert step(engine.head("t")) == records.head(records.branch("t"))
     step(modest.close())
@@ -362,7 +362,7 @@ def test_partitions_by_lineage_work_as_documented(
     engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
     text = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
-    documented = text.split("```sql\n")[1].split("```")[0].replace("clew.", f"{schema}.")
+    documented = text.split("```sql\n")[1].split("```")[0].replace("backtrail.", f"{schema}.")
     step(engine.ping())
     admin.execute(documented)
     admin.execute(f"ALTER TABLE {schema}.bodies RENAME TO bodies_old")
@@ -401,4 +401,4 @@ def test_a_lease_waits_for_the_commits_that_rely_on_it_and_they_see_that_it_went
         assert admin.execute(take_over).fetchone() == (True,)
         with pytest.raises(psycopg.Error) as refused:
             writer.execute(rely)
-        assert refused.value.sqlstate == ("CLEW0" if isolation == "read committed" else "40001")
+        assert refused.value.sqlstate == ("BTRL0" if isolation == "read committed" else "40001")

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import pytest
 
-from clew.engines.base import Branch, Commit, Engine
-from clew.engines.redis import RedisEngine
-from clew.errors import Conflict
-from clew.testing import drive, records
-from clew.testing.contract import DurableEngineContract, case
-from clew.testing.servers import RedisCluster, RedisServer
+from backtrail.engines.base import Branch, Commit, Engine
+from backtrail.engines.redis import RedisEngine
+from backtrail.errors import Conflict
+from backtrail.testing import drive, records
+from backtrail.testing.contract import DurableEngineContract, case
+from backtrail.testing.servers import RedisCluster, RedisServer
 
 
 def private(place: Path) -> str:

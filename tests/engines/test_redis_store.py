@@ -13,14 +13,14 @@ import pytest
 import redis
 import redis.asyncio
 
-import clew
-from clew.engines.base import Commit, Drop, Engine, Fence, Lease, Mark, Swap
-from clew.engines.redis import RedisEngine
-from clew.engines.redis.keys import Shards
-from clew.errors import Conflict, InvalidInput, LockTimeout, UnsupportedFormat
-from clew.testing import drive, records
-from clew.testing.drive import step
-from clew.testing.servers import RedisCluster, RedisServer, until
+import backtrail
+from backtrail.engines.base import Commit, Drop, Engine, Fence, Lease, Mark, Swap
+from backtrail.engines.redis import RedisEngine
+from backtrail.engines.redis.keys import Shards
+from backtrail.errors import Conflict, InvalidInput, LockTimeout, UnsupportedFormat
+from backtrail.testing import drive, records
+from backtrail.testing.drive import step
+from backtrail.testing.servers import RedisCluster, RedisServer, until
 from fix_children import run as in_child
 from fix_proxy import Proxy
 
@@ -321,7 +321,7 @@ def test_a_child_after_a_fork_uses_connections_of_its_own(engine: RedisEngine) -
 
 
 def test_options_may_stand_in_the_url(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
-    with clew.open(f"{redis_server.url}?prefix={prefix}&ttl=3600&pool_size=3&retries=2&lock=true") as store:
+    with backtrail.open(f"{redis_server.url}?prefix={prefix}&ttl=3600&pool_size=3&retries=2&lock=true") as store:
         store.thread("t").save({"a": 1})
     assert 0 < admin.pttl(f"{prefix}:{{0}}:heads:t") <= 3_600_000
 
@@ -398,7 +398,7 @@ def test_a_store_of_an_older_format_is_left_alone(redis_server: RedisServer, adm
     step(engine.close())
 
 
-def test_a_store_of_a_newer_clew_is_left_alone(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
+def test_a_store_of_a_newer_backtrail_is_left_alone(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
     admin.hset(f"{prefix}:{{0}}:store", mapping={"format": 99, "shards": 1})
     engine = RedisEngine(redis_server.url, prefix=prefix)
     with pytest.raises(UnsupportedFormat, match="newer"):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 from fix_proxy import Proxy
 
 _NUMBERS = itertools.count()
@@ -40,7 +40,7 @@ def way(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Way
 
 def test_an_append_is_one_round_trip_and_a_long_state_loads_in_three(way: Way) -> None:
     proxy = way.proxy
-    with clew.open(way.url, compression=None, **way.options) as store:
+    with backtrail.open(way.url, compression=None, **way.options) as store:
         thread = store.thread("t")
         for _ in range(3):
             thread.append("messages", STEP)
@@ -60,7 +60,7 @@ def test_tasks_that_share_a_pool_use_all_of_it_at_the_same_time(way: Way) -> Non
     proxy = way.proxy
 
     async def test() -> None:
-        async with await clew.aio.open(way.url, **POOL, **way.options) as store:
+        async with await backtrail.aio.open(way.url, **POOL, **way.options) as store:
             threads = [store.thread(f"task {n}") for n in range(32)]
             await threads[0].append("messages", STEP)
             proxy.held_for = 8
@@ -74,7 +74,7 @@ def test_tasks_that_share_a_pool_use_all_of_it_at_the_same_time(way: Way) -> Non
 
 def test_threads_that_share_a_pool_use_all_of_it_at_the_same_time(way: Way) -> None:
     proxy = way.proxy
-    with clew.open(way.url, **POOL, **way.options) as store:
+    with backtrail.open(way.url, **POOL, **way.options) as store:
         store.thread("task 0").append("messages", STEP)
         proxy.held_for = 8
         workers = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.engines.base import Engine
-from clew.engines.sqlite import SQLiteEngine
-from clew.testing.contract import DurableEngineContract
+from backtrail.engines.base import Engine
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.testing.contract import DurableEngineContract
 
 
 class TestSQLite(DurableEngineContract):

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine
-from clew.engines.sqlite import SQLiteEngine
-from clew.engines.sqlite import statements as sql
-from clew.engines.stepping import finish as step
-from clew.testing import records
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.engines.sqlite import statements as sql
+from backtrail.engines.stepping import finish as step
+from backtrail.testing import records
 
 
 def woven(path: Path, dice: random.Random, steps: int = 24) -> tuple[SQLiteEngine, list[Branch]]:

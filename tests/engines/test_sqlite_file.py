@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from clew.engines.base import Commit, Drop
-from clew.engines.sqlite import SQLiteEngine, migrations
-from clew.engines.sqlite.place import APPLICATION_ID
-from clew.errors import InvalidInput, NotFound, Unavailable, UnsupportedFormat
-from clew.testing import records
-from clew.testing.drive import step
+from backtrail.engines.base import Commit, Drop
+from backtrail.engines.sqlite import SQLiteEngine, migrations
+from backtrail.engines.sqlite.place import APPLICATION_ID
+from backtrail.errors import InvalidInput, NotFound, Unavailable, UnsupportedFormat
+from backtrail.testing import records
+from backtrail.testing.drive import step
 
 
 def saved(path: Path) -> SQLiteEngine:
@@ -116,7 +116,7 @@ def test_a_file_that_is_not_a_store_is_refused_and_left_untouched(tmp_path: Path
     assert [file.name for file in tmp_path.iterdir()] == ["s.db"]
 
 
-def test_a_store_that_a_newer_clew_takes_over_while_it_is_open_says_so(tmp_path: Path) -> None:
+def test_a_store_that_a_newer_backtrail_takes_over_while_it_is_open_says_so(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "s.db")
     branch = records.branch("t")
     step(engine.commit(records.first(branch)))
@@ -132,9 +132,9 @@ def test_a_store_that_a_newer_clew_takes_over_while_it_is_open_says_so(tmp_path:
     step(engine.close())
 
 
-def test_a_newer_store_says_that_clew_must_be_upgraded(tmp_path: Path) -> None:
+def test_a_newer_store_says_that_backtrail_must_be_upgraded(tmp_path: Path) -> None:
     newer_store(tmp_path / "s.db")
-    with pytest.raises(UnsupportedFormat, match="has format 99, this clew reads formats up to 2"):
+    with pytest.raises(UnsupportedFormat, match="has format 99, this backtrail reads formats up to 2"):
         SQLiteEngine(tmp_path / "s.db")
 
 

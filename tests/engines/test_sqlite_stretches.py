@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from clew.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Mark, Swap
-from clew.engines.memory import MemoryEngine
-from clew.engines.sqlite import SQLiteEngine, migrations
-from clew.engines.stepping import finish as step
-from clew.errors import Conflict
-from clew.testing import records
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Mark, Swap
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.sqlite import SQLiteEngine, migrations
+from backtrail.engines.stepping import finish as step
+from backtrail.errors import Conflict
+from backtrail.testing import records
 
 SCHEMA_1 = migrations._read("0001_first.sql")
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.base import LAST_STEP, Commit, Drop, Head, Swap
-from clew.engines.sqlite import SQLiteEngine, changes
-from clew.engines.sqlite.readers import KEPT
-from clew.engines.sqlite.turns import Ticket, Turns
-from clew.errors import Conflict, InvalidInput, Unavailable
-from clew.testing import records
-from clew.testing.drive import step
+import backtrail
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Head, Swap
+from backtrail.engines.sqlite import SQLiteEngine, changes
+from backtrail.engines.sqlite.readers import KEPT
+from backtrail.engines.sqlite.turns import Ticket, Turns
+from backtrail.errors import Conflict, InvalidInput, Unavailable
+from backtrail.testing import records
+from backtrail.testing.drive import step
 
 
 def work(cursor: object, argument: object) -> None:
@@ -246,7 +246,7 @@ def test_a_branch_that_another_process_dropped_takes_no_more_rows(engine: SQLite
 
 
 def test_what_is_remembered_of_branches_is_bounded(engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clew.engines.sqlite.engine.REMEMBERED", 10)
+    monkeypatch.setattr("backtrail.engines.sqlite.engine.REMEMBERED", 10)
     for n in range(35):
         step(engine.commit(records.first(records.branch(f"t{n}"))))
         assert len(engine._numbers) <= 10
@@ -271,7 +271,7 @@ def test_leases_that_ended_long_ago_are_forgotten_but_their_tokens_are_not_used_
 
 
 def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "s.db", durability="normal") as store:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         thread = store.thread("t")
         thread.append("log", [0])
         writer = store.core.core.engine.inner._hands.writer

@@ -8,10 +8,10 @@ import pytest
 import redis
 import redis.asyncio
 
-from clew.engines.redis import RedisEngine
-from clew.errors import Unavailable
-from clew.testing import drive, records
-from clew.testing.servers import Hold, RedisCluster, private_place
+from backtrail.engines.redis import RedisEngine
+from backtrail.errors import Unavailable
+from backtrail.testing import drive, records
+from backtrail.testing.servers import Hold, RedisCluster, private_place
 
 THREADS = [f"thread {n}" for n in range(24)]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.errors import ClewError
+import backtrail
+from backtrail.errors import BacktrailError
 
 KEY = bytes(range(32))
 CODECS: dict[str, dict[str, Any]] = {"plain": {}, "zstd": {"compression": "zstd"}, "sealed": {"key": KEY}}
@@ -20,7 +20,7 @@ Bytes = bytearray
 
 
 def build(url: str, options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    with clew.open(url, **options) as store:
+    with backtrail.open(url, **options) as store:
         for name in ("a", "b"):
             thread = store.thread(name)
             for n in range(12):
@@ -89,8 +89,8 @@ def damaged(place: Path, file: Path, rng: random.Random) -> Iterator[str]:
 def look(url: str, options: dict[str, Any], right: dict[str, dict[str, Any]], told: str) -> None:
     """Everything that a user may do with a store; it may be refused, but it may not go wrong."""
     try:
-        store = clew.open(url, **options)
-    except ClewError:
+        store = backtrail.open(url, **options)
+    except BacktrailError:
         return
     with store:
         for name, known in right.items():
@@ -98,22 +98,22 @@ def look(url: str, options: dict[str, Any], right: dict[str, dict[str, Any]], to
             for ask in (thread.history, thread.load, lambda thread=thread: thread.tail("messages", 3)):
                 try:
                     ask()
-                except ClewError:
+                except BacktrailError:
                     continue
             for id, state in known.items():
                 try:
                     assert thread.load(id) == state, told
-                except ClewError:
+                except BacktrailError:
                     continue
         for ask in (store.threads, store.verify, store.stats, lambda: store.prune(dry_run=True)):
             try:
                 ask()
-            except ClewError:
+            except BacktrailError:
                 continue
         try:
             store.thread("new").save({"a": 1})
             assert store.thread("new").load() == {"a": 1}, told
-        except ClewError:
+        except BacktrailError:
             return
 
 

@@ -9,7 +9,7 @@ import psutil
 import psycopg
 import pytest
 
-from clew.testing.servers import Hold, PostgresServer, RedisServer
+from backtrail.testing.servers import Hold, PostgresServer, RedisServer
 
 
 def test_a_port_that_is_held_is_refused_to_others_until_its_server_listens() -> None:

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 import fix_crash
-from clew.engines.base import Commit, Head, Swap
-from clew.engines.jsonl import JSONLEngine
-from clew.errors import Conflict, Unavailable
-from clew.testing import records
-from clew.testing.drive import step
+from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.jsonl import JSONLEngine
+from backtrail.errors import Conflict, Unavailable
+from backtrail.testing import records
+from backtrail.testing.drive import step
 from fix_children import Child, run
 
 NOBODY = 65534

@@ -1,6 +1,6 @@
 """Two stores, eight writers and random faults: nothing acknowledged is missing afterwards, and both sides are equal.
 
-`CLEW_FAULT_ROUNDS` multiplies the number of rounds, `CLEW_FAULT_SEED` makes other ones.
+`BACKTRAIL_FAULT_ROUNDS` multiplies the number of rounds, `BACKTRAIL_FAULT_SEED` makes other ones.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.stepping import finish
-from clew.replicate.spool import Spool
-from clew.testing.servers import PostgresServer, RedisServer
+import backtrail
+import backtrail.aio
+from backtrail.engines.stepping import finish
+from backtrail.replicate.spool import Spool
+from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_children import Child
 from fix_harness import QUICK, Harness, Place, settled
 
-TIMES = int(os.environ.get("CLEW_FAULT_ROUNDS", "1"))
-SEED = int(os.environ.get("CLEW_FAULT_SEED", "7"))
+TIMES = int(os.environ.get("BACKTRAIL_FAULT_ROUNDS", "1"))
+SEED = int(os.environ.get("BACKTRAIL_FAULT_SEED", "7"))
 
 
 def hurt(harness: Harness, rounds: int, *, alone: bool = False) -> None:
@@ -102,9 +102,9 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
 
     def in_a_child(send: Callable[[bytes], None]) -> None:
         if colour == "async":
-            asyncio.run(work(clew.aio.open, send))
+            asyncio.run(work(backtrail.aio.open, send))
         else:
-            finish(work(clew.open, send))
+            finish(work(backtrail.open, send))
 
     child = Child(in_a_child)
     lines = b""
@@ -120,7 +120,7 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
     acknowledged = [line.split() for line in lines.decode().split("\n")[:-1]]
     for place in (primary, replica):
         place.heal()
-    with clew.open(primary.engine(False), replica=replica.engine(False), **options) as store:
+    with backtrail.open(primary.engine(False), replica=replica.engine(False), **options) as store:
         thread = store.thread("t")
         messages = thread.load()["messages"]
         assert messages == list(range(len(messages)))
@@ -144,7 +144,9 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
 def test_the_first_save_after_a_kill_is_acknowledged_by_the_replica(kind: str, places: Callable[[str], Place]) -> None:
     """With a proxy in between, which takes connections also while nobody stands behind it."""
     primary, replica = places(kind), places("sqlite")
-    with clew.open(primary.engine(False), replica=replica.engine(False), **{**QUICK, "failback_after": 60.0}) as store:
+    with backtrail.open(
+        primary.engine(False), replica=replica.engine(False), **{**QUICK, "failback_after": 60.0}
+    ) as store:
         thread = store.thread("t")
         thread.append("messages", ["before"])
         primary.hurt("killed")
@@ -167,7 +169,7 @@ def test_a_server_that_is_killed_is_replaced_also_with_the_options_that_everybod
 ) -> None:
     server = own_redis() if kind == "redis" else own_postgres("-c", "fsync=off")
     url, replica = server.url, tmp_path / "replica.db"
-    with clew.open(url, replica=replica, replication=mode) as store:
+    with backtrail.open(url, replica=replica, replication=mode) as store:
         thread = store.thread("t")
         thread.append("messages", ["before"])
         assert store.catch_up().behind == 0
@@ -179,12 +181,12 @@ def test_a_server_that_is_killed_is_replaced_also_with_the_options_that_everybod
         assert thread.load()["messages"] == ["before", "after"]
         assert store.status().diverged == 0
     opened = time.monotonic()
-    with clew.open(url, replica=replica, replication=mode) as store:
+    with backtrail.open(url, replica=replica, replication=mode) as store:
         assert store.thread("t").load()["messages"] == ["before", "after"]
         print(f"{kind}, {mode}: {time.monotonic() - opened:.3f} s to open it while the primary is dead")
     server.start()
-    with clew.open(url, replica=replica, replication=mode) as store:
+    with backtrail.open(url, replica=replica, replication=mode) as store:
         assert store.catch_up().behind == 0
         assert store.thread("t").load()["messages"] == ["before", "after"]
-    with clew.open(url) as alone:
+    with backtrail.open(url) as alone:
         assert alone.thread("t").load()["messages"] == ["before", "after"]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from clew.engines.redis import RedisEngine
-from clew.testing import drive, records
-from clew.testing.servers import RedisServer, private_place, until
+from backtrail.engines.redis import RedisEngine
+from backtrail.testing import drive, records
+from backtrail.testing.servers import RedisServer, private_place, until
 
 
 class Sentinel(RedisServer):

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 import redis
 
-from clew.engines.base import Commit, Drop, Engine, Head, Lease, Swap
-from clew.engines.postgres import PostgresEngine
-from clew.engines.redis import RedisEngine
-from clew.errors import Conflict, Unavailable
-from clew.testing import drive, records
-from clew.testing.servers import Hold, PostgresServer, RedisServer, until
+from backtrail.engines.base import Commit, Drop, Engine, Head, Lease, Swap
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.redis import RedisEngine
+from backtrail.errors import Conflict, Unavailable
+from backtrail.testing import drive, records
+from backtrail.testing.servers import Hold, PostgresServer, RedisServer, until
 from fix_proxy import Proxy
 
 #: Fails soon where it must fail; on a busy machine elsewhere, too: see `patiently`.
@@ -354,7 +354,7 @@ def test_a_redis_without_memory_can_be_read_and_swept(
             for _ in range(2):
                 found = await engine.locate("t", bytes(16), b"\xff" * 16, 9)
                 assert sorted(step for _, step, _ in found) == [1, 2, 3, 4]
-            assert admin.scard("clew:{0}:late:t") == 1
+            assert admin.scard("backtrail:{0}:late:t") == 1
             name = records.row(at, 3).id
             assert await engine.locate("t", name, name, 9) == [(at.id, 3, name)]
             keys = [("t", records.head(at, 4, 4).key)]
@@ -510,7 +510,7 @@ def test_a_postgres_that_has_too_few_connections_to_open_beforehand_costs_none_o
         admin.execute("GRANT CREATE ON DATABASE postgres TO modest")
 
         async def test(_: object) -> None:
-            url = server.url.replace("clew@", "modest@")
+            url = server.url.replace("backtrail@", "modest@")
             engine = PostgresEngine(url, asynchronous=asynchronous, pool_size=2, min_idle=2, retries=0)
             for _ in range(3):
                 with pytest.raises(Unavailable, match="too many connections"):
@@ -542,7 +542,7 @@ def test_a_wrong_database_or_password_is_said_at_once(
     rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("SELECT pg_reload_conf()")
-    login = server.url.replace("clew@", "locked:wrong@")
+    login = server.url.replace("backtrail@", "locked:wrong@")
     until(lambda: _refuses(login), "the server has read its rules")
 
     async def test(_: object) -> None:

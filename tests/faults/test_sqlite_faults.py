@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 import fix_crash
-from clew.engines.base import Commit, Head, Swap
-from clew.engines.sqlite import SQLiteEngine
-from clew.errors import Conflict, Corrupt, Unavailable, UnsupportedFormat
-from clew.testing import records
-from clew.testing.drive import step
+from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.errors import Conflict, Corrupt, Unavailable, UnsupportedFormat
+from backtrail.testing import records
+from backtrail.testing.drive import step
 from fix_children import Child, run
 
 NOBODY = 65534

@@ -1,7 +1,7 @@
 """POSIX locks belong to a process and a file, not to a handle: closing any handle of the file gives all of them up.
 
-SQLite's own handles know that of each other. A plain one that clew opens and closes beside them would not, and another
-process could take the write-ahead log away from under a store that still writes to it.
+SQLite's own handles know that of each other. A plain one that backtrail opens and closes beside them would not, and
+another process could take the write-ahead log away from under a store that still writes to it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import sys
 import threading
 from pathlib import Path
 
-import clew
+import backtrail
 
 READER = """
-import sys, clew
-with clew.open(sys.argv[1]) as store:
+import sys, backtrail
+with backtrail.open(sys.argv[1]) as store:
     print(store.thread("t").load()["n"])
 """
 
@@ -27,11 +27,11 @@ def seen_by_another_process(path: Path) -> int:
 
 def test_a_second_store_on_the_file_gives_up_no_lock_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    first = clew.open(path)
+    first = backtrail.open(path)
     thread = first.thread("t")
     thread.save({"n": 0})
     for n in range(1, 6):
-        second = clew.open(path)
+        second = backtrail.open(path)
         assert seen_by_another_process(path) == n - 1
         thread.save({"n": n})
         assert seen_by_another_process(path) == n
@@ -46,13 +46,13 @@ def test_a_second_store_on_the_file_gives_up_no_lock_of_the_first(tmp_path: Path
 
 def test_stores_that_many_threads_open_and_close_give_up_no_lock(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    keeper = clew.open(path)
+    keeper = backtrail.open(path)
     keeper.thread("t").save({"n": 0})
     stop = threading.Event()
 
     def open_and_close() -> None:
         while not stop.is_set():
-            clew.open(path).close()
+            backtrail.open(path).close()
 
     threads = [threading.Thread(target=open_and_close) for _ in range(3)]
     for thread in threads:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from clew.engines.base import Commit, Engine, Swap
-from clew.engines.postgres import PostgresEngine
-from clew.engines.redis import RedisEngine
-from clew.errors import InvalidInput, Unavailable
-from clew.testing import drive, records
-from clew.testing.servers import PostgresServer, RedisServer
+from backtrail.engines.base import Commit, Engine, Swap
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.redis import RedisEngine
+from backtrail.errors import InvalidInput, Unavailable
+from backtrail.testing import drive, records
+from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_tls import Authority, Door
 
 SECRET = "hunter2-is-secret"
@@ -47,7 +47,7 @@ class Place:
             )
         checks = {"sslmode": "require"} if trust is None else {"sslmode": "verify-full", "sslrootcert": str(trust)}
         return PostgresEngine(
-            f"postgresql://clew:{SECRET}@{host}:{port}/postgres",
+            f"postgresql://backtrail:{SECRET}@{host}:{port}/postgres",
             schema=self._name,
             asynchronous=self.colour == "awaited",
             **{**checks, **options},
@@ -132,8 +132,8 @@ def test_who_asks_for_no_check_gets_none(place: Place, stranger: Authority) -> N
 
 def test_a_server_may_ask_who_we_are(place: Place, authority: Authority, stranger: Authority) -> None:
     door = place.door(authority.certify("127.0.0.1"), clients=authority)
-    place.run(place.open(door.port, trust=authority.file, **place.client(authority.certify("clew"))), works)
-    for shown in {}, place.client(stranger.certify("clew")):
+    place.run(place.open(door.port, trust=authority.file, **place.client(authority.certify("backtrail"))), works)
+    for shown in {}, place.client(stranger.certify("backtrail")):
         place.run(
             place.open(door.port, trust=authority.file, retries=1, **shown),
             lambda engine: refused(engine, "TLS|SSL|did not answer"),

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.base import Commit, Lease, Taken
-from clew.engines.memory import MemoryEngine
+import backtrail
+import backtrail.aio
+from backtrail.engines.base import Commit, Lease, Taken
+from backtrail.engines.memory import MemoryEngine
 
 
 class Slow(MemoryEngine):
@@ -42,7 +42,7 @@ async def reached(engine: Slow, count: int = 1) -> None:
 def test_a_save_that_is_cancelled_half_way_is_done_whole() -> None:
     async def main() -> None:
         engine = Slow()
-        thread = (await clew.aio.open(engine)).thread("t")
+        thread = (await backtrail.aio.open(engine)).thread("t")
         task = asyncio.ensure_future(thread.append("log", ["x" * 300]))
         await reached(engine)
         task.cancel()
@@ -61,7 +61,7 @@ def test_a_save_that_is_cancelled_half_way_is_done_whole() -> None:
 def test_calls_that_are_cancelled_before_they_begin_change_nothing(recwarn: pytest.WarningsRecorder) -> None:
     async def main() -> None:
         engine = Slow()
-        store = await clew.aio.open(engine)
+        store = await backtrail.aio.open(engine)
         busy = [asyncio.ensure_future(store.thread(f"busy {n}").append("log", [n])) for n in range(16)]
         await reached(engine, 16)
         queued = [asyncio.ensure_future(store.thread(f"queued {n}").append("log", [n])) for n in range(8)]
@@ -80,7 +80,7 @@ def test_calls_that_are_cancelled_before_they_begin_change_nothing(recwarn: pyte
 def test_a_lock_whose_taker_was_cancelled_is_free() -> None:
     async def main() -> None:
         engine = Slow()
-        store = await clew.aio.open(engine)
+        store = await backtrail.aio.open(engine)
         task = asyncio.ensure_future(store.thread("t").lock().acquire())
         await reached(engine)
         task.cancel()
@@ -96,7 +96,7 @@ def test_a_lock_whose_taker_was_cancelled_is_free() -> None:
 
 def test_time_outs_never_lose_or_double_what_was_acknowledged(tmp_path: Path) -> None:
     async def main() -> tuple[list[Any], list[int]]:
-        store = await clew.aio.open(tmp_path / "s.db", durability="normal")
+        store = await backtrail.aio.open(tmp_path / "s.db", durability="normal")
         thread = store.thread("t")
         await thread.append("log", [-1])
         acknowledged: list[int] = []
@@ -118,23 +118,23 @@ def test_time_outs_never_lose_or_double_what_was_acknowledged(tmp_path: Path) ->
     log, acknowledged = asyncio.run(main())
     assert len(log) == len(set(log))
     assert set(acknowledged) | set(range(1000, 1020)) <= set(log)
-    with clew.open(tmp_path / "s.db") as again:
+    with backtrail.open(tmp_path / "s.db") as again:
         assert again.verify().ok
 
 
 def test_an_async_and_a_blocking_store_share_an_engine() -> None:
     engine = MemoryEngine()
-    blocking = clew.open(engine).thread("t")
+    blocking = backtrail.open(engine).thread("t")
 
     async def main() -> None:
-        awaited = (await clew.aio.open(engine)).thread("t")
+        awaited = (await backtrail.aio.open(engine)).thread("t")
         for n in range(20):
             await awaited.append("log", [n])
             await asyncio.to_thread(blocking.append, "log", [-n])
         assert await awaited.load() == blocking.load()
         assert await awaited.step == blocking.step == 40
         blocking.save({"log": []})
-        with pytest.raises(clew.Conflict):
+        with pytest.raises(backtrail.Conflict):
             await awaited.save({"log": ["stale"]})
 
     asyncio.run(main())

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.errors import Conflict, InvalidInput
+import backtrail
+from backtrail.errors import Conflict, InvalidInput
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 
@@ -54,8 +54,8 @@ CODECS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("here", CODECS)
 def test_a_copy_has_everything(here: str, there: str, tmp_path: Path) -> None:
     with (
-        clew.open("memory:", **CODECS[here]) as source,
-        clew.open(tmp_path / "b.db", durability="normal", **CODECS[there]) as target,
+        backtrail.open("memory:", **CODECS[here]) as source,
+        backtrail.open(tmp_path / "b.db", durability="normal", **CODECS[there]) as target,
     ):
         before = build(source)
         report = source.copy_to(target)
@@ -87,14 +87,14 @@ def _bare(checkpoint: Any) -> tuple[Any, ...]:
 def test_every_engine_and_colour_can_be_copied_from(store: Any, tmp_path: Path) -> None:
     before = build(store)
     store.copy_to(str(tmp_path / "copy.db"), durability="normal")
-    with clew.open(tmp_path / "copy.db") as copy:
+    with backtrail.open(tmp_path / "copy.db") as copy:
         assert everything(copy) == before
 
 
 def test_a_pruned_store_can_be_copied(tmp_path: Path) -> None:
-    with clew.open("memory:", key=KEY) as source, clew.open("memory:") as target:
+    with backtrail.open("memory:", key=KEY) as source, backtrail.open("memory:") as target:
         build(source)
-        source.prune(clew.Retention(keep_last=2))
+        source.prune(backtrail.Retention(keep_last=2))
         source.copy_to(target)
         assert target.verify().ok
         assert _without_written(everything(target)) == _without_written(everything(source))
@@ -104,7 +104,7 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
-    with clew.open("memory:") as source:
+    with backtrail.open("memory:") as source:
         for n in range(20):
             source.thread(f"t{n:02}").save({"n": n})
 
@@ -113,7 +113,7 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path: Path) -> None:
             if done == 7:
                 raise Killed
 
-        with clew.open(tmp_path / "b.db", durability="normal") as target:
+        with backtrail.open(tmp_path / "b.db", durability="normal") as target:
             with pytest.raises(Killed):
                 source.copy_to(target, progress=stop)
             assert target.count() == 7
@@ -122,7 +122,7 @@ def test_a_copy_that_was_interrupted_goes_on(tmp_path: Path) -> None:
 
 
 def test_writers_go_on_while_a_store_is_copied(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "a.db", durability="normal") as source, clew.open("memory:") as target:
+    with backtrail.open(tmp_path / "a.db", durability="normal") as source, backtrail.open("memory:") as target:
         names = [f"t{n}" for n in range(4)]
         for name in names:
             source.thread(name).save({"messages": [{"n": "first", "text": "x" * 500}]})
@@ -136,7 +136,7 @@ def test_writers_go_on_while_a_store_is_copied(tmp_path: Path) -> None:
                     thread.append("messages", [{"n": n, "text": f"{n} " * 100}])
                     n += 1
                     if n % 50 == 0:
-                        source.prune(clew.Retention(keep_last=5))
+                        source.prune(backtrail.Retention(keep_last=5))
             except Exception as error:  # noqa: BLE001  # told by the test
                 failed.append(error)
 
@@ -164,7 +164,7 @@ def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The narrowest race: all of it happens between the look at the heads and the one at the rows."""
-    with clew.open("memory:") as source, clew.open("memory:") as target:
+    with backtrail.open("memory:") as source, backtrail.open("memory:") as target:
         thread = source.thread("t")
         for n in range(30):
             thread.append("messages", [{"n": n, "text": "x" * 500}])
@@ -174,7 +174,7 @@ def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_
         async def looked(*args: Any) -> Any:
             if not meanwhile:
                 meanwhile.append(True)
-                source.prune(clew.Retention(keep_last=5))
+                source.prune(backtrail.Retention(keep_last=5))
                 thread.append("messages", [{"n": 30}])
             return await steps(*args)
 
@@ -186,7 +186,7 @@ def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_
 
 @pytest.mark.parametrize("options", [{}, {"key": bytes(range(32))}], ids=["plain", "sealed"])
 def test_what_was_swept_since_the_last_copy_is_gone_from_the_next(options: dict[str, Any]) -> None:
-    with clew.open("memory:") as source, clew.open("memory:", **options) as target:
+    with backtrail.open("memory:") as source, backtrail.open("memory:", **options) as target:
         thread, other = source.thread("t"), source.thread("other")
         for n in range(20):
             thread.save({"n": n, "text": "x" * 500})
@@ -196,7 +196,7 @@ def test_what_was_swept_since_the_last_copy_is_gone_from_the_next(options: dict[
         thread.fork("fork", at=3).save({"n": "fork"})
         source.copy_to(target)
         before = target.thread("other").history()
-        source.prune(clew.Retention(keep_last=2, undo_window=dt.timedelta(0)))
+        source.prune(backtrail.Retention(keep_last=2, undo_window=dt.timedelta(0)))
         thread.save({"n": "after"})
         other.save({"n": "after"})
         source.copy_to(target)
@@ -209,7 +209,7 @@ def test_what_was_swept_since_the_last_copy_is_gone_from_the_next(options: dict[
 
 
 def test_what_the_source_has_lost_is_not_taken_from_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    with clew.open("memory:") as source, clew.open("memory:") as target:
+    with backtrail.open("memory:") as source, backtrail.open("memory:") as target:
         thread = source.thread("t")
         for n in range(6):
             thread.save({"n": n, "text": "x" * 500})
@@ -228,30 +228,30 @@ def test_what_the_source_has_lost_is_not_taken_from_the_copy(monkeypatch: pytest
 
 
 def test_a_copy_that_is_refused_takes_nothing_from_the_other_store() -> None:
-    with clew.open("memory:") as source, clew.open("memory:") as target:
+    with backtrail.open("memory:") as source, backtrail.open("memory:") as target:
         for n in range(5):
             source.thread("t").save({"n": n})
         source.copy_to(target)
-        source.prune(clew.Retention(keep_last=1))
+        source.prune(backtrail.Retention(keep_last=1))
         for n in range(5):
             target.thread("t").save({"own": n})
         before = everything(target)
-        with pytest.raises(clew.Conflict):
+        with pytest.raises(backtrail.Conflict):
             source.copy_to(target)
         assert everything(target) == before
         assert target.verify().ok
 
 
 def test_a_memory_store_is_made_durable_by_a_copy(tmp_path: Path) -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.thread("t").save({"a": 1})
         store.copy_to(tmp_path / "kept.db")
-    with clew.open(tmp_path / "kept.db") as store:
+    with backtrail.open(tmp_path / "kept.db") as store:
         assert store.thread("t").load() == {"a": 1}
 
 
 def test_a_copy_into_a_store_that_cannot_be_opened_changes_nothing(tmp_path: Path) -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.thread("t").save({"a": 1})
         with pytest.raises(InvalidInput):
             store.copy_to(tmp_path / "b.db", key=b"short")

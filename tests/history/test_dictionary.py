@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.errors import Corrupt
-from clew.history.dictionary import ROWS
+import backtrail
+from backtrail.errors import Corrupt
+from backtrail.history.dictionary import ROWS
 
 WORDS = [
     f"{a}{b}" for a in ("re", "con", "pro", "sub", "trans") for b in ("port", "form", "ject", "duce", "struct", "mit")
@@ -63,7 +63,7 @@ def test_a_dictionary_survives_sweeps(opener: Any) -> None:
     thread = store.thread("t")
     talk(thread, ROWS + 10)
     thread.save({"messages": []})
-    store.prune(clew.Retention(keep_last=1))
+    store.prune(backtrail.Retention(keep_last=1))
     store.compact()
     talk(thread, 5)
     assert len(opener().thread("t").load()["messages"]) == 5
@@ -74,12 +74,12 @@ def test_a_missing_dictionary_is_told_and_writing_goes_on(tmp_path: Path) -> Non
     import sqlite3
 
     path = tmp_path / "s.db"
-    with clew.open(path, compression="zstd", durability="normal") as store:
+    with backtrail.open(path, compression="zstd", durability="normal") as store:
         talk(store.thread("t"), ROWS + 5)
     db = sqlite3.connect(path, isolation_level=None)
     assert db.execute("DELETE FROM blobs").rowcount == 1
     db.close()
-    with clew.open(path, compression="zstd", durability="normal") as store:
+    with backtrail.open(path, compression="zstd", durability="normal") as store:
         with pytest.raises(Corrupt, match="dictionary"):
             store.thread("t").load()
         assert not store.verify().ok

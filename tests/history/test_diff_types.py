@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import clew
-from clew.engines.memory import MemoryEngine
+import backtrail
+from backtrail.engines.memory import MemoryEngine
 
 
 @dataclasses.dataclass
@@ -26,7 +26,7 @@ def changes(thread: Any, a: int, b: int) -> list[tuple[Any, ...]]:
 
 
 def test_a_state_that_became_another_type_shows_it_beside_what_else_changed() -> None:
-    thread: Any = clew.open("memory:", types=[Plan, Task]).thread("t")
+    thread: Any = backtrail.open("memory:", types=[Plan, Task]).thread("t")
     thread.save({"goal": "tea", "done": ["water"]})
     thread.save(Plan("tea", ["water"]))
     thread.save(Task("tea", ["water", "leaves"]))
@@ -39,7 +39,7 @@ def test_a_state_that_became_another_type_shows_it_beside_what_else_changed() ->
 
 
 def test_a_key_that_is_written_like_it_is_told_apart() -> None:
-    thread = clew.open("memory:").thread("t")
+    thread = backtrail.open("memory:").thread("t")
     thread.save({"(type)": 1})
     thread.save({"(type)": 2})
     assert changes(thread, 1, 2) == [('["(type)"]', "changed", 1, 2)]
@@ -47,8 +47,8 @@ def test_a_key_that_is_written_like_it_is_told_apart() -> None:
 
 def test_a_store_that_does_not_know_the_types_can_tell_as_well() -> None:
     engine = MemoryEngine()
-    with_types: Any = clew.open(engine, types=[Plan, Task]).thread("t")
+    with_types: Any = backtrail.open(engine, types=[Plan, Task]).thread("t")
     with_types.save(Plan("tea", []))
     with_types.save(Task("tea", []))
-    without = clew.open(engine).thread("t")
+    without = backtrail.open(engine).thread("t")
     assert changes(without, 1, 2) == changes(with_types, 1, 2)

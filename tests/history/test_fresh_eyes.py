@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.memory import MemoryEngine
-from clew.history import core as core_module
+import backtrail
+from backtrail.engines.memory import MemoryEngine
+from backtrail.history import core as core_module
 
 LONG = "a sentence that is long enough to be kept apart from the root; " * 8
 
@@ -69,7 +69,7 @@ def test_a_prefix_is_looked_for_beyond_the_checkpoints_of_other_threads(store: A
         thread.save({"n": n}, id=f"22222222-0000-4000-8000-{n:012}")
     fork.save({"n": "mine"}, id="22222222-ffff-4000-8000-000000000000")
     assert fork.load("2222") == {"n": "mine"}
-    with pytest.raises(clew.AmbiguousCheckpoint):
+    with pytest.raises(backtrail.AmbiguousCheckpoint):
         thread.load("2222")
 
 
@@ -117,10 +117,10 @@ def test_a_lineage_may_have_more_branches_than_are_remembered(store: Any, monkey
 
 
 def test_a_list_may_begin_anew_as_often_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from clew.encode import payload
+    from backtrail.encode import payload
 
     monkeypatch.setattr(payload, "MAX_STREAMS", 8)
-    thread = clew.open("memory:").thread("t")
+    thread = backtrail.open("memory:").thread("t")
     for n in range(40):
         thread.save({"scratch": [n, LONG] if n % 2 else []})
         assert thread.load() == {"scratch": [n, LONG] if n % 2 else []}
@@ -142,7 +142,7 @@ def test_a_fork_made_while_the_clock_is_behind_is_no_older_than_what_it_came_fro
 
 def test_a_checkpoint_deleted_by_its_writer_is_not_brought_back_by_a_fork_that_annotates_it() -> None:
     engine = MemoryEngine()
-    thread = clew.open(engine).thread("t")
+    thread = backtrail.open(engine).thread("t")
     first = thread.save({"n": 1})
     thread.save({"n": 2})
     thread.fork("fork").save({"n": 3})
@@ -156,8 +156,8 @@ def test_a_checkpoint_deleted_by_its_writer_is_not_brought_back_by_a_fork_that_a
         await plain(commit)
 
     engine.commit = commit  # type: ignore[method-assign]  # a writer that is faster, just this once
-    fork = clew.open(engine).thread("fork")
-    with pytest.raises(clew.CheckpointNotFound, match="deleted"):
+    fork = backtrail.open(engine).thread("fork")
+    with pytest.raises(backtrail.CheckpointNotFound, match="deleted"):
         fork.annotate(first, label="mine")
     assert [c.step for c in thread.history()] == [2]
 
@@ -178,7 +178,7 @@ def test_a_key_that_cannot_be_one_is_named(store: Any, key: Any, wide: bool) -> 
         ),
         lambda: thread.update({key: 1}),
     ):
-        with pytest.raises(clew.EncodeError, match=r"^state"):
+        with pytest.raises(backtrail.EncodeError, match=r"^state"):
             attempt()
     assert thread.step == 1
     assert thread.load() == state
@@ -188,7 +188,7 @@ def test_a_key_that_cannot_be_one_is_named(store: Any, key: Any, wide: bool) -> 
 def test_an_append_beside_an_update_is_checked(store: Any, append: Any) -> None:
     thread = store.thread("t")
     thread.save({"a": [1]})
-    with pytest.raises(clew.InvalidInput, match=r"append|key"):
+    with pytest.raises(backtrail.InvalidInput, match=r"append|key"):
         thread.update({"b": 2}, append=append)
     assert thread.load() == {"a": [1]}
 
@@ -211,7 +211,7 @@ def test_messages_name_the_argument_that_was_wrong(store: Any) -> None:
         (lambda: thread.lock(ttl=float("inf")), "ttl"),
         (lambda: thread.lock(ttl="long"), "ttl"),
     ):
-        with pytest.raises(clew.InvalidInput, match=rf"^{name}\b"):
+        with pytest.raises(backtrail.InvalidInput, match=rf"^{name}\b"):
             call()
 
 
@@ -219,7 +219,7 @@ def test_messages_name_the_argument_that_was_wrong(store: Any) -> None:
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at one of the lines of clew that a call runs through: the n-th."""
+    """Raises KeyboardInterrupt at one of the lines of backtrail that a call runs through: the n-th."""
 
     def __init__(self, number: int) -> None:
         self.left = number
@@ -227,7 +227,7 @@ class Interrupt:
 
     def __call__(self, frame: Any, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename
-        if "/clew/" not in name:
+        if "/backtrail/" not in name:
             return None
         # Python itself never stops between a lock and the block that it guards.
         if event == "line" and not linecache.getline(name, frame.f_lineno).strip().startswith("with "):
@@ -254,7 +254,7 @@ def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
     number, fired = 0, True
     while fired:
         number += 1
-        thread = clew.open("memory:").thread("t")
+        thread = backtrail.open("memory:").thread("t")
         if way != "first":
             thread.save(BASE)
         if way in ("rewind", "delete"):
@@ -272,14 +272,14 @@ def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
             sys.settrace(before)
         steps = len(thread.history(all=True))
         again = thread.core.core.engine
-        fresh = clew.open(again).thread("t")
+        fresh = backtrail.open(again).thread("t")
         if fresh.exists():
             assert len(fresh.load()["log"]) == 10 + fresh.step - 1
         assert fresh.append("log", ["after"]).step == fresh.step
         assert fresh.load()["log"][-1] == "after"
         assert len(fresh.history(all=True)) == steps + 1
         assert thread.append("log", ["and on"]).step == fresh.step
-        assert clew.open(again).verify().ok
+        assert backtrail.open(again).verify().ok
     gc.collect()  # coroutines that were never finished go now, while nobody minds
 
 
@@ -304,7 +304,7 @@ def test_a_store_that_its_own_types_know_of_is_collected(tmp_path: Path) -> None
             def store(self) -> Any:
                 return store
 
-        store = clew.open(path, types=[Message], durability="normal")
+        store = backtrail.open(path, types=[Message], durability="normal")
         known.append(weakref.ref(store._core))
         store.thread("t").save({"log": [Message("a long text") for _ in range(40)]})
         store.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clew.errors import CheckpointNotFound, InvalidInput
+from backtrail.errors import CheckpointNotFound, InvalidInput
 
 LONG = [{"role": "user", "content": f"{i} " * 200} for i in range(8)]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.stepping import finish
+import backtrail
+from backtrail.engines.stepping import finish
 
 
 def chosen(number: int) -> str:
@@ -33,7 +33,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, store: Any) -> list[str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
-    with clew.open(tmp_path / "s.db", durability="normal") as store:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         yield store
 
 
@@ -45,7 +45,7 @@ def test_a_thread_whose_ids_are_chosen_is_looked_through_only_at_first(store: An
     for number in range(50):
         assert thread.get(chosen(number)).step == number + 1
         assert thread.append("log", ["again"], id=chosen(number)).step == number + 1
-    with pytest.raises(clew.CheckpointNotFound):
+    with pytest.raises(backtrail.CheckpointNotFound):
         thread.load(at=chosen(99))
     assert len(counted) <= 2
     assert thread.load() == {"log": list(range(50))}
@@ -55,7 +55,7 @@ def test_an_id_that_another_process_saved_is_still_a_repetition(store: Any, tmp_
     thread = store.thread("t")
     for number in range(5):
         thread.append("log", [number], id=chosen(number))
-    with clew.open(tmp_path / "s.db", durability="normal") as other:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as other:
         other.thread("t").append("log", ["theirs"], id=chosen(7))
         assert thread.append("log", ["ours"], id=chosen(7)).step == 6
         assert thread.load(at=chosen(7)) == thread.load() == {"log": [0, 1, 2, 3, 4, "theirs"]}
@@ -68,7 +68,7 @@ def test_an_id_that_was_deleted_may_be_used_again(store: Any) -> None:
     for number in range(5):
         thread.append("log", [number], id=chosen(number))
     thread.delete(chosen(2))
-    with pytest.raises(clew.CheckpointNotFound, match="deleted"):
+    with pytest.raises(backtrail.CheckpointNotFound, match="deleted"):
         thread.load(at=chosen(2))
     assert thread.append("log", ["anew"], id=chosen(2)).step == 6
     assert thread.load(at=chosen(2))["log"][-1] == "anew"
@@ -78,8 +78,8 @@ def test_ids_that_a_prune_took_are_not_found_any_more(store: Any) -> None:
     thread = store.thread("t")
     for number in range(20):
         thread.append("log", [number], id=chosen(number))
-    store.prune(clew.Retention(keep_last=3))
-    with pytest.raises(clew.CheckpointNotFound):
+    store.prune(backtrail.Retention(keep_last=3))
+    with pytest.raises(backtrail.CheckpointNotFound):
         thread.load(at=chosen(4))
     assert thread.load(at=chosen(18))["log"][-1] == 18
     assert thread.append("log", ["again"], id=chosen(19)).step == 20
@@ -96,7 +96,7 @@ def test_a_fork_knows_what_it_inherited_and_what_its_parent_did_later_is_not_its
     assert fork.append("log", ["again"], id=chosen(1)).step == 2
     for number in range(20, 24):
         thread.append("log", [number], id=chosen(number))
-    with pytest.raises(clew.CheckpointNotFound):
+    with pytest.raises(backtrail.CheckpointNotFound):
         fork.load(at=chosen(21))
     assert fork.append("log", ["own"], id=chosen(21)).step == 8
     assert fork.load(at=chosen(21))["log"] == [0, 1, 2, 10, 11, 12, 13, "own"]
@@ -135,7 +135,7 @@ def test_a_repetition_is_none_after_another_process_deleted_the_thread(store: An
     fork = store.thread("t").fork("fork")
     for number in range(3):
         fork.append("log", [number], id=chosen(number))
-    with clew.open(tmp_path / "s.db", durability="normal") as other:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as other:
         other.thread("fork").delete()
         fork.append("log", ["anew"], id=chosen(2))
         assert other.thread("fork").load() == fork.load() == {"log": ["anew"]}
@@ -146,7 +146,7 @@ def test_a_checkpoint_that_was_fetched_before_its_save_told_of_it_is_there_once(
     thread.save({"log": []})
     before = finish(core.engine.head("t"))
     finish(core.ids.places(core.engine, before, bytes(16)))
-    with clew.open(tmp_path / "s.db", durability="normal") as other:  # stands for a save that has just committed
+    with backtrail.open(tmp_path / "s.db", durability="normal") as other:  # stands for a save that has just committed
         saved = other.thread("t").append("log", [1], id=chosen(1))
     finish(core.ids.places(core.engine, before, bytes(16)))
     now = finish(core.engine.head("t"))

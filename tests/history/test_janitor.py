@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.errors import InvalidInput, Unavailable
+import backtrail
+import backtrail.aio
+from backtrail.errors import InvalidInput, Unavailable
 
-POLICY = clew.Retention(keep_last=2, undo_window=dt.timedelta(0))
+POLICY = backtrail.Retention(keep_last=2, undo_window=dt.timedelta(0))
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -30,7 +30,7 @@ def fill(store: Any, count: int = 6) -> None:
 
 
 def test_it_prunes_and_tells(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "s.db", durability="normal") as store:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         fill(store)
         janitor = store.janitor(every=0.01, retention=POLICY)
         assert not janitor.status.running
@@ -48,7 +48,7 @@ def test_it_prunes_and_tells(tmp_path: Path) -> None:
 
 
 def test_starting_and_stopping_twice_is_no_error() -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         janitor = store.janitor(every=3600)
         janitor.stop()
         assert janitor.start() is janitor.start()
@@ -62,7 +62,7 @@ def test_starting_and_stopping_twice_is_no_error() -> None:
 
 
 def test_one_janitor_works_at_a_time(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "s.db") as one, clew.open(tmp_path / "s.db") as two:
+    with backtrail.open(tmp_path / "s.db") as one, backtrail.open(tmp_path / "s.db") as two:
         first, second = one.janitor(every=0.01), two.janitor(every=0.01)
         with first:
             until(lambda: first.status.rounds >= 1)
@@ -74,7 +74,7 @@ def test_one_janitor_works_at_a_time(tmp_path: Path) -> None:
 
 
 def test_it_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         fill(store)
         engine = store._core.engine
         real = engine.lineages
@@ -92,7 +92,7 @@ def test_it_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_closed_store_ends_it() -> None:
-    store = clew.open("memory:")
+    store = backtrail.open("memory:")
     janitor = store.janitor(every=0.01).start()
     until(lambda: janitor.status.rounds >= 1)
     store.close()
@@ -102,13 +102,13 @@ def test_a_closed_store_ends_it() -> None:
 
 @pytest.mark.parametrize("every", [0, -1, float("nan"), float("inf"), True, "1h", None])
 def test_a_time_that_makes_no_sense_is_refused(every: Any) -> None:
-    with clew.open("memory:") as store, pytest.raises(InvalidInput):
+    with backtrail.open("memory:") as store, pytest.raises(InvalidInput):
         store.janitor(every=every)
 
 
 def test_in_a_task_it_does_the_same(tmp_path: Path) -> None:
     async def main() -> None:
-        async with await clew.aio.open(tmp_path / "s.db", durability="normal") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db", durability="normal") as store:
             for n in range(6):
                 await store.thread("t").save({"n": n})
             janitor = store.janitor(every=0.01, retention=POLICY)

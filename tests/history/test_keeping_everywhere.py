@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew import Retention
-from clew.errors import InvalidInput, UnsupportedFormat
+import backtrail
+from backtrail import Retention
+from backtrail.errors import InvalidInput, UnsupportedFormat
 from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -61,7 +61,7 @@ def test_a_store_is_pruned_verified_copied_and_compacted(
     assert states(store) == before
     copy = str(tmp_path / "copy.db")
     store.copy_to(copy, durability="normal")
-    with clew.open(copy) as there:
+    with backtrail.open(copy) as there:
         assert states(there) == before
     store.thread("t").delete()
     store.thread("fork").delete()

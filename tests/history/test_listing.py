@@ -6,18 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-import clew
-from clew.engines.base import Commit, Head, Swap
-from clew.engines.sqlite import SQLiteEngine
-from clew.engines.stepping import finish
-from clew.history.records import Note, seal_note
+import backtrail
+from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.engines.stepping import finish
+from backtrail.history.records import Note, seal_note
 
 MANY = 100_000
 
 
 def test_100_000_threads_are_paged_without_reading_state(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "many.db", durability="normal")
-    store = clew.open(engine)
+    store = backtrail.open(engine)
     store.thread("model").save({"n": 1})
     model = finish(engine.head("model"))
     assert model is not None
@@ -39,7 +39,7 @@ def test_100_000_threads_are_paged_without_reading_state(tmp_path: Path) -> None
     store.close()
 
 
-def _like(store: clew.Store, model: Head, name: str, later: int) -> Head:
+def _like(store: backtrail.Store, model: Head, name: str, later: int) -> Head:
     """A head like another, under another name."""
     bare = msgspec.structs.replace(model, thread=name, updated=model.updated + later, note=b"")
     return msgspec.structs.replace(bare, note=seal_note(store._core.frames, bare, Note(bytes(16))))

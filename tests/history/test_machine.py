@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-import clew
-from clew.testing.machine import StoreMachine
+import backtrail
+from backtrail.testing.machine import StoreMachine
 
 _SETTINGS = settings(
     max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
@@ -16,18 +16,18 @@ _SETTINGS = settings(
 
 
 class MemoryMachine(StoreMachine):
-    def open_store(self) -> clew.Store:
-        return clew.open("memory:")
+    def open_store(self) -> backtrail.Store:
+        return backtrail.open("memory:")
 
 
 class SQLiteMachine(StoreMachine):
-    def open_store(self) -> clew.Store:
+    def open_store(self) -> backtrail.Store:
         self.folder = tempfile.TemporaryDirectory()
-        return clew.open(Path(self.folder.name) / "machine.db", durability="normal")
+        return backtrail.open(Path(self.folder.name) / "machine.db", durability="normal")
 
-    def reopen_store(self, store: clew.Store) -> clew.Store:
+    def reopen_store(self, store: backtrail.Store) -> backtrail.Store:
         store.close()
-        return clew.open(Path(self.folder.name) / "machine.db", durability="normal")
+        return backtrail.open(Path(self.folder.name) / "machine.db", durability="normal")
 
     def teardown(self) -> None:
         super().teardown()
@@ -35,9 +35,9 @@ class SQLiteMachine(StoreMachine):
 
 
 class CompressedMachine(SQLiteMachine):
-    def open_store(self) -> clew.Store:
+    def open_store(self) -> backtrail.Store:
         self.folder = tempfile.TemporaryDirectory()
-        return clew.open(Path(self.folder.name) / "machine.db", durability="normal", compression="zstd")
+        return backtrail.open(Path(self.folder.name) / "machine.db", durability="normal", compression="zstd")
 
 
 TestMemory = MemoryMachine.TestCase

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def thread(store: Any) -> Any:
     return thread
 
 
-def test_an_outline_names_kinds_counts_and_sizes_without_values(thread: clew.Thread[Any]) -> None:
+def test_an_outline_names_kinds_counts_and_sizes_without_values(thread: backtrail.Thread[Any]) -> None:
     found = {part.name: part for part in thread.outline().parts}
     assert (found["messages"].kind, found["messages"].count, found["messages"].known) == ("list", 300, False)
     assert (found["plan"].kind, found["plan"].count) == ("dict", 2)
@@ -29,7 +29,7 @@ def test_an_outline_names_kinds_counts_and_sizes_without_values(thread: clew.Thr
     assert found["text"].size >= 200_000
 
 
-def test_a_path_leads_to_any_part(thread: clew.Thread[Any]) -> None:
+def test_a_path_leads_to_any_part(thread: backtrail.Thread[Any]) -> None:
     assert thread.outline(["plan", "steps", 1]).value == "b"
     assert thread.outline(["messages", 17, "content"]).value.startswith("message 17 ")
     assert thread.outline(["raw"]).value == b"z" * 200_000
@@ -41,17 +41,17 @@ def test_a_path_leads_to_any_part(thread: clew.Thread[Any]) -> None:
 @pytest.mark.parametrize(
     "path", [["nope"], ["messages", 300], ["messages", "x"], ["plan", "steps", -1], ["n", "deeper"]]
 )
-def test_a_path_to_nothing_is_not_found(thread: clew.Thread[Any], path: list[str | int]) -> None:
-    with pytest.raises(clew.NotFound, match="has nothing at"):
+def test_a_path_to_nothing_is_not_found(thread: backtrail.Thread[Any], path: list[str | int]) -> None:
+    with pytest.raises(backtrail.NotFound, match="has nothing at"):
         thread.outline(path)
 
 
-def test_a_path_is_a_sequence_and_bounds_are_numbers(thread: clew.Thread[Any]) -> None:
-    with pytest.raises(clew.InvalidInput):
+def test_a_path_is_a_sequence_and_bounds_are_numbers(thread: backtrail.Thread[Any]) -> None:
+    with pytest.raises(backtrail.InvalidInput):
         thread.outline("messages")
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         thread.outline(["messages"], start=-1)
-    with pytest.raises(clew.InvalidInput, match="sequence of keys"):
+    with pytest.raises(backtrail.InvalidInput, match="sequence of keys"):
         thread.outline(3)  # type: ignore[arg-type]
 
 
@@ -69,7 +69,7 @@ def test_forks_say_where_the_ways_part(store: Any) -> None:
     relations = {fork.thread_id: (fork.step, fork.relation) for fork in grandchild.forks()}
     assert relations["child"] == (4, "parent")
     assert relations["t"][0] == 2
-    with pytest.raises(clew.ThreadNotFound):
+    with pytest.raises(backtrail.ThreadNotFound):
         store.thread("nobody").forks()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew import Retention
-from clew.errors import CheckpointNotFound, InvalidInput
-from clew.history.retention import pack_retention, parse, unpack_retention
+import backtrail
+from backtrail import Retention
+from backtrail.errors import CheckpointNotFound, InvalidInput
+from backtrail.history.retention import pack_retention, parse, unpack_retention
 
 DAY = dt.timedelta(days=1)
 NOW = Retention(undo_window=dt.timedelta(0))
@@ -194,12 +194,12 @@ def test_a_policy_can_be_written_as_text() -> None:
 
 
 def test_the_url_can_carry_a_policy() -> None:
-    with clew.open("memory:?retention=keep_last=2") as store:
+    with backtrail.open("memory:?retention=keep_last=2") as store:
         thread = store.thread("t")
         fill(thread, 5)
         store.prune()
         assert len(thread.history()) == 2
     with pytest.raises(InvalidInput):
-        clew.open("memory:?retention=keep_last=0")
+        backtrail.open("memory:?retention=keep_last=0")
     with pytest.raises(InvalidInput):
-        clew.open("memory:", retention=7)
+        backtrail.open("memory:", retention=7)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew import Retention
+import backtrail
+from backtrail import Retention
 
 
 def test_a_store_with_keep_last_never_shows_more(opener: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_rewound_thread_keeps_its_undo(opener: Any) -> None:
 
 
 def test_a_policy_must_be_one() -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.thread("t").save({})
-        with pytest.raises(clew.errors.InvalidInput):
+        with pytest.raises(backtrail.errors.InvalidInput):
             store.thread("t").retain(7)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.sqlite import SQLiteEngine
-from clew.engines.sqlite.writer import Writer
+import backtrail
+import backtrail.aio
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.engines.sqlite.writer import Writer
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def batches(monkeypatch: pytest.MonkeyPatch, all_began: threading.Event) -> list
 
 def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int], all_began: threading.Event) -> None:
     async def run() -> None:
-        async with await clew.aio.open(tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store:
 
             async def work(number: int) -> None:
                 for n in range(20):
@@ -54,7 +54,7 @@ def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int]
     asyncio.run(run())
     assert sum(batches) == 8 * 20 * 2
     assert max(batches) > 1
-    with clew.open(tmp_path / "s.db") as store:
+    with backtrail.open(tmp_path / "s.db") as store:
         for number in range(8):
             assert store.thread(f"t{number}").load()["messages"] == list(range(20))
             assert [m["content"] for m in store.session(f"s{number}").messages()] == [str(n) for n in range(20)]
@@ -62,7 +62,7 @@ def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int]
 
 def test_what_is_refused_fails_alone(tmp_path: Path) -> None:
     async def run() -> list[Any]:
-        async with await clew.aio.open(tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store:
             base = await store.thread("taken").save({"n": 0})
             await store.thread("taken").save({"n": 1}, expect=base)
             calls = [
@@ -75,9 +75,9 @@ def test_what_is_refused_fails_alone(tmp_path: Path) -> None:
             return await asyncio.gather(*calls, return_exceptions=True)
 
     one, refused, unencodable, three, four = asyncio.run(run())
-    assert isinstance(refused, clew.Conflict)
-    assert isinstance(unencodable, clew.EncodeError)
-    with clew.open(tmp_path / "s.db") as store:
+    assert isinstance(refused, backtrail.Conflict)
+    assert isinstance(unencodable, backtrail.EncodeError)
+    with backtrail.open(tmp_path / "s.db") as store:
         assert store.thread("a").head == one
         assert store.thread("c").head == three
         assert store.thread("d").head == four
@@ -87,7 +87,7 @@ def test_what_is_refused_fails_alone(tmp_path: Path) -> None:
 
 def test_tasks_on_one_thread_all_get_through(tmp_path: Path) -> None:
     async def run() -> list[Any]:
-        async with await clew.aio.open(tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store:
             thread = store.thread("t")
             await asyncio.gather(*(thread.append("messages", [n]) for n in range(30)))
             return (await thread.load())["messages"]  # type: ignore[index,no-any-return]  # an untyped thread
@@ -97,7 +97,7 @@ def test_tasks_on_one_thread_all_get_through(tmp_path: Path) -> None:
 
 def test_a_task_that_gives_up_harms_nobody(tmp_path: Path) -> None:
     async def run() -> None:
-        async with await clew.aio.open(tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store:
             going = [asyncio.create_task(store.thread(f"t{n}").append("messages", [n])) for n in range(20)]
             await asyncio.sleep(0)
             for task in going[::2]:
@@ -117,7 +117,7 @@ def test_a_commit_that_fails_as_a_whole_is_tried_one_by_one(tmp_path: Path, monk
     monkeypatch.setattr(Writer, "_together", lambda self, batch: False)
 
     async def run() -> int:
-        async with await clew.aio.open(SQLiteEngine(tmp_path / "s.db")) as store:
+        async with await backtrail.aio.open(SQLiteEngine(tmp_path / "s.db")) as store:
             await asyncio.gather(*(store.thread(f"t{n}").save({"n": n}) for n in range(10)))
             return await store.count()
 

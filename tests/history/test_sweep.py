@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew import Retention
-from clew.errors import Conflict, NotFound
+import backtrail
+from backtrail import Retention
+from backtrail.errors import Conflict, NotFound
 
 STRICT = Retention(keep_last=1, undo_window=dt.timedelta(0), keep_labelled=False)
 
@@ -80,7 +80,7 @@ def test_stats_tell_live_garbage_and_total(store: Any) -> None:
 
 def test_compact_gives_space_back(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    with clew.open(path, durability="normal") as store:
+    with backtrail.open(path, durability="normal") as store:
         for n in range(50):
             store.thread(f"t{n}").save({"text": f"{n} " * 20_000})
         for n in range(45):
@@ -190,7 +190,7 @@ def test_a_random_life_with_sweeps_in_between_stays_sound(seed: int, opener: Any
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
 def test_writers_never_lose_what_they_point_at(engine: str, tmp_path: Path) -> None:
     """Six writers rewind, fork, save and delete as fast as they can; two sweepers take everything they may."""
-    first = clew.open("memory:" if engine == "memory" else tmp_path / "s.db", **_fast(engine))
+    first = backtrail.open("memory:" if engine == "memory" else tmp_path / "s.db", **_fast(engine))
     names = [f"{letter}{n}" for letter in "ab" for n in range(6)]
     stop = threading.Event()
     failed: list[Exception] = []
@@ -198,7 +198,7 @@ def test_writers_never_lose_what_they_point_at(engine: str, tmp_path: Path) -> N
     def store_for(number: int) -> Any:
         if engine == "memory" or number % 2:
             return first
-        return clew.open(tmp_path / "s.db", **_fast(engine))
+        return backtrail.open(tmp_path / "s.db", **_fast(engine))
 
     def write(number: int) -> None:
         store, rng = store_for(number), random.Random(number)
@@ -245,7 +245,7 @@ def _fast(engine: str) -> dict[str, Any]:
 
 def test_a_rewind_that_looked_before_a_sweep_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The narrowest race: between a rewind's look and its swap, everything it looked at is swept."""
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         thread = store.thread("t")
         for n in range(5):
             thread.save({"n": n})

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import clew
-from clew.encode.nodes import Listing, Piece, Tail
-from clew.encode.payload import Section, pack
-from clew.encode.types import Types
-from clew.encode.values import Values
-from clew.engines.base import Engine
-from clew.history import tails
-from clew.history.core import Tips
-from clew.history.tails import Tails
+import backtrail
+from backtrail.encode.nodes import Listing, Piece, Tail
+from backtrail.encode.payload import Section, pack
+from backtrail.encode.types import Types
+from backtrail.encode.values import Values
+from backtrail.engines.base import Engine
+from backtrail.history import tails
+from backtrail.history.core import Tips
+from backtrail.history.tails import Tails
 from fix_children import run as in_child
 
 LONG = "long enough to be kept outside of the root; " * 8
@@ -47,7 +47,7 @@ def payloads_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_whoever_appends_and_reads_the_end_reads_no_row_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with clew.open(tmp_path / "a.db") as store:
+    with backtrail.open(tmp_path / "a.db") as store:
         session = store.session("s")
         said = [say(number) for number in range(30)]
         session.extend(said)
@@ -83,7 +83,7 @@ def test_what_another_process_wrote_is_seen(opener: Any) -> None:
 
 
 def test_of_what_others_added_only_the_new_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with clew.open(tmp_path / "a.db") as mine, clew.open(tmp_path / "a.db") as theirs:
+    with backtrail.open(tmp_path / "a.db") as mine, backtrail.open(tmp_path / "a.db") as theirs:
         session = mine.session("s")
         said = [say(number) for number in range(60)]
         for message in said[:40]:
@@ -151,7 +151,7 @@ def test_values_that_are_no_plain_json_come_back_as_they_were(store: Any) -> Non
 
 
 def test_threads_that_append_and_read_at_once_see_what_is_there(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "a.db", durability="normal") as store:
+    with backtrail.open(tmp_path / "a.db", durability="normal") as store:
         store.session("s").extend([say(number) for number in range(20)])
 
         def chat(name: int) -> None:
@@ -184,7 +184,7 @@ class Curious:
 
 
 def test_code_of_the_user_that_runs_while_a_message_is_read_may_use_the_session() -> None:
-    with clew.open("memory:", types=[Curious]) as store:
+    with backtrail.open("memory:", types=[Curious]) as store:
         session = store.session("s")
         session.extend([say(1), say(2)])
         session.messages(last=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 LONG = "a sentence that is long enough to be kept apart from the root; " * 8
 
@@ -100,7 +100,7 @@ def test_append_to_something_that_is_no_list_is_refused(store: Any) -> None:
     thread = store.thread("t")
     thread.save({"plan": {"a": 1}, "text": LONG})
     for key in ("plan", "text"):
-        with pytest.raises(clew.InvalidInput, match="not a list"):
+        with pytest.raises(backtrail.InvalidInput, match="not a list"):
             thread.append(key, [1])
     assert thread.step == 1
 
@@ -120,7 +120,7 @@ def test_a_state_is_found_by_id_prefix_step_and_checkpoint(store: Any) -> None:
     assert thread.load(uuid.UUID(saved[2].id)) == {"n": 3}
     assert thread.load(saved[2].id.replace("-", "")) == {"n": 3}
     assert thread.load(saved[2].id[:-1]) == {"n": 3}
-    with pytest.raises(clew.AmbiguousCheckpoint, match="no single checkpoint"):
+    with pytest.raises(backtrail.AmbiguousCheckpoint, match="no single checkpoint"):
         thread.load(saved[2].id[:4])
 
 
@@ -166,7 +166,7 @@ def test_forks_are_named_without_collisions(store: Any) -> None:
     thread.save({"n": 1})
     store.thread("t#fork-2").save({"mine": True})
     assert [thread.fork().id for _ in range(3)] == ["t#fork-1", "t#fork-3", "t#fork-4"]
-    with pytest.raises(clew.Conflict, match="exists already"):
+    with pytest.raises(backtrail.Conflict, match="exists already"):
         thread.fork("t#fork-2")
     assert store.thread("t#fork-2").load() == {"mine": True}
 
@@ -205,7 +205,7 @@ def test_undo_takes_back_rewinds_and_saves(store: Any) -> None:
     assert thread.undo() == saved[2]
     assert thread.undo() == saved[1]
     assert thread.undo() == saved[0]
-    with pytest.raises(clew.NoCheckpoint):
+    with pytest.raises(backtrail.NoCheckpoint):
         thread.undo()
     assert thread.load(new) == {"n": "new"}
 
@@ -215,7 +215,7 @@ def test_rewind_with_prune_deletes_what_came_after(store: Any) -> None:
     saved = [thread.save({"n": n}) for n in range(4)]
     thread.rewind(2, prune=True)
     assert [c.id for c in thread.history(all=True)] == [saved[0].id, saved[1].id]
-    with pytest.raises(clew.CheckpointNotFound, match="deleted"):
+    with pytest.raises(backtrail.CheckpointNotFound, match="deleted"):
         thread.load(saved[3].id)
     assert store.threads()[0].count == 2
 
@@ -271,7 +271,7 @@ def test_children_of_a_deleted_checkpoint_stay_loadable_and_name_a_living_parent
     assert thread.get(4).parent_id == saved[0].id
     assert thread.load() == {"messages": [message(n) for n in range(4)]}
     for gone in (saved[1].id, 3):
-        with pytest.raises(clew.CheckpointNotFound, match="deleted"):
+        with pytest.raises(backtrail.CheckpointNotFound, match="deleted"):
             thread.load(gone)
 
 
@@ -284,7 +284,7 @@ def test_deleting_the_head_steps_back_and_deleting_all_removes_the_thread(store:
     thread.delete(2)
     assert not thread.exists()
     assert store.threads() == []
-    with pytest.raises(clew.ThreadNotFound):
+    with pytest.raises(backtrail.ThreadNotFound):
         thread.load()
     assert thread.save({"again": 1}).step == 1
 
@@ -320,7 +320,7 @@ def test_a_lock_is_held_by_one_and_fences_off_a_stale_owner(store: Any) -> None:
     one, two = store.thread("t"), store.thread("t")
     one.save({"n": 1})
     with one.lock(ttl=30):
-        with pytest.raises(clew.LockTimeout, match="held"):
+        with pytest.raises(backtrail.LockTimeout, match="held"):
             two.lock(timeout=0.05).acquire()
         one.save({"n": 2})
     with two.lock(timeout=60):
@@ -330,7 +330,7 @@ def test_a_lock_is_held_by_one_and_fences_off_a_stale_owner(store: Any) -> None:
     stale.acquire()
     with two.lock(timeout=60):
         one.load()
-        with pytest.raises(clew.Conflict):
+        with pytest.raises(backtrail.Conflict):
             one.save({"n": "stale"})
         assert two.load() == {"n": 3}
 

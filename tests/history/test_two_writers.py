@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 
 LONG = "some text that makes a list long enough to be kept in pieces " * 5
 
@@ -23,10 +23,10 @@ def test_expect_refuses_a_head_that_moved_and_names_both(store: Any) -> None:
     first = thread.save({"n": 1})
     second = thread.save({"n": 2}, expect=first)
     for stale in (first, first.id):
-        with pytest.raises(clew.Conflict) as caught:
+        with pytest.raises(backtrail.Conflict) as caught:
             thread.save({"n": 3}, expect=stale)
         assert (caught.value.expected, caught.value.actual) == (first.id, second.id)
-    with pytest.raises(clew.Conflict) as caught:
+    with pytest.raises(backtrail.Conflict) as caught:
         thread.save({"n": 3}, expect=None)
     assert caught.value.expected is None
     assert thread.load() == {"n": 2}
@@ -38,9 +38,9 @@ def test_a_handle_that_looked_before_another_saved_is_refused(opener: Any) -> No
     mine.save({"n": 1})
     theirs.load()
     theirs.save({"n": 2})
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         mine.save({"n": "would overwrite"})
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         mine.update({"n": "would overwrite"})
     assert mine.load() == {"n": 2}
     assert mine.save({"n": 3}).step == 3
@@ -72,7 +72,7 @@ def test_appends_rebase_and_all_arrive(opener: Any) -> None:
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite"])
 def test_eight_threads_append_to_one_thread(url: str, tmp_path: Path) -> None:
-    store = clew.open(url if url == "memory:" else tmp_path / "s.db")
+    store = backtrail.open(url if url == "memory:" else tmp_path / "s.db")
     start = threading.Barrier(8)
 
     def work(worker: int) -> list[str]:
@@ -91,7 +91,7 @@ def test_eight_threads_append_to_one_thread(url: str, tmp_path: Path) -> None:
 
 
 def test_of_eight_threads_that_save_on_one_base_one_wins(tmp_path: Path) -> None:
-    store = clew.open(tmp_path / "s.db")
+    store = backtrail.open(tmp_path / "s.db")
     base = store.thread("t").save({"winner": None})
     start = threading.Barrier(8)
 
@@ -99,7 +99,7 @@ def test_of_eight_threads_that_save_on_one_base_one_wins(tmp_path: Path) -> None
         start.wait()
         try:
             store.thread("t").save({"winner": worker}, expect=base)
-        except clew.Conflict as conflict:
+        except backtrail.Conflict as conflict:
             return str(conflict.expected)
         return "won"
 
@@ -113,7 +113,7 @@ def test_of_eight_threads_that_save_on_one_base_one_wins(tmp_path: Path) -> None
 @pytest.mark.parametrize("url", ["memory:", "sqlite"])
 def test_tasks_append_to_one_thread(url: str, tmp_path: Path) -> None:
     async def run() -> list[str]:
-        async with await clew.aio.open(url if url == "memory:" else tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(url if url == "memory:" else tmp_path / "s.db") as store:
 
             async def work(worker: int) -> None:
                 thread = store.thread("t")
@@ -130,7 +130,7 @@ def test_tasks_append_to_one_thread(url: str, tmp_path: Path) -> None:
 def test_the_loop_goes_on_while_a_save_waits_for_the_disk(tmp_path: Path) -> None:
     async def run() -> int:
         ticks = 0
-        async with await clew.aio.open(tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store:
 
             async def tick() -> None:
                 nonlocal ticks
@@ -149,9 +149,9 @@ def test_the_loop_goes_on_while_a_save_waits_for_the_disk(tmp_path: Path) -> Non
 
 
 WRITER = """
-import sys, clew
+import sys, backtrail
 path, worker = sys.argv[1:]
-shared, own = clew.open(path).thread("shared"), clew.open(path).thread("own-" + worker)
+shared, own = backtrail.open(path).thread("shared"), backtrail.open(path).thread("own-" + worker)
 for n in range(60):
     shared.append("messages", [f"{worker}-{n}"])
     own.save({"n": n})
@@ -169,7 +169,7 @@ def test_four_processes_write_one_file_and_nobody_is_locked_out(tmp_path: Path) 
     for worker in workers:
         out, err = worker.communicate(timeout=100)
         assert (out, err) == ("done\n", "")
-    with clew.open(path) as store:
+    with backtrail.open(path) as store:
         messages = store.thread("shared").load()["messages"]
         assert sorted(messages) == sorted(f"{w}-{n}" for w in range(4) for n in range(60))
         for worker_id in "0123":
@@ -179,9 +179,9 @@ def test_four_processes_write_one_file_and_nobody_is_locked_out(tmp_path: Path) 
 
 
 def test_what_a_process_remembers_is_bounded() -> None:
-    from clew.history.core import MAX_TIP_BYTES, MAX_TIPS
+    from backtrail.history.core import MAX_TIP_BYTES, MAX_TIPS
 
-    store = clew.open("memory:")
+    store = backtrail.open("memory:")
     for n in range(MAX_TIPS + 500):
         store.thread(f"t{n}").save({"n": n})
     tips = store._core.tips

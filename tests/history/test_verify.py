@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.errors import ClewError
+import backtrail
+from backtrail.errors import BacktrailError
 
 KEY = bytes(range(32))
 Damage = Callable[[sqlite3.Connection], None]
@@ -47,7 +47,7 @@ def test_a_sound_store_is_found_to_be_sound(opener: Any) -> None:
     assert (report.threads, report.orphans) == (3, 0)
     assert report.blobs >= 1
     assert told == [(1, 2), (2, 2)]
-    store.prune(clew.Retention(keep_last=2))
+    store.prune(backtrail.Retention(keep_last=2))
     store.compact()
     report = store.verify()
     assert report.ok, str(report)
@@ -108,13 +108,13 @@ DAMAGES = {
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_each_kind_of_damage_is_found_and_the_rest_kept(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    with clew.open(path, durability="normal", **options) as store:
+    with backtrail.open(path, durability="normal", **options) as store:
         before = build(store)
         states = {name: {c.id: store.thread(name).load(c.id) for c in store.thread(name).history()} for name in before}
     db = sqlite3.connect(path, isolation_level=None)
     DAMAGES[kind](db)
     db.close()
-    with clew.open(path, durability="normal", **options) as store:
+    with backtrail.open(path, durability="normal", **options) as store:
         report = store.verify()
         assert not report.ok
         assert all(problem.lineage == "t" and problem.where and problem.reason for problem in report.problems)
@@ -141,19 +141,19 @@ def _loads_are_right_or_refused(store: Any, states: dict[str, dict[str, Any]]) -
         for id, state in known.items():
             try:
                 assert store.thread(name).load(id) == state
-            except ClewError:
+            except BacktrailError:
                 continue
 
 
 def test_a_repair_keeps_most_of_a_thread_with_one_damaged_row(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    with clew.open(path, durability="normal") as store:
+    with backtrail.open(path, durability="normal") as store:
         for n in range(10):
             store.thread("t").save({"n": n, "text": f"{n} " * 100})
     db = sqlite3.connect(path, isolation_level=None)
     flip("steps.payload", "step = 4")(db)
     db.close()
-    with clew.open(path, durability="normal") as store:
+    with backtrail.open(path, durability="normal") as store:
         assert len(store.verify().problems) == 1
         assert len(store.verify(repair=True).problems) == 1
         assert [c.step for c in store.thread("t").history()] == [1, 2, 3, 5, 6, 7, 8, 9, 10]

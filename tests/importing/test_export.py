@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 def test_jsonl_has_one_message_per_line_and_comes_back_exactly(store: Any, tmp_path: Path) -> None:
@@ -24,9 +24,9 @@ def test_jsonl_has_one_message_per_line_and_comes_back_exactly(store: Any, tmp_p
     text = store.export("tg:1/x", to=tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_text(encoding="utf-8") == text
     rows = [json.loads(line) for line in text.split("\n")[:-1]]
-    assert (rows[0]["clew"], rows[0]["id"], rows[0]["summary"]) == (1, "tg:1/x", "so far")
+    assert (rows[0]["backtrail"], rows[0]["id"], rows[0]["summary"]) == (1, "tg:1/x", "so far")
     assert len(rows) == 4
-    with clew.open("memory:") as other:
+    with backtrail.open("memory:") as other:
         other.import_(tmp_path / "out.jsonl")
         copy = other.session("tg:1/x")
         assert (copy.messages(), copy.summary, copy.user_turns) == (said, "so far", 1)
@@ -36,7 +36,7 @@ def test_jsonl_has_one_message_per_line_and_comes_back_exactly(store: Any, tmp_p
 def test_a_run_comes_back_as_a_run(store: Any, tmp_path: Path) -> None:
     store.run("r", task="t").checkpoint(messages=[{"role": "user", "content": "x"}], input_tokens=3, model="m")
     store.export("r", to=str(tmp_path / "r.jsonl"))
-    with clew.open("memory:") as other:
+    with backtrail.open("memory:") as other:
         other.import_(tmp_path / "r.jsonl")
         run = other.run("r")
         run.resume()
@@ -84,7 +84,7 @@ def test_markdown_is_a_transcript(store: Any, tmp_path: Path) -> None:
     ],
 )
 def test_markdown_shows_every_shape(message: dict[str, Any], shown: str) -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.session("s").append(message)
         assert shown in store.export("s", format="markdown")
 
@@ -97,14 +97,14 @@ def test_an_old_checkpoint_can_be_exported(store: Any) -> None:
 
 
 def test_what_cannot_be_exported_is_refused_and_no_file_is_left(store: Any, tmp_path: Path) -> None:
-    with pytest.raises(clew.ThreadNotFound):
+    with pytest.raises(backtrail.ThreadNotFound):
         store.export("never", to=tmp_path / "x.jsonl")
     store.thread("t").save({"messages": "no list"})
-    with pytest.raises(clew.InvalidInput, match="messages"):
+    with pytest.raises(backtrail.InvalidInput, match="messages"):
         store.export("t", to=tmp_path / "x.jsonl")
     store.session("s").add("user", "x")
-    with pytest.raises(clew.InvalidInput, match="markdown"):
+    with pytest.raises(backtrail.InvalidInput, match="markdown"):
         store.export("s", format="pdf")
-    with pytest.raises(clew.InvalidInput, match="cannot be written"):
+    with pytest.raises(backtrail.InvalidInput, match="cannot be written"):
         store.export("s", to=tmp_path / "no" / "such" / "directory.md")
     assert [path.name for path in tmp_path.iterdir() if "x.jsonl" in path.name or path.name == "no"] == []

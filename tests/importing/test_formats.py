@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 SAID = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
 
@@ -265,5 +265,5 @@ def test_a_format_can_be_asked_for_by_name(store: Any, tmp_path: Path) -> None:
     assert [line.id for line in report.imported] == ["x"]
     report = store.import_(tmp_path, format="claude")
     assert len(report.failed) == 1
-    with pytest.raises(clew.InvalidInput, match="picoclaw"):
+    with pytest.raises(backtrail.InvalidInput, match="picoclaw"):
         store.import_(tmp_path, format="chatgpt")

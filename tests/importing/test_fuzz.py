@@ -10,14 +10,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import clew
-from clew.importing import FORMATS
+import backtrail
+from backtrail.importing import FORMATS
 
 _WORDS = [
     "key", "messages", "summary", "skip", "created", "run_id", "iteration", "task_name", "input_tokens", "sessions",
     "ID", "Messages", "UserTurns", "Checkpoints", "FileCheckpoints", "uuid", "parentUuid", "sessionId", "type", "role",
-    "content", "message", "isSidechain", "agentId", "leafUuid", "logicalParentUuid", "id", "clew", "kind", "fields",
-    "user_turns", "last-prompt", "user", "$bytes", "$type", "$map", "a", "b", "c", "",
+    "content", "message", "isSidechain", "agentId", "leafUuid", "logicalParentUuid", "id", "backtrail", "kind",
+    "fields", "user_turns", "last-prompt", "user", "$bytes", "$type", "$map", "a", "b", "c", "",
 ]  # fmt: skip
 _leaves = st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.sampled_from(_WORDS) | st.text(max_size=3)
 _values = st.recursive(
@@ -58,7 +58,7 @@ _shaped = st.one_of(
     st.fixed_dictionaries({"messages": _conversations}, optional={"id": _leaves, "summary": _values}),
 )
 _headers = st.fixed_dictionaries(
-    {"clew": st.sampled_from([1, 1, 2, "x"]), "id": st.sampled_from(["s", "", None, 3])},
+    {"backtrail": st.sampled_from([1, 1, 2, "x"]), "id": st.sampled_from(["s", "", None, 3])},
     optional={
         "kind": st.sampled_from(["run", "session", 3]),
         "fields": _values,
@@ -70,7 +70,7 @@ _metas = st.fixed_dictionaries({}, optional={"key": _leaves, "skip": _leaves, "s
 
 
 def check(files: dict[str, str], format: str | None) -> None:
-    with TemporaryDirectory() as folder, clew.open("memory:") as store:
+    with TemporaryDirectory() as folder, backtrail.open("memory:") as store:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8", errors="surrogatepass")
         report = store.import_(folder, format=format)

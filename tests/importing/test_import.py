@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.importing import taking
-from clew.testing.servers import private_place
+import backtrail
+from backtrail.importing import taking
+from backtrail.testing.servers import private_place
 from fix_children import run
 
 SAID = [{"role": "user", "content": f"message {number}"} for number in range(4)]
@@ -94,9 +94,9 @@ def test_a_torn_line_costs_that_line_and_is_named(store: Any, tmp_path: Path) ->
 
 
 def test_a_place_that_does_not_exist_is_an_error(store: Any, tmp_path: Path) -> None:
-    with pytest.raises(clew.InvalidInput, match="nowhere"):
+    with pytest.raises(backtrail.InvalidInput, match="nowhere"):
         store.import_(tmp_path / "nowhere")
-    with pytest.raises(clew.InvalidInput, match="int"):
+    with pytest.raises(backtrail.InvalidInput, match="int"):
         store.import_(3)
 
 
@@ -121,12 +121,12 @@ def test_an_import_that_was_cut_short_is_begun_again(
 
     async def dies(*args: Any) -> Any:
         if len(made) == 1:
-            raise clew.Unavailable("the machine went away")
+            raise backtrail.Unavailable("the machine went away")
         made.append(1)
         return await save(*args)
 
     monkeypatch.setattr(taking, "_save", dies)
-    with pytest.raises(clew.Unavailable):
+    with pytest.raises(backtrail.Unavailable):
         store.import_(path)
     monkeypatch.undo()
     assert [message["uuid"] for message in store.session("s").messages()] == ["a"]
@@ -141,7 +141,7 @@ def test_a_file_that_may_not_be_read_is_reported() -> None:
         path.chmod(0)
 
         def work(send: Any) -> None:
-            with clew.open("memory:") as store:
+            with backtrail.open("memory:") as store:
                 send(store.import_(path).failed[0].reason.encode())
 
         assert b"cannot be read" in run(work, user=65534)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clew import Retention
-from clew.errors import InvalidInput
+from backtrail import Retention
+from backtrail.errors import InvalidInput
 
 DAY = dt.timedelta(days=1)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.memory import MemoryEngine
+import backtrail
+from backtrail.engines.memory import MemoryEngine
 from fix_flaky import Flaky
 
 
@@ -20,15 +20,15 @@ class Two:
 
     def __init__(self) -> None:
         self.primary, self.secondary = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-        self.stores: list[clew.Store] = []
+        self.stores: list[backtrail.Store] = []
 
-    def open(self, **options: Any) -> clew.Store:
+    def open(self, **options: Any) -> backtrail.Store:
         options = {"health_every": 0.05, "failback_after": 0.05, **options}
-        self.stores.append(clew.open(self.primary, replica=self.secondary, **options))
+        self.stores.append(backtrail.open(self.primary, replica=self.secondary, **options))
         return self.stores[-1]
 
     @staticmethod
-    def until(store: clew.Store, true: Callable[[Any], bool]) -> Any:
+    def until(store: backtrail.Store, true: Callable[[Any], bool]) -> Any:
         end = time.monotonic() + 20
         while not true(status := store.catch_up()):
             assert time.monotonic() < end, status
@@ -52,13 +52,13 @@ def test_both_stores_get_what_is_saved_and_deleted(two: Two, mode: str) -> None:
     store.thread("gone").delete()
     two.until(store, lambda status: not status.behind and not status.lag_records)
     for side in (two.primary, two.secondary):
-        assert [info.id for info in clew.open(side.engine).threads()] == ["kept"]
+        assert [info.id for info in backtrail.open(side.engine).threads()] == ["kept"]
 
 
 def test_a_missing_thread_is_an_answer_and_no_failure(two: Two) -> None:
     store = two.open(max_failovers=1)
     for _ in range(10):
-        with pytest.raises(clew.ThreadNotFound):
+        with pytest.raises(backtrail.ThreadNotFound):
             store.thread("nobody").load()
     status = store.status()
     assert (status.active, status.failovers, status.primary.healthy) == ("primary", 0, True)
@@ -74,7 +74,7 @@ def test_failback_loses_nothing_written_meanwhile_and_brings_no_delete_back(two:
     store.thread("doomed").delete()
     two.primary.up = True
     two.until(store, lambda status: status.active == "primary" and not status.behind)
-    home = clew.open(two.primary.engine)
+    home = backtrail.open(two.primary.engine)
     assert {info.id: home.thread(info.id).load() for info in home.threads()} == {"new": {"n": 3}, "old": {"n": 2}}
 
 
@@ -83,7 +83,7 @@ def test_a_full_queue_drops_nothing(two: Two) -> None:
     for n in range(1_200):
         store.thread(f"t{n % 7}").append("messages", [n])
     two.until(store, lambda status: not status.behind and not status.lag_records)
-    there = clew.open(two.secondary.engine)
+    there = backtrail.open(two.secondary.engine)
     found = sorted(n for info in there.threads() for n in there.thread(info.id).load()["messages"])
     assert found == list(range(1_200))
 
@@ -94,15 +94,15 @@ def test_attempts_are_counted_per_window_and_forgotten_after_it(two: Two, monkey
     two.primary.up = False
     assert store.thread("t").load() == {"n": 1}
     two.primary.up, two.secondary.up = True, False
-    with pytest.raises(clew.Unavailable, match="1 times"):
+    with pytest.raises(backtrail.Unavailable, match="1 times"):
         store.thread("t").load()
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 700, time=time.time)
-    monkeypatch.setattr("clew.replicate.roles.time", later)
+    monkeypatch.setattr("backtrail.replicate.roles.time", later)
     assert store.thread("t").load() == {"n": 1}
 
 
 def test_an_unknown_mode_is_refused(two: Two) -> None:
-    with pytest.raises(clew.InvalidInput, match="unknown"):
+    with pytest.raises(backtrail.InvalidInput, match="unknown"):
         two.open(replication="sometimes")
 
 
@@ -120,7 +120,7 @@ def test_an_unknown_mode_is_refused(two: Two) -> None:
     ],
     ids=["load", "save", "list", "exists", "delete", "find", "count", "ping"],
 )
-def test_every_operation_fails_over(two: Two, call: Callable[[clew.Store], Any]) -> None:
+def test_every_operation_fails_over(two: Two, call: Callable[[backtrail.Store], Any]) -> None:
     store = two.open(failback_after=60.0, health_every=30.0)
     store.thread("t").save({"n": 1}, label="first")
     two.primary.up = False
@@ -134,7 +134,7 @@ def test_one_threads_writes_reach_the_secondary_in_order(two: Two) -> None:
     stop = threading.Event()
 
     def watch() -> None:
-        there = clew.open(two.secondary.engine)
+        there = backtrail.open(two.secondary.engine)
         while not stop.is_set():
             if there.thread("t").exists():
                 seen.append(len(there.thread("t").load()["messages"]))
@@ -147,14 +147,14 @@ def test_one_threads_writes_reach_the_secondary_in_order(two: Two) -> None:
     stop.set()
     watcher.join()
     assert seen == sorted(seen)
-    assert clew.open(two.secondary.engine).thread("t").load()["messages"] == list(range(300))
+    assert backtrail.open(two.secondary.engine).thread("t").load()["messages"] == list(range(300))
 
 
 def test_failover_can_be_off_and_close_may_be_called_twice(two: Two) -> None:
     store = two.open(failover=False)
     store.thread("t").save({"n": 1})
     two.primary.up = False
-    with pytest.raises(clew.Unavailable, match="failover is off"):
+    with pytest.raises(backtrail.Unavailable, match="failover is off"):
         store.thread("t").load()
     store.close()
     store.close()

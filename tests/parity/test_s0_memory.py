@@ -1,4 +1,5 @@
-"""goagent's in-memory checkpointer: each of its operations under clew's nouns, and its traps, which clew has not."""
+"""goagent's in-memory checkpointer: each of its operations under backtrail's nouns, and its traps, which backtrail has
+not."""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 @pytest.fixture
-def store() -> clew.Store:
-    return clew.open("memory:")
+def store() -> backtrail.Store:
+    return backtrail.open("memory:")
 
 
-def test_save_load_list_delete_exists_by_thread(store: clew.Store) -> None:
-    thread: clew.Thread[Any] = store.thread("t")
+def test_save_load_list_delete_exists_by_thread(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("t")
     assert not thread.exists()
     thread.save({"n": 1})
     assert thread.exists()
@@ -27,8 +28,8 @@ def test_save_load_list_delete_exists_by_thread(store: clew.Store) -> None:
     assert store.threads() == []
 
 
-def test_history_holds_different_states_though_the_caller_reuses_one_object(store: clew.Store) -> None:
-    thread: clew.Thread[Any] = store.thread("t")
+def test_history_holds_different_states_though_the_caller_reuses_one_object(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("t")
     state: dict[str, Any] = {"log": []}
     for n in range(5):
         state["log"].append({"n": n})
@@ -36,8 +37,8 @@ def test_history_holds_different_states_though_the_caller_reuses_one_object(stor
     assert [len(thread.load(c)["log"]) for c in thread.history()] == [1, 2, 3, 4, 5]
 
 
-def test_a_listing_tells_ids_times_and_encoded_size(store: clew.Store) -> None:
-    thread: clew.Thread[Any] = store.thread("t")
+def test_a_listing_tells_ids_times_and_encoded_size(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("t")
     thread.save({"text": "ü" * 100})
     first = store.threads()[0]
     saved = thread.save({"text": "ü" * 200}, custom={"meta": "data"})
@@ -48,13 +49,13 @@ def test_a_listing_tells_ids_times_and_encoded_size(store: clew.Store) -> None:
     assert saved.size == info.size
 
 
-def test_size_counts_threads(store: clew.Store) -> None:
+def test_size_counts_threads(store: backtrail.Store) -> None:
     for n in range(7):
         store.thread(f"t{n}").save({"n": n})
     assert len(store) == store.count() == 7
 
 
-def test_numbers_keep_their_types(store: clew.Store) -> None:
-    thread: clew.Thread[Any] = store.thread("t")
+def test_numbers_keep_their_types(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("t")
     thread.save({"int": 3, "float": 3.0})
     assert {key: type(value) for key, value in thread.load().items()} == {"int": int, "float": float}

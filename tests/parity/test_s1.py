@@ -1,4 +1,4 @@
-"""ductwork's session store: each of its operations as a run, and its traps, which clew has not."""
+"""ductwork's session store: each of its operations as a run, and its traps, which backtrail has not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 MESSAGES = [{"role": "user", "content": "fix the build"}, {"role": "assistant", "content": [{"type": "text"}]}]
 
@@ -40,9 +40,9 @@ def test_model_first_prompt_and_error_count_are_not_lost(opener: Any) -> None:
 
 
 def test_the_directory_is_made(tmp_path: Path) -> None:
-    with clew.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
+    with backtrail.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
         store.run("r").checkpoint(messages=MESSAGES)
-    with clew.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
+    with backtrail.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
         assert [info.id for info in store.runs()] == ["r"]
 
 
@@ -65,7 +65,7 @@ def test_any_id_is_only_a_name_and_collides_with_no_other(opener: Any, id: str) 
 
 
 def test_loading_what_is_not_there_is_an_error(store: Any) -> None:
-    with pytest.raises(clew.NotFound):
+    with pytest.raises(backtrail.NotFound):
         store.run("never").resume()
     assert not store.run("never").exists()
 

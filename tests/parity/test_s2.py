@@ -1,4 +1,5 @@
-"""cortexai's checkpoint store: each of its operations under clew's nouns, and its traps, which clew has not."""
+"""cortexai's checkpoint store: each of its operations under backtrail's nouns, and its traps, which backtrail has
+not."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 @dataclasses.dataclass
@@ -125,12 +126,12 @@ def test_compression_is_real(opener: Any) -> None:
 
 def test_errors_have_their_own_types(store: Any) -> None:
     thread = store.thread("t")
-    with pytest.raises(clew.ThreadNotFound):
+    with pytest.raises(backtrail.ThreadNotFound):
         thread.load()
-    with pytest.raises(clew.EncodeError):
+    with pytest.raises(backtrail.EncodeError):
         thread.save({"f": object()})
     thread.save({"n": 1})
-    with pytest.raises(clew.CheckpointNotFound):
+    with pytest.raises(backtrail.CheckpointNotFound):
         thread.load("00000000")
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         thread.save("not a state")

@@ -1,4 +1,4 @@
-"""picoclaw's sessions: each of its operations under clew's nouns, and its traps, which clew has not."""
+"""picoclaw's sessions: each of its operations under backtrail's nouns, and its traps, which backtrail has not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 CALL = {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "f", "arguments": "{}"}}]}
 RESULT = {"role": "tool", "content": "42", "tool_call_id": "c1"}
@@ -67,26 +67,26 @@ def test_save_finds_everything_durable_already(opener: Any) -> None:
 
 def test_a_torn_last_line_swallows_nothing(tmp_path: Path) -> None:
     url = f"jsonl:{tmp_path}"
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         store.session("k").add("user", "one")
         store.session("k").add("user", "two")
     largest = max((f for f in tmp_path.rglob("*") if f.is_file()), key=lambda f: f.stat().st_size)
     with largest.open("ab") as file:
         file.write(b'{"half of a li')
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         session = store.session("k")
         session.add("user", "three")
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         assert [m["content"] for m in store.session("k").messages()] == ["one", "two", "three"]
 
 
 def test_a_line_of_more_than_ten_megabytes_is_just_long(tmp_path: Path) -> None:
     long = "x" * 11_000_000
-    with clew.open(f"jsonl:{tmp_path}") as store:
+    with backtrail.open(f"jsonl:{tmp_path}") as store:
         store.session("k").add("user", "before")
         store.session("k").add("tool", long)
         store.session("k").add("user", "after")
-    with clew.open(f"jsonl:{tmp_path}") as store:
+    with backtrail.open(f"jsonl:{tmp_path}") as store:
         assert [len(m["content"]) for m in store.session("k").messages()] == [6, len(long), 5]
 
 
@@ -103,7 +103,7 @@ def test_writes_can_be_fire_and_forget(store: Any, caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.ERROR):
         session.add("user", object())
     assert "'k'" in caplog.text
-    with pytest.raises(clew.EncodeError):
+    with pytest.raises(backtrail.EncodeError):
         store.session("k").add("user", object())
 
 

@@ -1,4 +1,5 @@
-"""openrouter-agent-sdk's sessions, the half about conversations: each operation, and its traps, which clew has not."""
+"""openrouter-agent-sdk's sessions, the half about conversations: each operation, and its traps, which backtrail has
+not."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 def test_get_or_create_and_get(store: Any) -> None:
@@ -65,7 +66,7 @@ def test_rewind_takes_later_snapshots_and_turns_back_and_can_be_undone(store: An
     session.snapshot("m2")
     session.rewind("m1")
     assert ([m["content"] for m in session.messages()], session.user_turns) == (["one"], 1)
-    with pytest.raises(clew.NoCheckpoint):
+    with pytest.raises(backtrail.NoCheckpoint):
         session.rewind("m2")
     session.thread.undo()
     session.rewind("m2")
@@ -74,7 +75,7 @@ def test_rewind_takes_later_snapshots_and_turns_back_and_can_be_undone(store: An
 
 def test_a_message_without_a_snapshot_is_an_error_with_its_own_name(store: Any) -> None:
     store.session("s").add("user", "x")
-    with pytest.raises(clew.NoCheckpoint, match="unknown"):
+    with pytest.raises(backtrail.NoCheckpoint, match="unknown"):
         store.session("s").rewind("unknown")
 
 

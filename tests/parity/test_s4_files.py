@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clew.errors import NoCheckpoint
+from backtrail.errors import NoCheckpoint
 
 
 class Chat:
@@ -109,11 +109,11 @@ def test_nothing_is_written_through_links_to_the_outside(chat: Chat, tmp_path: P
 
 
 def test_the_store_does_not_snapshot_itself(tmp_path: Path) -> None:
-    import clew
+    import backtrail
 
     (tmp_path / "f").write_bytes(b"1")
     for target in (tmp_path / "agents.db", f"jsonl:{tmp_path / 'log'}"):
-        with clew.open(target) as store:
+        with backtrail.open(target) as store:
             ws = store.workspace(tmp_path, cache=False)
             ws.snapshot()
             own = {item.path for item in ws.status().skipped if item.reason == "the store itself"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.present.added import added
-from clew.present.conversation import Call, Message, Result, conversation_key, read
+import backtrail
+from backtrail.present.added import added
+from backtrail.present.conversation import Call, Message, Result, conversation_key, read
 
 _CASES: list[tuple[Any, Message]] = [
     ({"role": "user", "content": "hi"}, Message("user", "hi")),
@@ -121,8 +121,8 @@ def test_what_is_not_understood_is_shown_as_it_is(value: Any) -> None:
 
 
 def test_the_conversation_is_found_by_its_key() -> None:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
         thread.save({"plan": ["a"], "history": [{"role": "user", "content": "x"}]})
         assert conversation_key(thread.outline()) == "history"
         thread.save({"plan": {"a": 1}})
@@ -130,8 +130,8 @@ def test_the_conversation_is_found_by_its_key() -> None:
 
 
 def test_what_a_step_added_is_said_in_a_few_words() -> None:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
         first = thread.append("messages", [{"role": "user", "content": "hello"}])
         second = thread.append(
             "messages", [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b" * 500}]

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.present.export import form_of, write
-from clew.present.plain import from_json
+import backtrail
+from backtrail.present.export import form_of, write
+from backtrail.present.plain import from_json
 
 
 def test_each_form_holds_what_it_says() -> None:
     state = {"messages": [{"role": "user", "content": "hello"}], "n": b"1"}
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
         checkpoint = thread.save(state)
         thread.append("messages", [{"role": "user", "content": "later"}])
         whole = json.loads(write(store, thread, checkpoint, "json"))
         lines = write(store, thread, checkpoint, "jsonl").splitlines()
         text = write(store, thread, checkpoint, "markdown")
-        with pytest.raises(clew.InvalidInput):
+        with pytest.raises(backtrail.InvalidInput):
             write(store, thread, checkpoint, "pdf")
     assert from_json(whole["state"]) == state
     assert json.loads(lines[-1]) == {"role": "user", "content": "hello"}

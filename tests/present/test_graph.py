@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import clew
-from clew.model import Checkpoint
-from clew.present.graph import GraphRow, arrange, draw
+import backtrail
+from backtrail.model import Checkpoint
+from backtrail.present.graph import GraphRow, arrange, draw
 
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -60,8 +60,8 @@ def test_any_history_is_drawn_with_every_line_joined_to_its_ends(history: tuple[
 
 
 def test_a_rewind_is_drawn_as_git_would() -> None:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
         for i in range(4):
             thread.save({"n": i})
         thread.rewind(2)
@@ -73,8 +73,8 @@ def test_a_rewind_is_drawn_as_git_would() -> None:
 
 
 def test_a_head_below_what_it_left_behind_is_joined_from_the_side() -> None:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
         for i in range(3):
             thread.save({"n": i})
         head = thread.rewind(1)

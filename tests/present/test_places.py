@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.present.places import resolve, shorten
+import backtrail
+from backtrail.present.places import resolve, shorten
 
 
 @pytest.fixture
-def thread() -> Iterator[clew.Thread[Any]]:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("t")
+def thread() -> Iterator[backtrail.Thread[Any]]:
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
         for i in range(6):
             thread.save({"n": i}, label={2: "good", 4: "odd~name"}.get(i))
         yield thread
@@ -35,33 +35,33 @@ def thread() -> Iterator[clew.Thread[Any]]:
         ("odd~name", 5),
     ],
 )
-def test_a_name_finds_its_checkpoint(thread: clew.Thread[Any], text: str | None, step: int) -> None:
+def test_a_name_finds_its_checkpoint(thread: backtrail.Thread[Any], text: str | None, step: int) -> None:
     assert resolve(thread, text).step == step
 
 
-def test_the_start_of_an_id_is_enough(thread: clew.Thread[Any]) -> None:
+def test_the_start_of_an_id_is_enough(thread: backtrail.Thread[Any]) -> None:
     ids = [c.id for c in thread.history()]
     for id, short in shorten(ids).items():
         assert len(short) < len(id)
         assert resolve(thread, short).id == id
 
 
-def test_a_label_on_an_abandoned_checkpoint_still_works(thread: clew.Thread[Any]) -> None:
+def test_a_label_on_an_abandoned_checkpoint_still_works(thread: backtrail.Thread[Any]) -> None:
     thread.rewind(1)
     assert resolve(thread, "good").step == 3
     assert resolve(thread, "good~1").step == 2
 
 
 @pytest.mark.parametrize("text", ["@~6", "good~9", "99", "no-such-label", "0123456789abcdef", "…"])
-def test_a_name_of_nothing_is_an_error_that_says_what_works(thread: clew.Thread[Any], text: str) -> None:
-    with pytest.raises(clew.CheckpointNotFound):
+def test_a_name_of_nothing_is_an_error_that_says_what_works(thread: backtrail.Thread[Any], text: str) -> None:
+    with pytest.raises(backtrail.CheckpointNotFound):
         resolve(thread, text)
 
 
 def test_a_thread_that_is_not_there_is_named() -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         for text in ("@", "label", "3"):
-            with pytest.raises(clew.ThreadNotFound):
+            with pytest.raises(backtrail.ThreadNotFound):
                 resolve(store.thread("missing"), text)
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clew import InvalidInput, Unregistered
-from clew.present.plain import brief, clip, from_json, json_bytes, to_json
+from backtrail import InvalidInput, Unregistered
+from backtrail.present.plain import brief, clip, from_json, json_bytes, to_json
 
 _SCALARS = (
     st.none()
@@ -75,7 +75,7 @@ def test_not_a_number_comes_back_as_not_a_number() -> None:
 @pytest.mark.parametrize(
     "value", [{"$nope": 1}, {"$bytes": "%%"}, {"$uuid": "x"}, {"$map": [1]}, {"$int": "1", "b": 2}]
 )
-def test_what_clew_never_writes_is_refused_by_name(value: Any) -> None:
+def test_what_backtrail_never_writes_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidInput):
         from_json(value)
 

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from clew.engines.memory import MemoryEngine
-from clew.errors import Conflict
-from clew.replicate.colour import Background, Hands, Tracks, side
-from clew.testing import records
+from backtrail.engines.memory import MemoryEngine
+from backtrail.errors import Conflict
+from backtrail.replicate.colour import Background, Hands, Tracks, side
+from backtrail.testing import records
 
 
 async def _number(n: int) -> int:

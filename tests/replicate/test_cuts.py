@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.base import Engine
-from clew.engines.memory import MemoryEngine
-from clew.engines.sqlite import SQLiteEngine
+import backtrail
+import backtrail.aio
+from backtrail.engines.base import Engine
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.sqlite import SQLiteEngine
 from fix_stores import Stepped
 
 WAYS = ("away", "before", "after", "away after", "others save", "others compare")
@@ -61,14 +61,14 @@ def _passing(name: str) -> Any:
             way = None
         self.up = self.up and way != "away"
         if (not self.up and name != "close") or way == "before":
-            raise clew.Unavailable(f"cut before {name}, because a test says so")
+            raise backtrail.Unavailable(f"cut before {name}, because a test says so")
         answer = await getattr(self.engine, name)(*args, **options)
         if name == "commit" and self.lose_answers:
             self.lose_answers -= 1
             way = "away after"
         self.up = self.up and way != "away after"
         if way is not None:
-            raise clew.Unavailable(f"cut after {name}, because a test says so")
+            raise backtrail.Unavailable(f"cut after {name}, because a test says so")
         return answer
 
     return call
@@ -90,15 +90,15 @@ class World:
         self.labels: dict[str, str] = {}  # id -> label
         self.texts = 0
         self.store: Any = None
-        self.other: clew.Store | None = None  # another process, for which nothing is ever cut
+        self.other: backtrail.Store | None = None  # another process, for which nothing is ever cut
         if colour == "blocking":
             one, two = (Side(place, Calls(0, "never"), awaiting=False) for place in self.places)
-            self.other = clew.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
+            self.other = backtrail.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
             self.other.catch_up()
             calls.others = self._others
         while self.store is None:
             self.heal()
-            with contextlib.suppress(clew.Unavailable):
+            with contextlib.suppress(backtrail.Unavailable):
                 self.store = self._open(colour, {**OPTIONS, **options})
 
     def _others(self, way: str) -> None:
@@ -113,32 +113,32 @@ class World:
 
     def _open(self, colour: str, options: dict[str, Any]) -> Any:
         if colour == "blocking":
-            return clew.open(self.primary, replica=self.replica, **options)
-        opening = clew.aio.open(self.primary, replica=self.replica, **options)
+            return backtrail.open(self.primary, replica=self.replica, **options)
+        opening = backtrail.aio.open(self.primary, replica=self.replica, **options)
         return Stepped(self.loop.run_until_complete(opening), self.loop)
 
     def append(self, thread: str) -> str | None:
         """Append a text that occurs once; the checkpoint's id, if it was acknowledged."""
         self.texts += 1
         text = f"{thread}:{self.texts}"
-        with contextlib.suppress(clew.Unavailable):
+        with contextlib.suppress(backtrail.Unavailable):
             saved: str = self.store.thread(thread).append("messages", [text]).id
             self.saves[text] = (thread, saved)
             return saved
         return None
 
     def label(self, id: str | None, label: str) -> None:
-        with contextlib.suppress(clew.Unavailable, clew.NotFound):
+        with contextlib.suppress(backtrail.Unavailable, backtrail.NotFound):
             if id is not None:
                 self.store.thread("t").annotate(id, label=label)
                 self.labels[id] = label
 
     def fork(self) -> None:
-        with contextlib.suppress(clew.Unavailable, clew.NotFound, clew.Conflict):
+        with contextlib.suppress(backtrail.Unavailable, backtrail.NotFound, backtrail.Conflict):
             self.store.thread("t").fork("fork")
 
     def catch_up(self) -> Any:
-        with contextlib.suppress(clew.Unavailable):
+        with contextlib.suppress(backtrail.Unavailable):
             return self.store.catch_up()
         return None
 
@@ -161,10 +161,10 @@ class World:
                 store.catch_up()
 
     def check(self, *, pruned: bool) -> None:
-        one, two = (clew.open(place) for place in self.places)
+        one, two = (backtrail.open(place) for place in self.places)
         infos = one.threads()
         assert infos == two.threads()
-        found: dict[str, list[clew.Checkpoint]] = {}
+        found: dict[str, list[backtrail.Checkpoint]] = {}
         for info in infos:
             found[info.id] = one.thread(info.id).history(all=True)
             assert found[info.id] == two.thread(info.id).history(all=True)
@@ -253,10 +253,10 @@ def said(world: World) -> None:
 
 
 def pruned(world: World) -> None:
-    keep = clew.Retention(keep_last=2)
+    keep = backtrail.Retention(keep_last=2)
 
     def prune() -> None:
-        with contextlib.suppress(clew.Unavailable):
+        with contextlib.suppress(backtrail.Unavailable):
             world.store.prune(keep)
 
     world.append("t"), world.append("t"), world.append("t"), world.catch_up()
@@ -281,11 +281,11 @@ def play(scenario: Callable[[World], None], calls: Calls, colour: str, **options
 @pytest.fixture
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens by itself, and nothing is waited for."""
-    monkeypatch.setattr("clew.replicate.colour.Background.wake", lambda _: None)
-    monkeypatch.setattr("clew.replicate.following._FLIGHT", 0.0)
-    monkeypatch.setattr("clew.replicate.roles._SETTLING", 0.03)
-    monkeypatch.setattr("clew.history.tries.PATIENCE", 1.0)
-    monkeypatch.setattr("clew.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))
+    monkeypatch.setattr("backtrail.replicate.colour.Background.wake", lambda _: None)
+    monkeypatch.setattr("backtrail.replicate.following._FLIGHT", 0.0)
+    monkeypatch.setattr("backtrail.replicate.roles._SETTLING", 0.03)
+    monkeypatch.setattr("backtrail.history.tries.PATIENCE", 1.0)
+    monkeypatch.setattr("backtrail.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))
 
 
 @pytest.mark.usefixtures("by_itself")
@@ -321,7 +321,7 @@ def test_the_checker_sees_what_is_missing_and_what_only_one_side_has() -> None:
     with pytest.raises(AssertionError, match="never made is lost"):
         world.check(pruned=False)
     del world.saves["never made"]
-    clew.open(world.places[0]).thread("t").append("messages", ["only here"])
+    backtrail.open(world.places[0]).thread("t").append("messages", ["only here"])
     with pytest.raises(AssertionError):
         world.check(pruned=False)
     world.close()

@@ -7,15 +7,15 @@ from typing import Any
 import psycopg
 import pytest
 
-import clew
-from clew.engines.memory import MemoryEngine
-from clew.engines.patience import Interrupted, Patience, nobody_listens, patiently
-from clew.engines.postgres import PostgresEngine
-from clew.engines.redis import RedisEngine
-from clew.engines.stepping import finish
-from clew.errors import Unavailable
-from clew.replicate.mirror import Mirror
-from clew.replicate.settings import Settings
+import backtrail
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.patience import Interrupted, Patience, nobody_listens, patiently
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.redis import RedisEngine
+from backtrail.engines.stepping import finish
+from backtrail.errors import Unavailable
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.settings import Settings
 from fix_flaky import Flaky
 
 NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
@@ -97,7 +97,7 @@ def test_a_mirror_is_in_a_hurry_only_where_the_other_side_has_everything() -> No
     sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     Mirror(*sides, Settings())
     assert hurried(*sides) == (False, False)  # all that is started together may not be there yet
-    store = clew.open(sides[0], replica=sides[1], max_failovers=1, **NEVER)
+    store = backtrail.open(sides[0], replica=sides[1], max_failovers=1, **NEVER)
     store.thread("t").save({"n": 1})
     assert hurried(*sides) == (True, True)
     sides[1].up = False
@@ -124,7 +124,7 @@ def test_what_was_not_shipped_yet_or_is_required_is_worth_waiting_for() -> None:
         ({"failover": False}, (False, True)),
     ):
         sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-        store = clew.open(sides[0], replica=sides[1], **NEVER, **options)
+        store = backtrail.open(sides[0], replica=sides[1], **NEVER, **options)
         store.thread("t").save({"n": 1})
         store.catch_up()
         assert hurried(*sides) == expected

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.memory import MemoryEngine
-from clew.engines.sqlite import SQLiteEngine
+import backtrail
+import backtrail.aio
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.sqlite import SQLiteEngine
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -67,7 +67,7 @@ def test_a_replica_that_is_required_and_away_refuses(pair: Pair) -> None:
     thread.save({"n": 1})
     pair.replica.up = False
     for _ in range(2):
-        with pytest.raises(clew.Unavailable, match="replica_required"):
+        with pytest.raises(backtrail.Unavailable, match="replica_required"):
             thread.save({"n": 2}, expect=thread.head)
     pair.replica.up = True
     pair.until(store, lambda status: status.replica.healthy and not status.behind)
@@ -106,13 +106,13 @@ def test_a_save_in_the_middle_of_which_the_primary_dies_is_done_on_the_replica(p
 def test_answers_are_no_reason_to_fail_over(pair: Pair) -> None:
     store = pair.open()
     thread = store.thread("t")
-    with pytest.raises(clew.ThreadNotFound):
+    with pytest.raises(backtrail.ThreadNotFound):
         thread.load()
     saved = thread.save({"n": 1})
     thread.save({"n": 2})
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         thread.save({"n": 3}, expect=saved)
-    with pytest.raises(clew.CheckpointNotFound):
+    with pytest.raises(backtrail.CheckpointNotFound):
         thread.load(99)
     status = store.status()
     assert (status.active, status.failovers) == ("primary", 0)
@@ -205,7 +205,7 @@ def test_both_away_is_one_error_with_both_causes(pair: Pair) -> None:
     thread.save({"n": 1})
     pair.primary.up = pair.replica.up = False
     for call in (thread.load, lambda: thread.save({"n": 2}), store.threads):
-        with pytest.raises(clew.Unavailable, match=r"primary: .*replica: "):
+        with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: "):
             call()
     pair.primary.up = pair.replica.up = True
     assert thread.load() == {"n": 1}
@@ -220,10 +220,10 @@ def test_changes_of_side_are_counted_per_window(pair: Pair, monkeypatch: pytest.
         assert thread.load() == {"n": 1}
         side.up = True
     pair.primary.up = False
-    with pytest.raises(clew.Unavailable, match="2 times"):
+    with pytest.raises(backtrail.Unavailable, match="2 times"):
         thread.load()
     later = time.monotonic() + 101
-    monkeypatch.setattr("clew.replicate.roles.time", SimpleNamespace(monotonic=lambda: later, time=time.time))
+    monkeypatch.setattr("backtrail.replicate.roles.time", SimpleNamespace(monotonic=lambda: later, time=time.time))
     assert thread.load() == {"n": 1}
 
 
@@ -231,7 +231,7 @@ def test_failover_can_be_off(pair: Pair) -> None:
     store = pair.open(failover=False)
     store.thread("t").save({"n": 1})
     pair.primary.up = False
-    with pytest.raises(clew.Unavailable, match="failover is off"):
+    with pytest.raises(backtrail.Unavailable, match="failover is off"):
         store.thread("t").load()
 
 
@@ -284,7 +284,7 @@ def test_close_is_idempotent_and_ships_what_is_pending(pair: Pair) -> None:
     else:
         store.close()
         store.close()
-        with pytest.raises(clew.Unavailable):
+        with pytest.raises(backtrail.Unavailable):
             store.thread("x")
 
 
@@ -301,31 +301,31 @@ def test_close_is_idempotent_and_ships_what_is_pending(pair: Pair) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(clew.InvalidInput, match=reason):
-        clew.open("memory:", **{"replica": "memory:", **options})
+    with pytest.raises(backtrail.InvalidInput, match=reason):
+        backtrail.open("memory:", **{"replica": "memory:", **options})
 
 
 def test_a_mirror_of_a_store_with_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(clew.InvalidInput, match="the store itself"):
-        clew.open(tmp_path / "s.db", replica=f"sqlite:///{tmp_path}/s.db")
-    with pytest.raises(clew.InvalidInput, match="needs replica="):
-        clew.open("memory:", failback_after=5)
+    with pytest.raises(backtrail.InvalidInput, match="the store itself"):
+        backtrail.open(tmp_path / "s.db", replica=f"sqlite:///{tmp_path}/s.db")
+    with pytest.raises(backtrail.InvalidInput, match="needs replica="):
+        backtrail.open("memory:", failback_after=5)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(clew.InvalidInput, match="no replica"):
-        clew.open("memory:").status()
+    with pytest.raises(backtrail.InvalidInput, match="no replica"):
+        backtrail.open("memory:").status()
 
 
 def test_options_may_stand_in_the_url(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&replication=async&failover=false&health_every=5"
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         store.thread("t").save({"n": 1})
         assert store.status().replication == "async"
-    with clew.open(tmp_path / "b.db") as replica:
+    with backtrail.open(tmp_path / "b.db") as replica:
         assert replica.thread("t").load() == {"n": 1}
 
 
 def test_sync_makes_two_stores_equal_and_ships_only_what_is_missing(tmp_path: Path) -> None:
-    one, two = clew.open(tmp_path / "a.db"), clew.open("memory:")
+    one, two = backtrail.open(tmp_path / "a.db"), backtrail.open("memory:")
     for n in range(20):
         one.thread(f"t{n}").append("messages", [LONG])
     two.thread("only there").save({"n": 1})
@@ -342,14 +342,14 @@ def test_sync_makes_two_stores_equal_and_ships_only_what_is_missing(tmp_path: Pa
 def test_a_sealed_store_and_its_replica_have_one_key_ring(tmp_path: Path) -> None:
     key = b"k" * 32
     one, two, three = (tmp_path / name for name in ("a.db", "b.db", "c.db"))
-    with clew.open(one, replica=two, key=key) as store:
+    with backtrail.open(one, replica=two, key=key) as store:
         store.thread("t").save({"n": 1})
-    with clew.open(two, key=key) as replica:
+    with backtrail.open(two, key=key) as replica:
         assert replica.thread("t").load() == {"n": 1}
-    with clew.open(three, replica=two, key=key) as store:  # a new primary beside the old replica
+    with backtrail.open(three, replica=two, key=key) as store:  # a new primary beside the old replica
         assert store.catch_up().behind == 0
         assert store.thread("t").load() == {"n": 1}
-    with clew.open(three, key=key) as new:
+    with backtrail.open(three, key=key) as new:
         assert new.thread("t").load() == {"n": 1}
 
 
@@ -382,34 +382,34 @@ def test_a_store_that_gets_the_replica_of_another_one_keeps_its_own(pair: Pair) 
 def test_a_replica_with_another_key_ring_is_refused(tmp_path: Path) -> None:
     key = b"k" * 32
     for name in ("a.db", "b.db"):
-        with clew.open(tmp_path / name, key=key) as store:
+        with backtrail.open(tmp_path / name, key=key) as store:
             store.thread(name).save({"n": 1})
-    with pytest.raises(clew.InvalidInput, match="another key ring"):
-        clew.open(tmp_path / "a.db", replica=tmp_path / "b.db", key=key)
-    with clew.open(tmp_path / "plain.db") as store:
+    with pytest.raises(backtrail.InvalidInput, match="another key ring"):
+        backtrail.open(tmp_path / "a.db", replica=tmp_path / "b.db", key=key)
+    with backtrail.open(tmp_path / "plain.db") as store:
         store.thread("plain").save({"n": 1})
-    with pytest.raises(clew.InvalidInput, match="unsealed data"):
-        clew.open(tmp_path / "a.db", replica=tmp_path / "plain.db", key=key)
-    with pytest.raises(clew.ClewError, match="key"):
-        clew.open(tmp_path / "plain.db", replica=tmp_path / "a.db")
-    with clew.open(tmp_path / "plain.db") as store:
+    with pytest.raises(backtrail.InvalidInput, match="unsealed data"):
+        backtrail.open(tmp_path / "a.db", replica=tmp_path / "plain.db", key=key)
+    with pytest.raises(backtrail.BacktrailError, match="key"):
+        backtrail.open(tmp_path / "plain.db", replica=tmp_path / "a.db")
+    with backtrail.open(tmp_path / "plain.db") as store:
         assert [info.id for info in store.threads()] == ["plain"]
 
 
 def test_stores_that_both_went_on_with_one_branch_are_told_apart_and_not_touched(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "a.db") as one, clew.open(tmp_path / "b.db") as two:
+    with backtrail.open(tmp_path / "a.db") as one, backtrail.open(tmp_path / "b.db") as two:
         one.thread("t").append("messages", ["common"])
         one.sync_to(two)
         one.thread("t").append("messages", ["here"])
         two.thread("t").append("messages", ["there"])
-        with pytest.raises(clew.Conflict, match="in both stores"):
+        with pytest.raises(backtrail.Conflict, match="in both stores"):
             one.sync_to(two)
         assert one.thread("t").load() == {"messages": ["common", "here"]}
         assert two.thread("t").load() == {"messages": ["common", "there"]}
 
 
 def test_sync_takes_the_side_that_is_further_on(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "a.db") as one, clew.open(tmp_path / "b.db") as two:
+    with backtrail.open(tmp_path / "a.db") as one, backtrail.open(tmp_path / "b.db") as two:
         one.thread("t").append("messages", ["common"])
         one.sync_to(two)
         two.thread("t").append("messages", ["more"])
@@ -423,7 +423,7 @@ def test_sync_takes_the_side_that_is_further_on(tmp_path: Path) -> None:
 def test_what_async_may_lose_is_exactly_what_was_not_shipped_when_the_disk_went(tmp_path: Path) -> None:
     primary, replica = Flaky(MemoryEngine()), SQLiteEngine(tmp_path / "replica.db")
     gate = Flaky(replica)
-    store = clew.open(primary, replica=gate, replication="async", health_every=30.0)
+    store = backtrail.open(primary, replica=gate, replication="async", health_every=30.0)
     thread = store.thread("t")
     shipped = [thread.append("messages", [n]).id for n in range(20)]
     while store.status().lag_records or store.status().behind:
@@ -451,7 +451,7 @@ def test_metrics_tell_lag_and_changes_of_side(monkeypatch: pytest.MonkeyPatch) -
     provider = MeterProvider([reader])
     monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
     primary = Flaky(MemoryEngine())
-    store = clew.open(primary, replica=MemoryEngine(), replication="async", failback_after=60.0)
+    store = backtrail.open(primary, replica=MemoryEngine(), replication="async", failback_after=60.0)
     store.thread("t").save({"n": 1})
     primary.up = False
     store.thread("t").exists()
@@ -463,8 +463,8 @@ def test_metrics_tell_lag_and_changes_of_side(monkeypatch: pytest.MonkeyPatch) -
         for scope in resource.scope_metrics
         for metric in scope.metrics
     }
-    assert found["clew.mirror.lag"][0].count == 1  # type: ignore[union-attr]
-    assert {point.attributes["active"]: point.value for point in found["clew.mirror.changes"]} == {  # type: ignore
+    assert found["backtrail.mirror.lag"][0].count == 1  # type: ignore[union-attr]
+    assert {point.attributes["active"]: point.value for point in found["backtrail.mirror.changes"]} == {  # type: ignore
         "primary": 1,
         "replica": 1,
     }
@@ -474,7 +474,7 @@ def test_metrics_tell_lag_and_changes_of_side(monkeypatch: pytest.MonkeyPatch) -
 def test_an_async_side_and_a_blocking_one_make_a_mirror(redis_server: Any, tmp_path: Path) -> None:
     async def both() -> None:
         url = f"{redis_server.url}?prefix=mixed-{tmp_path.name}"
-        async with await clew.aio.open(url, replica=tmp_path / "b.db") as store:
+        async with await backtrail.aio.open(url, replica=tmp_path / "b.db") as store:
             thread = store.thread("t")
             for n in range(5):
                 await thread.append("messages", [n])
@@ -482,5 +482,5 @@ def test_an_async_side_and_a_blocking_one_make_a_mirror(redis_server: Any, tmp_p
             assert (status.primary.engine, status.replica.engine, status.behind) == ("redis", "sqlite", 0)
 
     asyncio.run(both())
-    with clew.open(tmp_path / "b.db") as replica:
+    with backtrail.open(tmp_path / "b.db") as replica:
         assert replica.thread("t").load()["messages"] == list(range(5))

@@ -1,5 +1,5 @@
 """A save is one save, however often it was made and on whichever side: under an id that its caller chose, for ever;
-under one that clew made, for as long as the call lasts."""
+under one that backtrail made, for as long as the call lasts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.base import Branch, Commit
-from clew.engines.memory import MemoryEngine
-from clew.engines.stepping import finish
-from clew.replicate.spool import Spool
+import backtrail
+from backtrail.engines.base import Branch, Commit
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.stepping import finish
+from backtrail.replicate.spool import Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -120,7 +120,7 @@ class Headless(Flaky):
 
     async def commit(self, commit: Commit) -> None:
         if not self.up or (self.cut and any(swap.thread == "t" for swap in commit.swaps)):
-            raise clew.Unavailable("the connection was cut, because a test says so")
+            raise backtrail.Unavailable("the connection was cut, because a test says so")
         await Flaky.commit(self, commit)  # type: ignore[misc]  # it is made from a list of names
 
 
@@ -128,7 +128,7 @@ class Headless(Flaky):
 def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_it_loses(again: bool) -> None:
     """The replica has the rows, and its head does not know of them; then it takes over."""
     primary, replica = Flaky(MemoryEngine()), Headless(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store = backtrail.open(primary, replica=replica, replication="async", **NEVER)
     thread = store.thread("t")
     first = thread.append("messages", ["one"])
     store.catch_up()
@@ -137,7 +137,7 @@ def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_i
     store.catch_up()
     replica.up = replica.cut = True
     store.catch_up()
-    assert len(clew.open(replica.engine).thread("t").history()) == 1
+    assert len(backtrail.open(replica.engine).thread("t").history()) == 1
     replica.cut = False
     primary.lose_answers = int(again)
     primary.up = again
@@ -150,7 +150,7 @@ def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_i
     assert [checkpoint.id for checkpoint in thread.find(tag="diverged")] == [unshipped[-1].id]
     assert thread.load(unshipped[-1].id)["messages"][-1] == "only the primary has this: 2"
     for side in (primary, replica):
-        alone = clew.open(side.engine)
+        alone = backtrail.open(side.engine)
         assert not alone.verify().problems
         assert alone.thread("t").history(all=True) == thread.history(all=True)
 
@@ -159,7 +159,7 @@ def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_und
     """The replica takes over and makes a thread of the same name, with a save that is repeated. What came before that
     on the primary was not."""
     primary, replica = Flaky(MemoryEngine()), Headless(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store = backtrail.open(primary, replica=replica, replication="async", **NEVER)
     store.thread("other").append("messages", [0])
     store.catch_up()
     replica.up = False
@@ -175,7 +175,7 @@ def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_und
     primary.up = True
     settled(store)
     for side in (primary, replica):
-        alone = clew.open(side.engine)
+        alone = backtrail.open(side.engine)
         assert [info.id for info in alone.threads()] == ["other", "t", "t#diverged-1"]
         assert ids(alone) == [second.id]
         assert alone.thread("t#diverged-1").load(first.id) == {"messages": ["one"]}
@@ -184,7 +184,7 @@ def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_und
 
 def test_of_two_that_are_one_save_each_side_may_take_the_other_away_and_one_stays() -> None:
     primary, replica = Headless(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", **{**NEVER, "max_failovers": 10})
+    store = backtrail.open(primary, replica=replica, replication="async", **{**NEVER, "max_failovers": 10})
     first = store.thread("t").append("messages", ["one"])
     store.catch_up()
     replica.up = False
@@ -202,7 +202,7 @@ def test_of_two_that_are_one_save_each_side_may_take_the_other_away_and_one_stay
     replica.up = True
     settled(store)
     for side in (primary, replica):
-        alone = clew.open(side.engine)
+        alone = backtrail.open(side.engine)
         found = [first.id, unshipped.id, second.id, third.id]
         assert sorted(ids(alone)) == sorted(found)
         assert [checkpoint.id for checkpoint in alone.thread("t").history()] == found
@@ -214,7 +214,7 @@ def test_what_builds_on_one_of_two_that_are_one_save_is_delivered_when_the_other
     """The spool has it, and nobody knows of that when the sides are compared."""
     primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     options = {**NEVER, "max_failovers": 10}
-    store = clew.open(primary, replica=replica, spool=tmp_path / "spool", **options)
+    store = backtrail.open(primary, replica=replica, spool=tmp_path / "spool", **options)
     thread = store.thread("t")
     saved = [thread.append("messages", ["one"])]
     primary.lose_answers = 1
@@ -228,7 +228,7 @@ def test_what_builds_on_one_of_two_that_are_one_save_is_delivered_when_the_other
     replica.up = True
     settled(store)
     for side in (primary, replica):
-        alone = clew.open(side.engine)
+        alone = backtrail.open(side.engine)
         assert sorted(ids(alone)) == sorted(checkpoint.id for checkpoint in saved)
         assert alone.thread("t").load(saved[2].id)["messages"] == ["one", "two", "three"]
         assert not alone.verify().problems
@@ -242,7 +242,7 @@ def test_a_spooled_save_is_not_thought_to_be_made_because_a_row_without_a_head_h
     orphan = Branch(b"orphan".ljust(16), "t", "t", b"nobody".ljust(16))
     stray = saved.rows[0]._replace(branch=orphan.id, step=1)
     finish(places[0].engine.commit(Commit("t", rows=[stray], branches=[orphan])))
-    other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other = backtrail.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
     assert landed(store, places).diverged == 1
     assert store.thread("t").load(second)["messages"] == ["one", "two"]
@@ -255,20 +255,20 @@ class Refusing(Flaky):
 
     async def commit(self, commit: Commit) -> None:
         if self.refusing or not self.up:
-            raise clew.Unavailable("no save is taken, because a test says so")
+            raise backtrail.Unavailable("no save is taken, because a test says so")
         await self.engine.commit(commit)
 
 
-def landed(store: clew.Store, places: tuple[Refusing, Refusing]) -> Any:
+def landed(store: backtrail.Store, places: tuple[Refusing, Refusing]) -> Any:
     for place in places:
         place.up, place.refusing = True, False
     return settled(store)
 
 
-def spooled(folder: Path) -> tuple[tuple[Refusing, Refusing], clew.Store, str]:
+def spooled(folder: Path) -> tuple[tuple[Refusing, Refusing], backtrail.Store, str]:
     """Two places that take no saves, the store over them, and the id of what is in its spool; "one" came before."""
     places = Refusing(MemoryEngine()), Refusing(MemoryEngine())
-    store = clew.open(places[0], replica=places[1], spool=folder / "spool", **NEVER)
+    store = backtrail.open(places[0], replica=places[1], spool=folder / "spool", **NEVER)
     thread, second = store.thread("t"), chosen()
     thread.append("messages", ["one"])
     for place in places:
@@ -281,14 +281,14 @@ def test_a_spooled_save_that_others_have_made_is_not_made_again(tmp_path: Path) 
     places, store, second = spooled(tmp_path)
     thread = store.thread("t")
     assert store.status().spool.records == 1  # type: ignore[union-attr]
-    other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other = backtrail.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
     other.thread("t").append("messages", ["two"], id=second)  # its caller, who was not told of the first one
     assert landed(store, places).diverged == 0
     assert thread.load()["messages"] == ["one", "somebody else's", "two"]
     assert len(ids(store)) == len({*ids(store)}) == 3
     assert not store.verify().problems
-    assert clew.open(places[1].engine).thread("t").history(all=True) == thread.history(all=True)
+    assert backtrail.open(places[1].engine).thread("t").history(all=True) == thread.history(all=True)
 
 
 def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_the_save_is_there_once(
@@ -298,7 +298,7 @@ def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_
     thread = store.thread("t")
     later = thread.append("messages", ["and more"])
     assert store.status().spool.records == 2  # type: ignore[union-attr]
-    other = clew.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other = backtrail.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
     other.thread("t").append("messages", ["two"], id=second)
     assert landed(store, places).diverged == 1
@@ -308,6 +308,6 @@ def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_
     assert (thread.get(later.id).label or "").startswith("diverged")
     assert len(ids(store)) == len({*ids(store)}) == 4
     for place in places:
-        alone = clew.open(place.engine)
+        alone = backtrail.open(place.engine)
         assert not alone.verify().problems
         assert alone.thread("t").history(all=True) == thread.history(all=True)

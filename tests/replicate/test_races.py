@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, Swap
-from clew.engines.memory import MemoryEngine
-from clew.engines.sqlite import SQLiteEngine
-from clew.engines.stepping import finish
-from clew.replicate import control, landing
-from clew.replicate.reconcile import reconcile
-from clew.replicate.report import Diverged
-from clew.replicate.spool import Spool
-from clew.testing import records
+import backtrail
+import backtrail.aio
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, Swap
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.engines.stepping import finish
+from backtrail.replicate import control, landing
+from backtrail.replicate.reconcile import reconcile
+from backtrail.replicate.report import Diverged
+from backtrail.replicate.spool import Spool
+from backtrail.testing import records
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -52,11 +52,11 @@ class Two:
 
     def __init__(self) -> None:
         self.places = MemoryEngine(), MemoryEngine()
-        self.stores: list[clew.AsyncStore] = []
+        self.stores: list[backtrail.AsyncStore] = []
 
-    async def open(self, late: random.Random | None = None, **options: Any) -> tuple[clew.AsyncStore, Held]:
+    async def open(self, late: random.Random | None = None, **options: Any) -> tuple[backtrail.AsyncStore, Held]:
         one, two = (Held(place, late) for place in self.places)
-        store = await clew.aio.open(one, replica=two, **{**NEVER, **options})
+        store = await backtrail.aio.open(one, replica=two, **{**NEVER, **options})
         self.stores.append(store)
         return store, one
 
@@ -66,7 +66,7 @@ class Two:
             while (status := await store.catch_up()).behind:
                 await asyncio.sleep(0.01)
             assert status.diverged == 0
-        one, two = (clew.open(place) for place in self.places)
+        one, two = (backtrail.open(place) for place in self.places)
         assert one.threads() == two.threads()
         history = one.thread(thread).history(all=True)
         assert history == two.thread(thread).history(all=True)
@@ -79,7 +79,7 @@ class Two:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, what is under way is waited for."""
-    monkeypatch.setattr("clew.replicate.following._FLIGHT", 600.0)
+    monkeypatch.setattr("backtrail.replicate.following._FLIGHT", 600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -116,7 +116,7 @@ def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_r
         await active.reached.wait()
         await asyncio.sleep(0.01)
         racing = asyncio.ensure_future(other.thread("t").append("messages", ["quick"]))
-        while (await asyncio.to_thread(clew.open(two.places[0]).thread("t").load))["messages"] != ["one", "quick"]:
+        while (await asyncio.to_thread(backtrail.open(two.places[0]).thread("t").load))["messages"] != ["one", "quick"]:
             await asyncio.sleep(0.001)
         active.free.set()
         await racing
@@ -124,7 +124,7 @@ def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_r
             await saving
             assert await two.check("t", 3) == ["one", "quick", "slow"]
         else:
-            with pytest.raises(clew.Conflict):
+            with pytest.raises(backtrail.Conflict):
                 await saving
             assert await two.check("t", 2) == ["one", "quick"]
 
@@ -149,10 +149,10 @@ def test_a_save_from_which_somebody_went_on_before_its_caller_heard_of_it_is_not
     async def main() -> None:
         places = MemoryEngine(), MemoryEngine()
         primary, replica = Flaky(places[0], awaiting=True), Ahead(places[1], awaiting=True)
-        writer = await clew.aio.open(primary, replica=replica, **NEVER)
+        writer = await backtrail.aio.open(primary, replica=replica, **NEVER)
         await writer.thread("t").append("messages", ["one"])
         away = Flaky(places[0], awaiting=True)
-        other = await clew.aio.open(away, replica=Flaky(places[1], awaiting=True), **NEVER)
+        other = await backtrail.aio.open(away, replica=Flaky(places[1], awaiting=True), **NEVER)
         assert await other.thread("t").load() == {"messages": ["one"]}
         away.up = False
 
@@ -168,7 +168,7 @@ def test_a_save_from_which_somebody_went_on_before_its_caller_heard_of_it_is_not
             while (status := await store.catch_up()).behind:
                 assert status.primary.healthy
         for place in places:
-            alone = clew.open(place)
+            alone = backtrail.open(place)
             assert alone.thread("t").load() == {"messages": ["one", "two", "somebody else's"]}
             assert len(alone.thread("t").history(all=True)) == 3
             assert not alone.verify().problems
@@ -237,7 +237,7 @@ def test_a_save_that_was_cancelled_half_way_does_not_keep_the_sides_apart() -> N
         active.free.clear()
         saving = asyncio.ensure_future(thread.append("messages", ["given up"]))
         await active.reached.wait()
-        while len(clew.open(two.places[1]).thread("t").load()["messages"]) < 2:
+        while len(backtrail.open(two.places[1]).thread("t").load()["messages"]) < 2:
             await asyncio.sleep(0.001)
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -249,7 +249,7 @@ def test_a_save_that_was_cancelled_half_way_does_not_keep_the_sides_apart() -> N
         while (status := await writer.catch_up()).behind:
             assert time.monotonic() < end, status
             await asyncio.sleep(0.05)
-        one, other = (clew.open(place).thread("t") for place in two.places)
+        one, other = (backtrail.open(place).thread("t") for place in two.places)
         assert one.load() == other.load() == {"messages": ["one", 0, 1, 2]}
         assert one.history(all=True) == other.history(all=True)
 
@@ -266,7 +266,7 @@ def test_what_only_the_follower_has_for_good_is_kept() -> None:
         active.free.clear()
         saving = asyncio.ensure_future(writer.thread("t").append("messages", ["two"]))
         await active.reached.wait()
-        while len(clew.open(two.places[1]).thread("t").load()["messages"]) < 2:
+        while len(backtrail.open(two.places[1]).thread("t").load()["messages"]) < 2:
             await asyncio.sleep(0.001)
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -299,7 +299,7 @@ def test_whatever_is_done_by_a_process_that_missed_a_change_of_sides_is_done_on_
     if change == "delete":
         thread.delete()
     elif change == "prune":
-        assert two.prune(clew.Retention(keep_last=1)).checkpoints == 5
+        assert two.prune(backtrail.Retention(keep_last=1)).checkpoints == 5
     elif change == "save":
         thread.save({"n": 10})
     elif change == "rewind":
@@ -336,7 +336,7 @@ class Gated(Flaky):
 
 def test_a_mirror_that_is_closed_during_a_save_does_not_change_sides(tmp_path: Path) -> None:
     primary, replica = (Gated(SQLiteEngine(tmp_path / name)) for name in ("a.db", "b.db"))
-    store = clew.open(primary, replica=replica, **NEVER)
+    store = backtrail.open(primary, replica=replica, **NEVER)
     thread = store.thread("t")
     thread.save({"n": 1})
     primary.free.clear()
@@ -346,7 +346,7 @@ def test_a_mirror_that_is_closed_during_a_save_does_not_change_sides(tmp_path: P
     def save() -> None:
         try:
             thread.save({"n": 2})
-        except clew.Unavailable as error:
+        except backtrail.Unavailable as error:
             raised.append(error)
 
     saver, closer = threading.Thread(target=save), threading.Thread(target=store.close)
@@ -378,7 +378,7 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
         following.look_soon()  # as a change of sides would
         return []
 
-    monkeypatch.setattr("clew.replicate.following.differing", nothing_differs)
+    monkeypatch.setattr("backtrail.replicate.following.differing", nothing_differs)
     store.catch_up()
     monkeypatch.undo()
     pair.primary.calls.clear()
@@ -407,11 +407,11 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
 def test_a_machine_that_was_just_started_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     clock = SimpleNamespace(monotonic=lambda: 3.0, time=time.time)  # seconds since it was started
-    monkeypatch.setattr("clew.replicate.following.time", clock)
-    clew.open(places[0].engine).thread("t").save({"n": 1})
-    store = clew.open(places[0], replica=places[1], **NEVER)
+    monkeypatch.setattr("backtrail.replicate.following.time", clock)
+    backtrail.open(places[0].engine).thread("t").save({"n": 1})
+    store = backtrail.open(places[0], replica=places[1], **NEVER)
     assert store.catch_up().behind == 0
-    assert clew.open(places[1].engine).thread("t").load() == {"n": 1}
+    assert backtrail.open(places[1].engine).thread("t").load() == {"n": 1}
     store.close()
 
 
@@ -419,7 +419,7 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", ["one"])
     engine: Any = store._core.engine.inner  # type: ignore[attr-defined]
@@ -529,11 +529,11 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
         async def commit(self, commit: Commit) -> None:
             try:
                 await self.engine.commit(commit)
-            except clew.Conflict:
+            except backtrail.Conflict:
                 await self.engine.commit(Commit(own.lineage, first.swaps))
                 raise
 
-    with pytest.raises(clew.Conflict, match="brought over just now"):
+    with pytest.raises(backtrail.Conflict, match="brought over just now"):
         finish(landing.deliver(spool, here, shore._replace(active=Just(active)), own.lineage))
     assert finish(landing.deliver(spool, here, shore, own.lineage))
     assert kept == []
@@ -602,18 +602,18 @@ class Crossed(Flaky):
 
 def test_what_is_said_on_both_sides_during_a_comparison_is_not_taken_back() -> None:
     places = MemoryEngine(), MemoryEngine()
-    store = clew.open(Flaky(places[0]), replica=Flaky(places[1]), **NEVER)
+    store = backtrail.open(Flaky(places[0]), replica=Flaky(places[1]), **NEVER)
     saved = store.thread("t").save({"n": 1})
     active = Crossed(places[0])
     active.after["steps"] = lambda: store.thread("t").annotate(saved.id, label="said meanwhile")
     finish(reconcile(active, places[1], "t", mirror=True))
-    assert [clew.open(place).thread("t").get(saved.id).label for place in places] == ["said meanwhile"] * 2
+    assert [backtrail.open(place).thread("t").get(saved.id).label for place in places] == ["said meanwhile"] * 2
 
 
 def test_what_came_from_the_follower_is_there_in_the_end_although_another_process_had_it_swept() -> None:
     """It had looked when the save was on both sides, and takes away what it found when we are nearly done."""
     primary, replica = Crossed(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store = backtrail.open(primary, replica=replica, replication="async", **NEVER)
     store.thread("other").save({"n": 0})
     replica.up = False
     lost = store.thread("t").save({"n": 1})
@@ -631,16 +631,16 @@ def test_what_came_from_the_follower_is_there_in_the_end_although_another_proces
         assert status.primary.healthy
     assert not primary.before
     for side in (primary, replica):
-        alone = clew.open(side.engine)
+        alone = backtrail.open(side.engine)
         assert not alone.verify().problems
         assert alone.thread("t#diverged-1").load(lost.id) == {"n": 1}
         assert alone.thread("t").load() == {"n": 2}
 
 
-@pytest.mark.parametrize("error", [clew.Conflict("t", None, None), clew.Unavailable("cut")])
+@pytest.mark.parametrize("error", [backtrail.Conflict("t", None, None), backtrail.Unavailable("cut")])
 def test_a_thread_that_was_made_twice_goes_from_one_side_also_if_that_takes_two_attempts(error: Exception) -> None:
     primary, replica = Crossed(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(primary, replica=replica, **NEVER)
+    store = backtrail.open(primary, replica=replica, **NEVER)
     store.thread("other").save({"n": 0})
     thread = store.thread("t")
     primary.lose_answers = 1
@@ -657,7 +657,7 @@ def test_a_thread_that_was_made_twice_goes_from_one_side_also_if_that_takes_two_
         assert status.diverged == 0
     assert not primary.before
     for side in (primary, replica):
-        alone = clew.open(side.engine)
+        alone = backtrail.open(side.engine)
         assert not alone.verify().problems
         assert [checkpoint.step for checkpoint in alone.thread("t").history(all=True)] == [1, 2]
         assert finish(side.engine.stats())["rows"] == 3

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.base import Commit, Head, Mark, Swap
-from clew.engines.memory import MemoryEngine
-from clew.engines.stepping import finish
-from clew.replicate.shipping import Pending
-from clew.testing import records
+import backtrail
+from backtrail.engines.base import Commit, Head, Mark, Swap
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.stepping import finish
+from backtrail.replicate.shipping import Pending
+from backtrail.testing import records
 from fix_pairs import Pair
 
 
@@ -122,7 +122,7 @@ def test_whatever_is_done_in_async_mode_both_sides_become_equal_without_a_compar
     for n in range(120):
         try:
             dice.choice(changes)(store.thread(f"t{n % 3}"), n)
-        except (clew.NotFound, clew.Conflict):
+        except (backtrail.NotFound, backtrail.Conflict):
             assert n
     pair.until(store, lambda status: not status.lag_records and not status.behind)
     pair.equal()

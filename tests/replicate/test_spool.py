@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.memory import MemoryEngine
-from clew.engines.stepping import finish
-from clew.replicate import colour
-from clew.replicate.landing import deliver
-from clew.replicate.spool import FILE, Spool
+import backtrail
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.stepping import finish
+from backtrail.replicate import colour
+from backtrail.replicate.landing import deliver
+from backtrail.replicate.spool import FILE, Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -89,7 +89,7 @@ def test_what_was_begun_while_both_were_away_can_be_read_and_what_was_not_says_s
     old.append("messages", ["unread"])
     assert old.step == 2
     for question in (old.load, old.history, store.thread("never seen").load, store.threads, store.verify):
-        with pytest.raises(clew.Unavailable, match=r"primary: .*replica: "):
+        with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: "):
             question()
     landed(pair, store)
     assert old.load() == {"messages": [LONG, "unread"]}
@@ -105,9 +105,9 @@ def test_only_saves_can_wait(pair: Pair, tmp_path: Path) -> None:
     away(pair)
     thread.save({"n": 2})
     for change in (thread.delete, store.thread("other").delete, lambda: store.thread("other").rewind(1)):
-        with pytest.raises(clew.Unavailable):
+        with pytest.raises(backtrail.Unavailable):
             change()
-    with pytest.raises(clew.Unavailable), thread.lock():
+    with pytest.raises(backtrail.Unavailable), thread.lock():
         raise AssertionError("a lock that no side knows of")
     landed(pair, store)
     thread.delete()
@@ -163,7 +163,7 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
         )  # the background has all the time to compare the sides
         return await deliver(*args)
 
-    monkeypatch.setattr("clew.replicate.delivery.deliver", late)
+    monkeypatch.setattr("backtrail.replicate.delivery.deliver", late)
     assert landed(pair, store).diverged == 0
     assert thread.load() == {"messages": ["one", "two", "three"]}
     assert len(thread.history(all=True)) == 3
@@ -180,7 +180,7 @@ def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_
     for _ in range(3):
         pair.primary.lose_answers = 2  # of the roles, or of a save; and before anybody can reach it
         pair.primary.up = True
-        with pytest.raises(clew.Unavailable):
+        with pytest.raises(backtrail.Unavailable):
             thread.load()
         pair.primary.up, pair.primary.lose_answers = False, 0
     assert store.status().spool.records == 5
@@ -264,7 +264,7 @@ def test_a_new_process_delivers_what_an_old_one_left(pair: Pair, tmp_path: Path)
 
 def test_a_spool_that_never_met_its_store_cannot_stand_in_for_it(pair: Pair, tmp_path: Path) -> None:
     away(pair)
-    with pytest.raises(clew.Unavailable, match=r"primary: .*replica: "):
+    with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: "):
         pair.open(spool=tmp_path / "spool").thread("t").save({"n": 1})
     back(pair)
     pair.open(spool=tmp_path / "spool").thread("t").save({"n": 1})
@@ -338,7 +338,7 @@ def test_what_builds_on_a_save_that_is_still_on_the_other_side_waits_for_it(pair
 def test_changes_are_logged_and_told_and_close_says_what_is_left(
     pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "clew.replicate")
+    caplog.set_level(logging.INFO, "backtrail.replicate")
     told: list[Any] = []
     store = pair.open(spool=tmp_path / "spool", on_change=told.append, **NEVER)
     store.thread("t").save({"n": 1})
@@ -359,8 +359,8 @@ def test_a_sealed_store_has_a_sealed_spool(tmp_path: Path) -> None:
     key, secret = b"k" * 32, "a secret that nobody may read " * 20
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
 
-    def open_() -> clew.Store:
-        return clew.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool", **NEVER)
+    def open_() -> backtrail.Store:
+        return backtrail.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool", **NEVER)
 
     store = open_()
     store.thread("t").append("messages", [secret])
@@ -371,26 +371,29 @@ def test_a_sealed_store_has_a_sealed_spool(tmp_path: Path) -> None:
     again.thread("t").append("messages", ["three"])
     for file in (tmp_path / "spool").iterdir():
         assert b"a secret that" not in file.read_bytes()
-    with pytest.raises(clew.ClewError, match="key"):
-        clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    with pytest.raises(backtrail.BacktrailError, match="key"):
+        backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
     places[0].up = places[1].up = True
     last = open_()
     assert last.thread("t").load() == {"messages": [secret, secret, "three"]}
     assert last.thread("new").load() == {"big": secret * 500}
     assert (
-        last.status().spool == clew.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool").status().spool
+        last.status().spool
+        == backtrail.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool").status().spool
     )
 
 
 def test_a_spool_is_not_delivered_to_a_store_with_other_keys(tmp_path: Path) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(places[0], replica=places[1], key=b"k" * 32, spool=tmp_path / "spool", **NEVER)
+    store = backtrail.open(places[0], replica=places[1], key=b"k" * 32, spool=tmp_path / "spool", **NEVER)
     store.thread("t").save({"n": 1})
     places[0].up = places[1].up = False
     store.thread("t").save({"n": 2})
     for key in (b"k" * 32, None):
-        with pytest.raises(clew.InvalidInput, match="another key ring"):
-            clew.open(MemoryEngine(), replica=MemoryEngine(), key=key, spool=tmp_path / "spool").thread("x").exists()
+        with pytest.raises(backtrail.InvalidInput, match="another key ring"):
+            backtrail.open(MemoryEngine(), replica=MemoryEngine(), key=key, spool=tmp_path / "spool").thread(
+                "x"
+            ).exists()
     places[0].up = places[1].up = True
     assert store.thread("t").load() == {"n": 2}
 
@@ -398,8 +401,8 @@ def test_a_spool_is_not_delivered_to_a_store_with_other_keys(tmp_path: Path) -> 
 def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
 
-    def open_(namespace: str | None) -> clew.Store:
-        return clew.open(places[0], replica=places[1], namespace=namespace, spool=tmp_path / "spool", **NEVER)
+    def open_(namespace: str | None) -> backtrail.Store:
+        return backtrail.open(places[0], replica=places[1], namespace=namespace, spool=tmp_path / "spool", **NEVER)
 
     rooms = {name: open_(name) for name in ("one", "two", None)}
     for name, store in rooms.items():
@@ -417,8 +420,8 @@ def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path)
 
 def test_sessions_retention_and_compression_go_on_as_well(tmp_path: Path) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    options: dict[str, Any] = {"retention": clew.Retention(keep_last=3), "compression": "zstd"}
-    store = clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **options, **NEVER)
+    options: dict[str, Any] = {"retention": backtrail.Retention(keep_last=3), "compression": "zstd"}
+    store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **options, **NEVER)
     session = store.session("s")
     thread = store.thread("t")
     for n in range(4):
@@ -434,14 +437,14 @@ def test_sessions_retention_and_compression_go_on_as_well(tmp_path: Path) -> Non
     assert len(thread.history()) == 3
     store.catch_up()
     for place in places:
-        alone = clew.open(place.engine, **options)
+        alone = backtrail.open(place.engine, **options)
         assert not alone.verify().problems
         assert alone.thread("t").load() == thread.load()
 
 
 def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
     for name in ("a", "b"):
         store.thread(name).save({"n": 1})
     places[0].up = places[1].up = False
@@ -458,7 +461,7 @@ def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path
     assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
     places[0].up = places[1].up = False
     finish(store._core.engine.inner._spool.engine.close())  # type: ignore[attr-defined]
-    with pytest.raises(clew.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
+    with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
         store.thread("b").save({"n": 3})
 
 
@@ -476,7 +479,7 @@ def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, t
         lambda: store.thread("new").save({"big": "z" * 300_000}),
     ):
         with pytest.raises(
-            clew.Unavailable, match=r"primary: .*replica: .*spool is full.*spool_limit=20000.*nothing was"
+            backtrail.Unavailable, match=r"primary: .*replica: .*spool is full.*spool_limit=20000.*nothing was"
         ):
             save()
     still = store.status().spool
@@ -496,7 +499,7 @@ def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, t
 def test_what_another_process_delivered_makes_room(tmp_path: Path) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     stores = [
-        clew.open(*sides[:1], replica=sides[1], spool=tmp_path / "spool", spool_limit=20_000, **NEVER)
+        backtrail.open(*sides[:1], replica=sides[1], spool=tmp_path / "spool", spool_limit=20_000, **NEVER)
         for sides in (places, [Flaky(place.engine) for place in places])
     ]
     for store in stores:
@@ -511,14 +514,14 @@ def test_what_another_process_delivered_makes_room(tmp_path: Path) -> None:
 
 
 def test_a_spool_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    clew.open(MemoryEngine(), replica=MemoryEngine(), spool=tmp_path / "deep" / "spool").thread("t").save({"n": 1})
+    backtrail.open(MemoryEngine(), replica=MemoryEngine(), spool=tmp_path / "deep" / "spool").thread("t").save({"n": 1})
     assert stat.S_IMODE((tmp_path / "deep" / "spool").stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "deep" / "spool").iterdir()} == {0o600}
 
 
 def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
-    with clew.open(f"jsonl:{tmp_path}/store"):
+    with backtrail.open(f"jsonl:{tmp_path}/store"):
         pass
     before = sorted(tmp_path.iterdir())
     here, there = tmp_path / "a.db", tmp_path / "b.db"
@@ -529,33 +532,33 @@ def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
         (tmp_path / "store" / "spool", "inside the store"),
         (tmp_path / "store", "inside the store"),
     ):
-        with pytest.raises(clew.InvalidInput, match=reason):
-            clew.open(here, replica=there, spool=spool)
-    with pytest.raises(clew.InvalidInput, match="a side of the mirror"):
-        clew.open(tmp_path / "x" / FILE, replica=there, spool=tmp_path / "x")
-    with pytest.raises(clew.InvalidInput, match="a side of the mirror"):
-        clew.open(here, replica=f"jsonl:{tmp_path}/y", spool=tmp_path / "y" / "z")
-    with pytest.raises(clew.InvalidInput, match="needs replica="):
-        clew.open(here, spool=tmp_path / "spool")
-    with pytest.raises(clew.InvalidInput, match="needs spool="):
-        clew.open(here, replica=there, spool_limit=1000)
+        with pytest.raises(backtrail.InvalidInput, match=reason):
+            backtrail.open(here, replica=there, spool=spool)
+    with pytest.raises(backtrail.InvalidInput, match="a side of the mirror"):
+        backtrail.open(tmp_path / "x" / FILE, replica=there, spool=tmp_path / "x")
+    with pytest.raises(backtrail.InvalidInput, match="a side of the mirror"):
+        backtrail.open(here, replica=f"jsonl:{tmp_path}/y", spool=tmp_path / "y" / "z")
+    with pytest.raises(backtrail.InvalidInput, match="needs replica="):
+        backtrail.open(here, spool=tmp_path / "spool")
+    with pytest.raises(backtrail.InvalidInput, match="needs spool="):
+        backtrail.open(here, replica=there, spool_limit=1000)
     for limit in (0, -1, 1.5, True):
-        with pytest.raises(clew.InvalidInput, match="spool_limit"):
-            clew.open(here, replica=there, spool=tmp_path / "spool", spool_limit=limit)
-    with pytest.raises(clew.InvalidInput, match="spool_limit"):
-        clew.open(f"{here}?replica={there}&spool={tmp_path}/spool&spool_limit=much")
-    with pytest.raises(clew.InvalidInput, match="choose one"):
-        clew.open(here, replica=there, replica_required=True, spool=tmp_path / "spool")
+        with pytest.raises(backtrail.InvalidInput, match="spool_limit"):
+            backtrail.open(here, replica=there, spool=tmp_path / "spool", spool_limit=limit)
+    with pytest.raises(backtrail.InvalidInput, match="spool_limit"):
+        backtrail.open(f"{here}?replica={there}&spool={tmp_path}/spool&spool_limit=much")
+    with pytest.raises(backtrail.InvalidInput, match="choose one"):
+        backtrail.open(here, replica=there, replica_required=True, spool=tmp_path / "spool")
     assert sorted(tmp_path.iterdir()) == before
-    with clew.open(tmp_path / FILE) as store:
+    with backtrail.open(tmp_path / FILE) as store:
         store.thread("t").save({"n": 1})
-    with pytest.raises(clew.InvalidInput, match="a store of its own"):
-        clew.open(here, replica=there, spool=tmp_path).thread("t").exists()
+    with pytest.raises(backtrail.InvalidInput, match="a store of its own"):
+        backtrail.open(here, replica=there, spool=tmp_path).thread("t").exists()
 
 
 def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db?replica={tmp_path}/b.db&spool={tmp_path}/spool&spool_limit=1000000"
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         store.thread("t").save({"n": 1})
         status = store.status().spool
     assert status is not None
@@ -565,7 +568,7 @@ def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
 
 def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
     """What is given back is what was put in, and a second save of one step is refused."""
-    from clew.engines.base import Branch, Commit, Head, NewRow, Swap
+    from backtrail.engines.base import Branch, Commit, Head, NewRow, Swap
 
     spool = Spool.open(tmp_path)
     branch = Branch(b"b" * 16, "l", "t", b"o" * 16)
@@ -573,7 +576,7 @@ def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
     row = NewRow(branch.id, 1, b"i" * 16, b"meta", b"d" * 16, b"root", b"payload")
     commit = Commit("l", (Swap("t", None, head),), (row,), (branch,), (), {b"x": b"blob"})
     finish(spool.put(commit))
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         finish(spool.put(commit))
     journal, entries = finish(spool.entries("l"))
     assert journal is not None
@@ -596,14 +599,14 @@ class Unsteady(Flaky):
     async def tip(self, thread: str) -> Any:
         if self.silent and self.up:
             self.silent -= 1
-            raise clew.Unavailable("no answer, because a test says so")
+            raise backtrail.Unavailable("no answer, because a test says so")
         return await self.engine.tip(thread)
 
 
 def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(tmp_path: Path) -> None:
     """What it builds on was on the side that is away; what it reads comes from the other one, which lacks it."""
     primary, replica = Flaky(MemoryEngine()), Unsteady(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
+    store = backtrail.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", ["both have this"])
     store.catch_up()
@@ -630,7 +633,7 @@ def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
 ) -> None:
     """Threads of one program share what they remember: one may put back what another has just found to be old."""
     primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", **NEVER)
+    store = backtrail.open(primary, replica=replica, replication="async", **NEVER)
     store.thread("t").append("messages", ["both have this"])
     store.catch_up()
     replica.up = False
@@ -648,7 +651,7 @@ def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path)
     """It could not be delivered, because it builds on what only the primary has. When both are back another process
     begins to deliver it, and is not done when this one saves more."""
     primary, replica = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = clew.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
+    store = backtrail.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
     store.thread("other").append("messages", [0])
     store.catch_up()
     thread = store.thread("t")
@@ -660,19 +663,19 @@ def test_what_waits_in_the_spool_comes_before_what_is_saved_next(tmp_path: Path)
     replica.up = True
     assert store.catch_up().spool.records == 3  # type: ignore[union-attr]
     primary.up = True
-    other = clew.open(Flaky(primary.engine), replica=Flaky(replica.engine), **NEVER)
+    other = backtrail.open(Flaky(primary.engine), replica=Flaky(replica.engine), **NEVER)
     while other.catch_up().behind:
         assert other.status().primary.healthy
     spool = Spool.open(tmp_path / "spool")
     for entry in finish(spool.entries("t"))[1][:2]:
         finish(replica.engine.commit(finish(spool.commit_of("t", entry))))  # type: ignore[arg-type]
-    assert len(clew.open(replica.engine).thread("t").load()["messages"]) == 3
+    assert len(backtrail.open(replica.engine).thread("t").load()["messages"]) == 3
     store.thread("t").append("messages", [5])
     assert thread.load() == {"messages": [1, 2, 3, 4, 5]}
     while (status := store.catch_up()).behind or status.spool.records:  # type: ignore[union-attr]
         assert status.primary.healthy
     assert status.diverged == 0
     for side in (primary, replica):
-        assert clew.open(side.engine).thread("t").load() == {"messages": [1, 2, 3, 4, 5]}
-        assert not clew.open(side.engine).verify().problems
+        assert backtrail.open(side.engine).thread("t").load() == {"messages": [1, 2, 3, 4, 5]}
+        assert not backtrail.open(side.engine).verify().problems
     store.close()

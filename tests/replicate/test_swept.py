@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.base import Drop
-from clew.engines.memory import MemoryEngine
-from clew.engines.stepping import finish
-from clew.replicate import swept
-from clew.testing import records
+import backtrail
+from backtrail.engines.base import Drop
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.stepping import finish
+from backtrail.replicate import swept
+from backtrail.testing import records
 from fix_pairs import Pair
 
 LONG = "text that is long enough to be a blob " * 100
-KEEP = clew.Retention(keep_last=2)
+KEEP = backtrail.Retention(keep_last=2)
 
 
-def steps(store: clew.Store, thread: str = "t") -> list[int]:
+def steps(store: backtrail.Store, thread: str = "t") -> list[int]:
     return [checkpoint.step for checkpoint in store.thread(thread).history(all=True)]
 
 
@@ -104,7 +104,7 @@ def test_what_lost_can_be_read_although_what_it_builds_on_was_swept(pair: Pair) 
     pair.primary.up, pair.replica.up = False, True
     thread.save({"messages": ["all anew"]}, expect=thread.head)
     thread.save({"messages": ["all anew", "and more"]})
-    store.prune(clew.Retention(keep_last=1))
+    store.prune(backtrail.Retention(keep_last=1))
     pair.primary.up = True
     pair.until(store, lambda status: status.active == "primary" and not status.behind)
     assert thread.load() == {"messages": ["all anew", "and more"]}

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.memory import MemoryEngine
-from clew.replicate.mirror import Mirror
-from clew.replicate.settings import Settings
-from clew.replicate.status import Announcer, Status
+import backtrail
+from backtrail.engines.memory import MemoryEngine
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.settings import Settings
+from backtrail.replicate.status import Announcer, Status
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -76,7 +76,7 @@ def test_a_callback_that_raises_harms_nobody_and_is_told_of_the_next_change(
         told.append(status)
         raise ValueError("somebody listens badly")
 
-    caplog.set_level(logging.ERROR, "clew.replicate")
+    caplog.set_level(logging.ERROR, "backtrail.replicate")
     store = pair.open(on_change=callback, failback_after=60.0)
     store.thread("t").save({"n": 1})
     pair.primary.up = False
@@ -93,7 +93,7 @@ def test_a_callback_that_is_interrupted_does_not_silence_the_mirror() -> None:
         if len(told) == 1:
             raise KeyboardInterrupt
 
-    store = clew.open(Flaky(MemoryEngine()), replica=MemoryEngine())
+    store = backtrail.open(Flaky(MemoryEngine()), replica=MemoryEngine())
     announcer = Announcer(store.status, callback)
     with pytest.raises(KeyboardInterrupt):
         announcer.tell()

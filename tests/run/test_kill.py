@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import clew
+import backtrail
 from fix_children import Child
 
 
 def work_for_ever(url: str) -> Callable[[Callable[[bytes], None]], None]:
     def work(send: Callable[[bytes], None]) -> None:
-        with clew.open(url).run("r", task="long") as run:
+        with backtrail.open(url).run("r", task="long") as run:
             send(struct.pack("<I", run.iteration))
             while True:
                 run.messages.append({"role": "assistant", "content": "x" * 200, "n": run.iteration + 1})
@@ -29,7 +29,7 @@ def work_for_ever(url: str) -> Callable[[Callable[[bytes], None]], None]:
 @pytest.mark.parametrize("engine", ["sqlite", "jsonl"])
 def test_a_killed_run_is_resumed_at_its_last_acknowledged_iteration(engine: str, tmp_path: Path) -> None:
     url = f"jsonl:{tmp_path / 'store'}" if engine == "jsonl" else str(tmp_path / "store.db")
-    clew.open(url).close()
+    backtrail.open(url).close()
     chance = random.Random(3)
     acknowledged = 0
     for _ in range(60):
@@ -44,7 +44,7 @@ def test_a_killed_run_is_resumed_at_its_last_acknowledged_iteration(engine: str,
         sent += child.kill()
         if len(sent) >= 4:
             (acknowledged,) = struct.unpack_from("<I", sent, len(sent) // 4 * 4 - 4)
-    with clew.open(url) as store, store.run("r") as run:
+    with backtrail.open(url) as store, store.run("r") as run:
         assert acknowledged <= run.iteration <= acknowledged + 1
         assert [message["n"] for message in run.messages] == list(range(1, run.iteration + 1))
         assert (run.task, run.output_tokens, run.custom) == ("long", 7 * run.iteration, {"last": run.iteration})

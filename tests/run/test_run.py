@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
-from clew.engines.base import Lease, Taken
-from clew.engines.memory import MemoryEngine
-from clew.run import core, holder
+import backtrail
+import backtrail.aio
+from backtrail.engines.base import Lease, Taken
+from backtrail.engines.memory import MemoryEngine
+from backtrail.run import core, holder
 from fix_children import Child
 from fix_children import run as in_child
 
@@ -68,14 +68,14 @@ def test_a_run_without_a_checkpoint_leaves_no_trace(store: Any) -> None:
 def test_it_works_without_a_with_block(store: Any) -> None:
     run = store.run("r", task="t")
     assert not run.exists()
-    with pytest.raises(clew.ThreadNotFound):
+    with pytest.raises(backtrail.ThreadNotFound):
         run.resume()
     run.checkpoint(messages=[{"role": "user", "content": "x"}], system_prompt="s", input_tokens=1, output_tokens=2)
     again = store.run("r")
     assert again.resume().step == 1
     assert (again.task, again.iteration, again.input_tokens, again.output_tokens) == ("t", 1, 1, 2)
     again.checkpoint()
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         run.checkpoint()
     run.finish()
     run.finish()
@@ -112,7 +112,7 @@ def test_the_iteration_can_be_set(store: Any) -> None:
 )
 def test_bad_values_are_refused_and_nothing_is_saved(store: Any, bad: dict[str, Any]) -> None:
     run = store.run("r")
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         run.checkpoint(**bad)
     assert not run.exists()
     assert (run.iteration, run.custom) == (0, {})
@@ -120,9 +120,9 @@ def test_bad_values_are_refused_and_nothing_is_saved(store: Any, bad: dict[str, 
 
 def test_a_session_is_not_mistaken_for_a_run(store: Any) -> None:
     store.session("s").add("user", "x")
-    with pytest.raises(clew.InvalidInput, match="session"):
+    with pytest.raises(backtrail.InvalidInput, match="session"):
         store.run("s").resume()
-    with pytest.raises(clew.InvalidInput, match="session"), store.run("s"):
+    with pytest.raises(backtrail.InvalidInput, match="session"), store.run("s"):
         raise Boom
     assert store.session("s").count() == 1
 
@@ -162,11 +162,11 @@ def test_a_damaged_checkpoint_is_an_error_and_never_a_new_run(opener: Any, part:
     else:
         engine.tip = damaged_tip
     try:
-        with pytest.raises(clew.Corrupt), store.run("r"):
+        with pytest.raises(backtrail.Corrupt), store.run("r"):
             raise Boom
-        with pytest.raises(clew.Corrupt):
+        with pytest.raises(backtrail.Corrupt):
             store.run("r").resume()
-        with pytest.raises(clew.Corrupt):
+        with pytest.raises(backtrail.Corrupt):
             store.run("r").checkpoint(messages=[{"role": "user", "content": "a fresh start"}])
     finally:
         engine.payloads, engine.tip = payloads, tip
@@ -182,10 +182,10 @@ def test_a_second_process_is_told_who_has_the_run(opener: Any) -> None:
     store, other = opener(), opener()
     with store.run("r") as run:
         run.checkpoint()
-        with pytest.raises(clew.LockTimeout, match=f"pid {os.getpid()}") as refused, other.run("r"):
+        with pytest.raises(backtrail.LockTimeout, match=f"pid {os.getpid()}") as refused, other.run("r"):
             raise Boom
         assert refused.value.owner is not None
-        with pytest.raises(clew.LockTimeout):
+        with pytest.raises(backtrail.LockTimeout):
             other.run("r").resume()
         run.checkpoint()
         assert run.resume().step == 2
@@ -198,15 +198,15 @@ def test_a_killed_process_does_not_hold_its_run_for_longer(tmp_path: Path) -> No
     url = str(tmp_path / "s.db")
 
     def work(send: Callable[[bytes], None]) -> None:
-        with clew.open(url).run("r") as run:
+        with backtrail.open(url).run("r") as run:
             run.checkpoint(messages=[{"role": "user", "content": "kept"}], input_tokens=5)
             send(b"!")
             signal.pause()
 
     child = Child(work)
     assert child.read(1) == b"!"
-    with clew.open(url) as store:
-        with pytest.raises(clew.LockTimeout, match=f"pid {child.pid}"), store.run("r"):
+    with backtrail.open(url) as store:
+        with pytest.raises(backtrail.LockTimeout, match=f"pid {child.pid}"), store.run("r"):
             raise Boom
         child.kill()
         with store.run("r") as run:
@@ -218,7 +218,7 @@ def test_waiting_gets_the_run_once_it_is_free(tmp_path: Path) -> None:
     url = str(tmp_path / "s.db")
 
     def work(send: Callable[[bytes], None]) -> None:
-        with clew.open(url).run("r") as run:
+        with backtrail.open(url).run("r") as run:
             run.checkpoint()
             send(b"!")
             signal.sigtimedwait([], 0.3)
@@ -226,24 +226,24 @@ def test_waiting_gets_the_run_once_it_is_free(tmp_path: Path) -> None:
 
     child = Child(work)
     assert child.read(1) == b"!"
-    with clew.open(url) as store, store.run("r", timeout=30) as run:
+    with backtrail.open(url) as store, store.run("r", timeout=30) as run:
         assert run.iteration == 1
     child.end()
 
 
 def test_of_two_processes_that_resume_one_run_one_gets_it(tmp_path: Path) -> None:
     url = str(tmp_path / "s.db")
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         store.run("r").checkpoint()
 
     def work(send: Callable[[bytes], None]) -> None:
-        with clew.open(url) as store:
+        with backtrail.open(url) as store:
             try:
                 with store.run("r") as run:
                     send(b"y")
                     signal.pause()
                     run.checkpoint()
-            except clew.LockTimeout:
+            except backtrail.LockTimeout:
                 send(b"n")
                 signal.pause()
 
@@ -267,39 +267,39 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
             inner._heart.cancel()
         monkeypatch.setattr(core, "TTL", 60.0)  # the next one keeps it, however long what follows takes
         with suppress(Boom), other.run("r", timeout=60) as taken:
-            with pytest.raises(clew.LockLost, match="taken over"):
+            with pytest.raises(backtrail.LockLost, match="taken over"):
                 run.checkpoint(messages=[{"n": 3}])
             taken.checkpoint(messages=[{"n": 2}])
-            with pytest.raises(clew.Conflict):
+            with pytest.raises(backtrail.Conflict):
                 run.checkpoint(messages=[{"n": 3}])
             raise Boom
-        with pytest.raises(clew.Conflict):
+        with pytest.raises(backtrail.Conflict):
             run.finish()
         raise Boom
     assert other.run("r").exists()
 
 
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("clew.run.doors.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
-    with clew.open(tmp_path / "s.db") as store, store.run("r") as run:
+    monkeypatch.setattr("backtrail.run.doors.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
+    with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
         token, ends = run.core.thread.writer.fence.token, _step(_end_of_lease(store))
         while _step(_end_of_lease(store)) <= ends:
             time.sleep(0.001)
-        with pytest.raises(clew.LockTimeout), store.run("r"):
+        with pytest.raises(backtrail.LockTimeout), store.run("r"):
             raise Boom
         run.checkpoint()
         assert run.core.thread.writer.fence.token == token
 
 
 def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("clew.run.awaited.TTL", 0.03)
+    monkeypatch.setattr("backtrail.run.awaited.TTL", 0.03)
 
     async def main() -> None:
-        async with await clew.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
             ends = await store.hop(_end_of_lease(store))
             while await store.hop(_end_of_lease(store)) <= ends:
                 await asyncio.sleep(0.001)
-            with pytest.raises(clew.LockTimeout):
+            with pytest.raises(backtrail.LockTimeout):
                 async with store.run("r"):
                     raise Boom
             await run.checkpoint()
@@ -315,7 +315,7 @@ async def _end_of_lease(store: Any) -> int:
 
 
 def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_take_its_lease_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("clew.run.awaited.TTL", 0.03)
+    monkeypatch.setattr("backtrail.run.awaited.TTL", 0.03)
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(MemoryEngine):
@@ -330,7 +330,7 @@ def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_take_its_lease_aga
             return answer
 
     async def main() -> None:
-        store = await clew.aio.open(Slow())
+        store = await backtrail.aio.open(Slow())
         async with store.run("r"):
             await asyncio.to_thread(begun.wait)
             asyncio.get_running_loop().call_later(0.01, go_on.set)
@@ -356,7 +356,7 @@ def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(stor
 
 
 def _step(coroutine: Any) -> Any:
-    from clew.engines.stepping import finish
+    from backtrail.engines.stepping import finish
 
     return finish(coroutine)
 

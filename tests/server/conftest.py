@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-import clew
+import backtrail
 from fix_inspector import Inspector, inspector
 
 
 @pytest.fixture
 def served() -> Iterator[Inspector]:
     """An inspector of a store whose thread `talk` has a rewind, a label and a fork."""
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         talk = store.thread("talk")
         talk.save({"messages": [], "mode": "plan"}, label="start")
         for i in range(4):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clew.server.operations import OPERATIONS, ROOT, STREAMS, Operation
-from clew.server.questions import Facts
+from backtrail.server.operations import OPERATIONS, ROOT, STREAMS, Operation
+from backtrail.server.questions import Facts
 from fix_inspector import Inspector
 
 
@@ -281,7 +281,11 @@ def test_a_path_or_a_method_that_is_not_there_is_refused_like_everything_else(se
         ("thread", {}, "the parameter `thread` is missing"),
         ("thread", {"thread": "talk", "x": "1"}, "there is no parameter `x`"),
         ("history", {"thread": "talk", "limit": "many"}, "the parameter `limit`: Expected `int`, got `str`"),
-        ("thread", {"thread": "nobody"}, "thread 'nobody' does not exist: `clew threads` lists those that there are"),
+        (
+            "thread",
+            {"thread": "nobody"},
+            "thread 'nobody' does not exist: `backtrail threads` lists those that there are",
+        ),
     ],
 )
 def test_a_refusal_names_what_is_wrong_in_the_words_of_the_docs(

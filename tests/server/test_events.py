@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from clew import ThreadInfo
-from clew.server.events import Watch
+from backtrail import ThreadInfo
+from backtrail.server.events import Watch
 
 
 def test_two_who_begin_to_listen_at_once_leave_nobody_looking_when_they_go() -> None:

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-import clew
-from clew.cli.commands.ui import command as ui
-from clew.server.events import compare
-from clew.server.operations import OPERATIONS, ROOT
+import backtrail
+from backtrail.cli.commands.ui import command as ui
+from backtrail.server.events import compare
+from backtrail.server.operations import OPERATIONS, ROOT
 from fix_inspector import TOKEN, Inspector, inspector
 
 
@@ -100,7 +100,7 @@ def test_a_form_of_another_page_has_the_wrong_type(served: Inspector) -> None:
 
 
 def test_a_body_over_the_limit_is_refused_with_and_without_a_length() -> None:
-    with clew.open("memory:") as store, inspector(store, max_body=1000) as served:
+    with backtrail.open("memory:") as store, inspector(store, max_body=1000) as served:
         declared = served.client.post("/api/v1/append", json={"thread": "x", "items": ["y" * 2000]})
         assert declared.status_code == 413
         streamed = served.client.post(
@@ -111,7 +111,7 @@ def test_a_body_over_the_limit_is_refused_with_and_without_a_length() -> None:
 
 
 def test_read_only_lets_nothing_change() -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.thread("t").save({"n": 1})
         with inspector(store, read_only=True) as served:
             assert served.get("store")["read_only"] is True
@@ -142,7 +142,7 @@ def test_listening_elsewhere_needs_a_token_of_ones_own(args: list[str]) -> None:
 
 
 def test_a_thread_that_only_fell_off_the_list_is_not_gone() -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         for i in range(101):
             store.thread(f"t{i:03}").save({})
         before = store.threads(limit=100, newest_first=True)

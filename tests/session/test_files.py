@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 def test_a_rewind_with_files_moves_both_or_neither(store: Any, tmp_path: Path) -> None:
@@ -25,12 +25,12 @@ def test_a_rewind_with_files_moves_both_or_neither(store: Any, tmp_path: Path) -
     assert (root / "app.py").read_text() == "one"
     assert session.ids() == ["m1"]
     session.thread.undo()
-    with pytest.raises(clew.NoCheckpoint):
+    with pytest.raises(backtrail.NoCheckpoint):
         session.rewind("m2", files=True)
     assert session.ids() == ["m1", "m2"]
 
 
 def test_what_is_no_workspace_is_refused(store: Any) -> None:
-    with pytest.raises(clew.InvalidInput, match="files"):
+    with pytest.raises(backtrail.InvalidInput, match="files"):
         store.session("s").snapshot("m", files=3)
     assert not store.session("s").exists()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 from fix_children import Child
 from fix_stores import address
 
@@ -29,7 +29,7 @@ def say(number: int) -> dict[str, Any]:
 
 def write_for_ever(url: str) -> Callable[[Callable[[bytes], None]], None]:
     def work(send: Callable[[bytes], None]) -> None:
-        session = clew.open(url, durability="normal").session("s")  # who is killed leaves the machine running
+        session = backtrail.open(url, durability="normal").session("s")  # who is killed leaves the machine running
         newest = session.messages(last=1)
         number = newest[0]["n"] if newest else 0
         send(struct.pack("<I", number))
@@ -50,7 +50,7 @@ def write_for_ever(url: str) -> Callable[[Callable[[bytes], None]], None]:
 @pytest.mark.parametrize("engine", ["sqlite", "jsonl"])
 def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Path) -> None:
     url = f"jsonl:{tmp_path / 'store'}" if engine == "jsonl" else str(tmp_path / "store.db")
-    clew.open(url).close()
+    backtrail.open(url).close()
     chance = random.Random(7)
     acknowledged = 0
     for _ in range(KILLS):
@@ -61,7 +61,7 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
         sent += child.kill()
         if len(sent) >= 4:
             acknowledged = max(acknowledged, struct.unpack_from("<I", sent, len(sent) // 4 * 4 - 4)[0])
-    with clew.open(url) as store:
+    with backtrail.open(url) as store:
         session = store.session("s")
         said = session.messages()
         last = said[-1]["n"]
@@ -82,12 +82,12 @@ def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     place, options = address(engine, "blocking", tmp_path, request)
-    clew.open(place, **options).close()
+    backtrail.open(place, **options).close()
     count = 1000
 
     def writer(name: str) -> Callable[[Callable[[bytes], None]], None]:
         def work(send: Callable[[bytes], None]) -> None:
-            with clew.open(place, **options) as store:
+            with backtrail.open(place, **options) as store:
                 session = store.session("s")
                 for number in range(count):
                     session.append({"role": "user", "content": "x", "who": name, "n": number})
@@ -96,7 +96,7 @@ def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(
 
     children = [Child(writer(name)) for name in ("a", "b")]
     assert [child.end()[0] for child in children] == [0, 0]
-    with clew.open(place, **options) as store:
+    with backtrail.open(place, **options) as store:
         said = store.session("s").messages()
         assert store.session("s").user_turns == 2 * count
     for name in ("a", "b"):

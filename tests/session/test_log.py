@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 def test_a_failed_write_is_logged_with_the_session_and_counted(store: Any, caplog: pytest.LogCaptureFixture) -> None:
     session = store.session("loop-7", errors="log")
     session.add("user", "kept")
-    with caplog.at_level(logging.ERROR, logger="clew.session"):
+    with caplog.at_level(logging.ERROR, logger="backtrail.session"):
         assert session.add("user", object()) is None
         assert session.append("not a message") is None
         assert session.truncate(keep_last=-1) is None
@@ -31,17 +31,17 @@ def test_reads_raise_all_the_same(opener: Any) -> None:
     store = opener()
     session = store.session("s", errors="log")
     session.add("user", "x")
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         session.messages(last="all")
-    with pytest.raises(clew.NoCheckpoint):
+    with pytest.raises(backtrail.NoCheckpoint):
         session.rewind("nothing")
     store.close()
-    with pytest.raises(clew.Unavailable):
+    with pytest.raises(backtrail.Unavailable):
         session.messages()
     assert session.add("user", "lost, and said so") is None
 
 
 def test_the_default_raises(store: Any) -> None:
-    with pytest.raises(clew.EncodeError):
+    with pytest.raises(backtrail.EncodeError):
         store.session("s").add("user", object())
     assert store.stats()["failed_writes"] == 0

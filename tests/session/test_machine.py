@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-import clew
-from clew import turns
+import backtrail
+from backtrail import turns
 
 _texts = st.one_of(st.text(max_size=5), st.sampled_from([100, 600, 3000]).map(lambda size: "x" * size))
 _messages = st.one_of(
@@ -48,7 +48,7 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         url = self.url.format(Path(self.folder.name))
-        self.store = clew.open(url, **({} if url == "memory:" else {"durability": "normal"}))
+        self.store = backtrail.open(url, **({} if url == "memory:" else {"durability": "normal"}))
         self.session = self.store.session("s")
         self.session.save()
         self.model = Model()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 
 def test_a_pruned_session_keeps_its_messages_and_goes_on(store: Any) -> None:
@@ -17,10 +17,10 @@ def test_a_pruned_session_keeps_its_messages_and_goes_on(store: Any) -> None:
         if number == 10:
             session.snapshot("early")
     session.truncate(keep_last=20)
-    store.prune(retention=clew.Retention(keep_last=1))
+    store.prune(retention=backtrail.Retention(keep_last=1))
     assert session.messages() == said[20:]
     assert session.messages(last=3) == said[-3:]
-    with pytest.raises(clew.NoCheckpoint):
+    with pytest.raises(backtrail.NoCheckpoint):
         session.rewind("early")
     session.add("user", "after")
     assert session.pop() == {"role": "user", "content": "after"}
@@ -33,6 +33,6 @@ def test_a_truncated_message_is_freed_once_nothing_holds_it(store: Any) -> None:
     for number in range(30):
         session.add("user", f"{number} " + "x" * 5000)
     session.truncate(keep_last=2)
-    store.prune(retention=clew.Retention(keep_last=1))
+    store.prune(retention=backtrail.Retention(keep_last=1))
     assert [m["content"][:3] for m in session.messages()] == ["28 ", "29 "]
     assert store.stats()["rows"] < 30

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 
 LONG = "long enough to be kept outside of the root; " * 8
 
@@ -166,7 +166,7 @@ def test_replace_is_refused_if_another_writer_came_between(opener: Any) -> None:
     mine.add("user", "a")
     said = mine.messages()
     other.add("assistant", "b")
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         mine.replace([*said, {"role": "user", "content": "c"}])
     assert len(mine.messages()) == 2
     mine.replace([{"role": "user", "content": "c"}])
@@ -241,7 +241,7 @@ def test_truncate_before_a_message_finds_it_by_its_id_or_its_number(store: Any) 
     assert session.ids() == [f"m{number}" for number in range(91, 101)]
     session.truncate(before="#95")
     assert session.ids()[0] == "m95"
-    with pytest.raises(clew.NotFound, match="m3"):
+    with pytest.raises(backtrail.NotFound, match="m3"):
         session.truncate(before="m3")
 
 
@@ -256,7 +256,7 @@ def test_truncate_at_a_checkpoint_keeps_what_came_after_it(store: Any) -> None:
 
 @pytest.mark.parametrize("bad", [{}, {"keep_last": 1, "before": "x"}, {"keep_last": -1}])
 def test_truncate_wants_exactly_one_place(store: Any, bad: dict[str, Any]) -> None:
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         store.session("s").truncate(**bad)
 
 
@@ -297,18 +297,18 @@ def test_a_snapshot_is_returned_to_with_turns_and_summary(store: Any) -> None:
     session.snapshot("m2")
     session.rewind("m1")
     assert (session.messages(), session.user_turns, session.summary) == (said, 1, "one")
-    with pytest.raises(clew.NoCheckpoint, match="m2"):
+    with pytest.raises(backtrail.NoCheckpoint, match="m2"):
         session.rewind("m2")
     session.thread.undo()
     assert session.user_turns == 2
 
 
 def test_a_message_without_a_snapshot_cannot_be_rewound_to(store: Any) -> None:
-    with pytest.raises(clew.NoCheckpoint):
+    with pytest.raises(backtrail.NoCheckpoint):
         store.session("never").rewind("m")
     session = store.session("s")
     session.add("user", "x", id="m")
-    with pytest.raises(clew.NoCheckpoint, match="'m'"):
+    with pytest.raises(backtrail.NoCheckpoint, match="'m'"):
         session.rewind("m")
 
 
@@ -334,7 +334,7 @@ def test_a_fork_shares_the_past_and_not_the_future(store: Any) -> None:
     assert fork.messages() == [*said, {"role": "user", "content": "here"}]
     assert named.messages() == said
     assert [info.kind for info in store.threads()] == ["session"] * 3
-    with pytest.raises(clew.Conflict):
+    with pytest.raises(backtrail.Conflict):
         session.fork("copy")
 
 
@@ -388,26 +388,26 @@ def test_a_deleted_session_is_gone_and_deleting_it_again_is_no_error(store: Any)
 @pytest.mark.parametrize("bad", ["text", None, 3, ["role"], ("a", "b")])
 def test_a_message_that_is_no_dict_is_refused(store: Any, bad: Any) -> None:
     session = store.session("s")
-    with pytest.raises(clew.InvalidInput, match="dict"):
+    with pytest.raises(backtrail.InvalidInput, match="dict"):
         session.append(bad)
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         session.extend([{"role": "user"}, bad])
     assert not session.exists()
 
 
 def test_bad_arguments_are_refused_with_their_names(store: Any) -> None:
     session = store.session("s")
-    with pytest.raises(clew.InvalidInput, match="errors"):
+    with pytest.raises(backtrail.InvalidInput, match="errors"):
         store.session("s", errors="ignore")
-    with pytest.raises(clew.InvalidInput, match="last"):
+    with pytest.raises(backtrail.InvalidInput, match="last"):
         session.messages(last=-1)
-    with pytest.raises(clew.InvalidInput, match="summary"):
+    with pytest.raises(backtrail.InvalidInput, match="summary"):
         session.set_summary(3)
-    with pytest.raises(clew.InvalidInput, match="message id"):
+    with pytest.raises(backtrail.InvalidInput, match="message id"):
         session.snapshot("")
-    with pytest.raises(clew.InvalidInput, match="user_turns"):
+    with pytest.raises(backtrail.InvalidInput, match="user_turns"):
         session.replace([], user_turns=-1)
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         store.session("")
 
 
@@ -421,7 +421,7 @@ def test_what_was_added_cannot_be_changed_through_the_callers_objects(store: Any
 
 
 def test_threads_that_append_at_once_lose_nothing(tmp_path: Any) -> None:
-    with clew.open(tmp_path / "s.db", durability="normal") as store:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         session = store.session("s")
 
         def work(name: int) -> None:

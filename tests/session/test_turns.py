@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew import turns
+from backtrail import turns
 
 OPENAI = [
     {"role": "user", "content": "weather?"},

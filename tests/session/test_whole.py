@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import clew
-import clew.aio
+import backtrail
+import backtrail.aio
 
 
 def call(*ids: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_compact_has_nothing_to_do_where_nothing_would_go(store: Any) -> None:
     session.add("user", "x")
     assert session.compact(summarize=lambda _: "never", keep_last=1) is None
     assert session.summary == ""
-    with pytest.raises(clew.InvalidInput):
+    with pytest.raises(backtrail.InvalidInput):
         session.compact(summarize="no callable")
 
 
@@ -160,7 +160,7 @@ def test_a_summary_that_failed_changes_nothing(store: Any) -> None:
 
     with pytest.raises(ZeroDivisionError):
         session.compact(fails, keep_last=1)
-    with pytest.raises(clew.InvalidInput, match="str"):
+    with pytest.raises(backtrail.InvalidInput, match="str"):
         session.compact(lambda _: 3, keep_last=1)
     assert (len(session.messages()), session.summary) == (2, "")
 
@@ -188,13 +188,13 @@ def test_a_summary_of_what_has_changed_meanwhile_is_not_applied(
             other.extend([user(f"else {number}") for number in range(length)])
         return "stale"
 
-    with pytest.raises(clew.Conflict, match="nothing was applied"):
+    with pytest.raises(backtrail.Conflict, match="nothing was applied"):
         session.compact(summarize, keep_last=1)
     assert session.summary != "stale"
 
 
 def test_a_slow_summary_and_a_busy_writer_lose_nothing(tmp_path: Path) -> None:
-    with clew.open(tmp_path / "s.db", durability="normal") as store:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         session = store.session("s")
         session.extend([user(f"old {number}") for number in range(50)])
 
@@ -214,7 +214,7 @@ def test_a_slow_summary_and_a_busy_writer_lose_nothing(tmp_path: Path) -> None:
 
 def test_an_async_summary_is_awaited(tmp_path: Path) -> None:
     async def main() -> None:
-        async with await clew.aio.open(tmp_path / "s.db") as store:
+        async with await backtrail.aio.open(tmp_path / "s.db") as store:
             session = store.session("s")
             await session.extend([user("a"), user("b"), user("c")])
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 from fix_inspector import TOKEN, Inspector, inspector
 
-CHROMIUM = os.environ.get("CLEW_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = os.environ.get("BACKTRAIL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 PICTURES = Path(__file__).parents[2] / "build" / "inspector"
 collect_ignore_glob = [] if CHROMIUM else ["test_*.py"]
 
@@ -39,9 +39,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def served() -> Iterator[Inspector]:
     """An inspector of a store in memory with two threads."""
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.thread("other").save({"messages": [{"role": "user", "content": "something else"}]})
-        talk: clew.Thread[Any] = store.thread("team/talk")
+        talk: backtrail.Thread[Any] = store.thread("team/talk")
         talk.save({"messages": [{"role": "system", "content": "be careful"}], "mode": "plan"}, label="start")
         talk.append("messages", [{"role": "user", "content": "build a rate limiter"}])
         call = {"id": "1", "function": {"name": "read_file", "arguments": '{"path": "app.py"}'}}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-import clew
+import backtrail
 from fix_inspector import Inspector, inspector
 
 from .conftest import Open
@@ -46,7 +46,7 @@ def test_the_token_does_not_stay_in_the_address(served: Inspector, open_page: Op
 
 def test_without_the_token_the_page_says_what_to_do(served: Inspector, open_page: Open) -> None:
     page = open_page(served, token="")
-    expect(page.locator("#empty-text")).to_contain_text("clew ui")
+    expect(page.locator("#empty-text")).to_contain_text("backtrail ui")
     expect(page.locator(".thread")).to_have_count(0)
 
 
@@ -202,8 +202,8 @@ def test_the_policy_stops_a_script_and_markup_that_somebody_smuggles_in(served: 
 
 
 def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
-    with clew.open("memory:") as store:
-        thread: clew.Thread[Any] = store.thread("long")
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("long")
         thread.save({"notes": {f"key {i}": "n" * 4000 for i in range(2500)}, "messages": []})
         for i in range(9_999):
             thread.append("messages", [{"role": "user", "content": f"message {i}"}])
@@ -249,7 +249,7 @@ def test_on_a_phone_one_pane_is_shown_at_a_time_and_nothing_sticks_out(
 
 
 def test_read_only_offers_nothing_that_changes(open_page: Open) -> None:
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         store.thread("t").save({"messages": []})
         store.thread("t").append("messages", [{"role": "user", "content": "x"}])
         with inspector(store, read_only=True) as served:
@@ -266,9 +266,9 @@ def test_read_only_offers_nothing_that_changes(open_page: Open) -> None:
 def test_files_are_shown_and_go_back_with_the_conversation(open_page: Open, tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     file.write_text("import this\n<b>bold</b>\n")
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         workspace = store.workspace(tmp_path, cache=False)
-        thread: clew.Thread[Any] = store.thread("coder")
+        thread: backtrail.Thread[Any] = store.thread("coder")
         thread.save({"messages": []}, files=workspace)
         thread.append("messages", [{"role": "user", "content": "change it"}])
         file.write_text("import that\n<b>bold</b>\n")

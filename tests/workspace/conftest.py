@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import clew
+import backtrail
 from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
 
 Picture = dict[bytes, tuple[str, int, bytes]]
@@ -26,7 +26,7 @@ class Desk:
         self.root.mkdir()
         self.cache = base / "cache"
         self._target = target
-        self.store = clew.open(target())
+        self.store = backtrail.open(target())
         self.ws = self.workspace()
 
     def workspace(self, **options: Any) -> Any:
@@ -36,7 +36,7 @@ class Desk:
 
     def reopen(self) -> Any:
         """Another handle over a store that was opened anew."""
-        self.store = clew.open(self._target())
+        self.store = backtrail.open(self._target())
         self.ws = self.workspace()
         return self.ws
 
@@ -83,7 +83,7 @@ def picture(root: Path) -> Picture:
 @pytest.fixture
 def open_place() -> Iterator[Path]:
     """A directory that any user can reach and write to."""
-    with tempfile.TemporaryDirectory(prefix="clew-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="backtrail-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o777)
         yield Path(name)
 
@@ -92,7 +92,7 @@ def open_place() -> Iterator[Path]:
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     """A desk on each engine that needs no server."""
     if request.param == "memory":
-        from clew.engines.memory import MemoryEngine
+        from backtrail.engines.memory import MemoryEngine
 
         engine = MemoryEngine()
         return Desk(tmp_path, lambda: engine)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clew.workspace.ahead import Ahead
+from backtrail.workspace.ahead import Ahead
 
 
 class Source:
@@ -70,4 +70,4 @@ def test_a_reader_that_leaves_ends_the_work(most: int) -> None:
     with Ahead(source.run(), weight, most) as ahead:
         assert next(ahead) == 1
     assert source.closed
-    assert not [thread for thread in threading.enumerate() if thread.name == "clew-ahead"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "backtrail-ahead"]

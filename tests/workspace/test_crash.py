@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.errors import FilesError
-from clew.workspace import hands
+import backtrail
+from backtrail.errors import FilesError
+from backtrail.workspace import hands
 from fix_children import Child
 
 from .conftest import Desk, Picture, picture
@@ -68,7 +68,7 @@ class Stage:
         shutil.copytree(self.kept, self.live, symlinks=True)
 
     def open(self) -> tuple[Any, Any]:
-        store = clew.open(self.live / "store.db", durability="normal")
+        store = backtrail.open(self.live / "store.db", durability="normal")
         return store, store.workspace(self.live / "root", cache=self.live / "cache")
 
     def work(self, fatal: int | None) -> Callable[[Callable[[bytes], None]], None]:
@@ -131,7 +131,7 @@ def test_a_rewind_that_died_is_taken_back_if_the_conversation_went_on(tmp_path: 
         if picture(stage.live / "root") in (stage.old, stage.new):
             continue
         halfway += 1
-        store = clew.open(stage.live / "store.db")
+        store = backtrail.open(stage.live / "store.db")
         if store.thread("talk").load()["turn"] == 2:
             store.thread("talk").save({"turn": 3})
         store.workspace(stage.live / "root")
@@ -164,7 +164,7 @@ def test_a_file_that_somebody_wrote_after_the_crash_is_not_overwritten(tmp_path:
 def test_a_restore_that_died_is_found_again_although_another_directory_of_the_workspace_went_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = clew.open(tmp_path / "store.db")
+    store = backtrail.open(tmp_path / "store.db")
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     here = store.workspace(tmp_path / "here", name="shared", cache=False)

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from clew.engines.base import Commit
-from clew.engines.stepping import finish
-from clew.errors import ClewError, Corrupt, UnsafePath, UnsupportedFormat
-from clew.workspace import hands, trees
-from clew.workspace.trees import DIR, FILE, LINK, PIECES, Entry
+from backtrail.engines.base import Commit
+from backtrail.engines.stepping import finish
+from backtrail.errors import BacktrailError, Corrupt, UnsafePath, UnsupportedFormat
+from backtrail.workspace import hands, trees
+from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, Entry
 
 from .conftest import Desk
 
@@ -63,7 +63,7 @@ def folder(ref: bytes) -> Entry:
 Forgery = Callable[[Forger, Path], bytes]
 
 
-FORGERIES: dict[str, tuple[Forgery, type[ClewError]]] = {
+FORGERIES: dict[str, tuple[Forgery, type[BacktrailError]]] = {
     "dot dot": (lambda f, _: f.tree((b"..", folder(f.tree((b"evil", f.file()))))), UnsafePath),
     "dot": (lambda f, _: f.tree((b".", f.file())), UnsafePath),
     "empty name": (lambda f, _: f.tree((b"", f.file())), UnsafePath),
@@ -113,7 +113,7 @@ def test_a_forged_snapshot_is_refused_and_nothing_changes(lone: Desk, name: str)
             lone.ws.restore(forged, **attempt)
         assert lone.picture() == before
     assert list(outside.iterdir()) == []
-    if name != "a newer format":  # what a newer clew wrote is not written over
+    if name != "a newer format":  # what a newer backtrail wrote is not written over
         assert lone.ws.snapshot().files == 1, "the workspace itself goes on"
 
 
@@ -188,7 +188,7 @@ def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
 
 
 def test_a_forged_journal_cannot_write_outside(lone: Desk) -> None:
-    from clew.workspace.log import Journal
+    from backtrail.workspace.log import Journal
 
     outside = lone.base / "outside"
     outside.mkdir()

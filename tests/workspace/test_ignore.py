@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.workspace.ignore import Rules
-from clew.workspace.skip import Place
-from clew.workspace.walk import walk
+from backtrail.workspace.ignore import Rules
+from backtrail.workspace.skip import Place
+from backtrail.workspace.walk import walk
 
 PATTERNS = [
     "*.log", "!keep.log", "build/", "/top.txt", "docs/*.md", "**/cache", "a/**/z", "foo/**", "!foo/keep", "*", "!*/",
@@ -26,7 +26,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-def kept_by_clew(root: Path) -> set[str]:
+def kept_by_backtrail(root: Path) -> set[str]:
     walked = walk(Place(os.fsencode(root)), None)
     start = len(os.fsencode(root)) + 1
     folders = {os.path.dirname(path) for path in walked.index.paths[1:]}
@@ -65,13 +65,13 @@ def plant(root: Path, rules: dict[str, list[str]]) -> None:
     top=st.lists(st.sampled_from(PATTERNS), max_size=5),
     nested=st.dictionaries(st.sampled_from(["a", "foo", "sub"]), st.lists(st.sampled_from(PATTERNS), max_size=3)),
 )
-def test_clew_keeps_exactly_the_files_that_git_would_add(
+def test_backtrail_keeps_exactly_the_files_that_git_would_add(
     tmp_path_factory: pytest.TempPathFactory, top: list[str], nested: dict[str, list[str]]
 ) -> None:
     root = tmp_path_factory.mktemp("ignore") / "root"
     root.mkdir()
     plant(root, {"": top, **nested})
-    assert kept_by_clew(root) == kept_by_git(root)
+    assert kept_by_backtrail(root) == kept_by_git(root)
 
 
 def test_one_bad_pattern_does_not_hide_the_rest() -> None:

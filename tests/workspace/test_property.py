@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from clew.engines.memory import MemoryEngine
+from backtrail.engines.memory import MemoryEngine
 
 from .conftest import Desk
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import clew
+import backtrail
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,14 @@ import clew
         lambda store, name: store.thread(name).annotate(1, custom={}),
     ],
 )
-def test_no_other_writer_can_hide_the_snapshots(write: Callable[[clew.Store, str], object], tmp_path: Path) -> None:
+def test_no_other_writer_can_hide_the_snapshots(
+    write: Callable[[backtrail.Store, str], object], tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    with clew.open("memory:") as store:
+    with backtrail.open("memory:") as store:
         workspace = store.workspace(tmp_path, cache=False)
         taken = workspace.snapshot()
-        with pytest.raises(clew.InvalidInput, match="workspace"):
+        with pytest.raises(backtrail.InvalidInput, match="workspace"):
             write(store, workspace.name)
         assert workspace.snapshots() == [taken]
         store.thread(workspace.name).annotate(1, label="known")

@@ -9,16 +9,16 @@ import threading
 import msgspec
 import pytest
 
-import clew
-from clew.engines.base import Commit, Drop
-from clew.engines.stepping import finish
-from clew.errors import Corrupt
-from clew.workspace import trees
+import backtrail
+from backtrail.engines.base import Commit, Drop
+from backtrail.engines.stepping import finish
+from backtrail.errors import Corrupt
+from backtrail.workspace import trees
 
 from .conftest import Desk
 from .test_hostile import Forger
 
-NOTHING = clew.Retention(keep_last=1, undo_window=dt.timedelta(0))
+NOTHING = backtrail.Retention(keep_last=1, undo_window=dt.timedelta(0))
 LARGE = random.Random(3).randbytes(2**20 + 2**18)
 
 
@@ -107,7 +107,7 @@ def test_one_damaged_blob_among_many_stops_a_restore_before_anything_changes(des
     with pytest.raises(Corrupt, match=bad.hex()):
         desk.workspace(cache=False).restore(snapshot)
     assert desk.picture() == now
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("clew-stage")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("backtrail-stage")]
 
 
 def test_a_repair_is_remembered_no_longer_than_it_matters(lone: Desk) -> None:
@@ -145,7 +145,7 @@ def test_a_tree_that_cannot_be_read_keeps_blobs_and_nothing_else_from_a_prune(de
     assert thread.load() == {"n": 2}
 
     if forged == "a newer format":
-        return  # what a newer clew wrote is not written over
+        return  # what a newer backtrail wrote is not written over
     desk.ws.snapshot()
     again = desk.store.prune(retention=NOTHING)
     assert again.damaged == (), "what could not be read went with the last snapshot that needed it"

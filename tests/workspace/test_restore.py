@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from clew.errors import CheckpointNotFound, FilesError, LockTimeout, NoCheckpoint
-from clew.workspace import hands
-from clew.workspace.lock import locked
+from backtrail.errors import CheckpointNotFound, FilesError, LockTimeout, NoCheckpoint
+from backtrail.workspace import hands
+from backtrail.workspace.lock import locked
 from fix_children import run
 
 from .conftest import Desk
@@ -143,7 +143,7 @@ def test_a_directory_with_ignored_files_is_not_replaced_by_a_file(desk: Desk) ->
 
 
 def test_what_a_snapshot_left_out_for_its_size_is_not_deleted_by_going_back_to_it(desk: Desk) -> None:
-    from clew.workspace.values import Limits
+    from backtrail.workspace.values import Limits
 
     small = desk.workspace(limits=Limits(file_bytes=10))
     desk.write("big", "x" * 50)
@@ -415,7 +415,7 @@ def test_what_a_restore_replaces_and_removes_is_let_go_of(
         desk.ws.restore(first)
         assert desk.picture() == before
         for thread in threading.enumerate():
-            if thread.name == "clew-let-go":
+            if thread.name == "backtrail-let-go":
                 thread.join()
         handles.append(len(os.listdir("/proc/self/fd")))
     assert handles[1] == handles[2], "nothing stays open"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from clew.errors import FilesError, InvalidInput, Unavailable
-from clew.workspace import hands, index, look, pack, walk
-from clew.workspace.values import Limits
+from backtrail.errors import FilesError, InvalidInput, Unavailable
+from backtrail.workspace import hands, index, look, pack, walk
+from backtrail.workspace.values import Limits
 from fix_children import run
 
 from .conftest import Desk
@@ -99,9 +99,9 @@ def test_version_control_sockets_fifos_and_the_store_itself_are_skipped_and_name
     assert "neither a file" in skipped["sock"]
 
 
-def test_ignore_files_hold_where_they_stand_and_clewignore_has_the_last_word(desk: Desk) -> None:
+def test_ignore_files_hold_where_they_stand_and_backtrailignore_has_the_last_word(desk: Desk) -> None:
     desk.write(".gitignore", "*.log\n/only-here\n")
-    desk.write(".clewignore", "!wanted.log\nprivate/\n")
+    desk.write(".backtrailignore", "!wanted.log\nprivate/\n")
     desk.write("sub/.gitignore", "!sub.log\nlocal\n")
     for path in ("a.log", "wanted.log", "sub/sub.log", "sub/b.log", "sub/local", "local", "private/x", "only-here"):
         desk.write(path, "x")
@@ -348,9 +348,9 @@ def test_a_changed_ignore_file_is_applied_to_what_was_seen_before(desk: Desk) ->
     desk.write(".gitignore", "*.tmp2\n.gitignore\n")
     assert desk.ws.snapshot().files == 2
     (desk.root / ".gitignore").unlink()
-    desk.write("sub/.clewignore", "deep/\n")
+    desk.write("sub/.backtrailignore", "deep/\n")
     assert desk.ws.snapshot().files == 1
-    (desk.root / "sub/.clewignore").unlink()
+    (desk.root / "sub/.backtrailignore").unlink()
     assert desk.ws.snapshot().files == 2
 
 
@@ -405,7 +405,7 @@ def test_equal_files_and_unchanged_directories_are_stored_once(lone: Desk) -> No
 
 
 def _blobs(desk: Desk) -> list[tuple[bytes, int]]:
-    from clew.engines.stepping import finish
+    from backtrail.engines.stepping import finish
 
     return finish(desk.store._core.engine.blob_ids(desk.ws.name))
 
@@ -472,7 +472,9 @@ def test_a_snapshot_that_fails_while_files_are_read_ahead_leaves_no_thread_behin
     with pytest.raises(Unavailable, match="full"):
         desk.ws.snapshot()
     monkeypatch.undo()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("clew-ahead", "clew-pack"))]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith(("backtrail-ahead", "backtrail-pack"))
+    ]
     assert desk.ws.snapshot().files == 300
 
 

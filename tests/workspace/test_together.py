@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import clew
-from clew.engines.stepping import finish
-from clew.errors import CheckpointNotFound, Conflict, Corrupt, InvalidInput, NoCheckpoint
-from clew.workspace import look
-from clew.workspace.together import HeadMove
+import backtrail
+from backtrail.engines.stepping import finish
+from backtrail.errors import CheckpointNotFound, Conflict, Corrupt, InvalidInput, NoCheckpoint
+from backtrail.workspace import look
+from backtrail.workspace.together import HeadMove
 
 from .conftest import picture
 
@@ -164,7 +164,7 @@ def blobs(store: Any, name: str) -> int:
 @pytest.fixture
 def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user-cache"))
-    return Room(clew.open(tmp_path / "store.db"), tmp_path)
+    return Room(backtrail.open(tmp_path / "store.db"), tmp_path)
 
 
 def test_a_sweep_takes_what_no_snapshot_needs_and_keeps_what_a_conversation_needs(plain: Room) -> None:
@@ -177,7 +177,7 @@ def test_a_sweep_takes_what_no_snapshot_needs_and_keeps_what_a_conversation_need
     plain.write("f", "now")
     plain.ws.snapshot()
     before = blobs(plain.store, plain.ws.name)
-    plain.store.prune(retention=clew.Retention(keep_last=1, undo_window=dt.timedelta(0)))
+    plain.store.prune(retention=backtrail.Retention(keep_last=1, undo_window=dt.timedelta(0)))
     assert blobs(plain.store, plain.ws.name) == before - 10
     with pytest.raises((CheckpointNotFound, Corrupt)):
         plain.ws.restore(lost)
@@ -201,12 +201,12 @@ def test_blobs_that_are_written_ahead_survive_a_sweep_in_between(plain: Room, mo
 
     async def put(*args: Any) -> Any:
         record = await original(*args)
-        plain.store.prune(retention=clew.Retention(keep_last=1, undo_window=dt.timedelta(0)))
+        plain.store.prune(retention=backtrail.Retention(keep_last=1, undo_window=dt.timedelta(0)))
         return record
 
     monkeypatch.setattr(core._log, "put", put)
     snapshot = plain.ws.snapshot()
-    plain.store.prune(retention=clew.Retention(keep_last=1, undo_window=dt.timedelta(0)))
+    plain.store.prune(retention=backtrail.Retention(keep_last=1, undo_window=dt.timedelta(0)))
     for name in wanted:
         (plain.root / name).unlink()
     plain.ws.restore(snapshot)
@@ -216,7 +216,7 @@ def test_blobs_that_are_written_ahead_survive_a_sweep_in_between(plain: Room, mo
 
 def test_an_encrypted_store_keeps_files_unreadable_and_gives_them_back(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
-    store = clew.open(tmp_path / "store.db", key=b"k" * 32)
+    store = backtrail.open(tmp_path / "store.db", key=b"k" * 32)
     room = Room(store, tmp_path)
     room.write("f", "a secret that must not be on the disk " * 10)
     first = room.ws.snapshot()

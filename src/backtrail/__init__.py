@@ -1,0 +1,136 @@
+"""backtrail keeps the state of AI agents: every step saved, at the cost of what changed.
+
+    import backtrail
+
+    store = backtrail.open("agents.db")  # or "memory:", "jsonl:DIR", "redis://…", "postgresql://…"
+    thread = store.thread("support-42")
+    thread.append("messages", [{"role": "user", "content": "hello"}])
+    thread.load()
+
+`store.session(id)` is a thread seen as messages, `store.run(id)` one seen as a job that resumes, and
+`store.workspace(directory)` a directory seen as snapshots. `backtrail.aio.open(url)` gives the same names to be
+awaited, `backtrail.errors` has every error, and `backtrail.adapters` what frameworks plug in.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from backtrail.errors import (
+    AmbiguousCheckpoint,
+    BacktrailError,
+    CheckpointNotFound,
+    Conflict,
+    Corrupt,
+    EncodeError,
+    FilesError,
+    InvalidInput,
+    LockLost,
+    LockTimeout,
+    MissingExtra,
+    NoCheckpoint,
+    NotFound,
+    ThreadNotFound,
+    Unavailable,
+    UnsafePath,
+    UnsupportedFormat,
+)
+
+if TYPE_CHECKING:
+    from backtrail import aio as aio
+    from backtrail.encode.types import Unregistered
+    from backtrail.model import (
+        Change,
+        Checkpoint,
+        Copied,
+        Damage,
+        Diff,
+        Fork,
+        Outline,
+        Part,
+        Pruned,
+        Retention,
+        ThreadInfo,
+        Verified,
+    )
+    from backtrail.run import Run, RunInfo
+    from backtrail.session import Session, SessionInfo
+    from backtrail.store import Store, Thread, open
+    from backtrail.turns import Problem
+    from backtrail.workspace import Limits, Snapshot, Workspace
+
+__all__ = [
+    "AmbiguousCheckpoint",
+    "BacktrailError",
+    "Change",
+    "Checkpoint",
+    "CheckpointNotFound",
+    "Conflict",
+    "Copied",
+    "Corrupt",
+    "Damage",
+    "Diff",
+    "EncodeError",
+    "FilesError",
+    "Fork",
+    "InvalidInput",
+    "Limits",
+    "LockLost",
+    "LockTimeout",
+    "MissingExtra",
+    "NoCheckpoint",
+    "NotFound",
+    "Outline",
+    "Part",
+    "Problem",
+    "Pruned",
+    "Retention",
+    "Run",
+    "RunInfo",
+    "Session",
+    "SessionInfo",
+    "Snapshot",
+    "Store",
+    "Thread",
+    "ThreadInfo",
+    "ThreadNotFound",
+    "Unavailable",
+    "Unregistered",
+    "UnsafePath",
+    "UnsupportedFormat",
+    "Verified",
+    "Workspace",
+    "open",
+]
+__version__ = "0.1.0"
+
+# Imported when they are first used: `backtrail --help` and an import of `backtrail.errors` need none of it.
+_HOMES = {
+    "backtrail.encode.types": ("Unregistered",),
+    "backtrail.model": (
+        *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Outline", "Part"),
+        *("Pruned", "Retention", "ThreadInfo", "Verified"),
+    ),
+    "backtrail.run": ("Run", "RunInfo"),
+    "backtrail.session": ("Session", "SessionInfo"),
+    "backtrail.store": ("Store", "Thread", "open"),
+    "backtrail.turns": ("Problem",),
+    "backtrail.workspace": ("Limits", "Snapshot", "Workspace"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":
+        return import_module("backtrail.aio")
+    if name not in _HOME:
+        raise AttributeError(f"module 'backtrail' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """What an editor offers: the public names, without what this file or others needed for itself."""
+    return sorted({*__all__, "aio", "errors", *(name for name in globals() if name.startswith("__"))})

@@ -1,0 +1,178 @@
+"""LangGraph: `BacktrailSaver` is a `BaseCheckpointSaver`, for blocking and async graphs alike.
+
+Each LangGraph checkpoint is one backtrail checkpoint of the same id. Its channels are the top-level keys of the state,
+so a `messages` channel is a backtrail list: LangGraph hands over the whole list at each step, backtrail stores the new
+messages. LangGraph's own bookkeeping (versions, timestamps) stands under one reserved key, its metadata is the
+checkpoint's `custom`. Pending writes have a thread of their own beside the checkpoints', with one record per call of
+`put_writes`. A run that starts from an older checkpoint begins a branch there, as LangGraph means it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from backtrail.adapters.colours import Colour
+from backtrail.adapters.needed import needed
+from backtrail.aio import AsyncStore
+from backtrail.errors import InvalidInput
+from backtrail.store import Store
+
+with needed("langgraph"):
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    from backtrail.adapters.langgraph.checkpoints import Checkpoints
+    from backtrail.adapters.langgraph.memory import Memory
+    from backtrail.adapters.langgraph.upkeep import Upkeep
+
+__all__ = ["BacktrailSaver"]
+
+
+class BacktrailSaver(BaseCheckpointSaver[str]):
+    """A checkpointer on a backtrail store.
+
+        graph = builder.compile(checkpointer=BacktrailSaver(backtrail.open("agents.db")))
+
+    Only LangGraph's own list of safe types is built again from stored data; add yours with `types=[MyState]`, or hand
+    over a `serde`. With `detect="identity"` you promise never to change a message of the state in place: then a turn
+    costs the same however long the conversation is.
+    """
+
+    def __init__(
+        self,
+        store: Store | AsyncStore,
+        *,
+        serde: SerializerProtocol | None = None,
+        types: Iterable[type] = (),
+        detect: Literal["exact", "identity"] = "exact",
+    ) -> None:
+        allowed = tuple(types)
+        if serde is not None and allowed:
+            raise InvalidInput("serde= and types= cannot be given together: allow the types in your serializer")
+        if detect not in ("exact", "identity"):
+            raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
+        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
+        self.store = store
+        self._colour = Colour(store)
+        self._memory = Memory(trusted=detect == "identity")
+
+    def get_next_version(self, current: str | int | float | None, channel: None) -> str:
+        """One more than `current`, with a random end: two branches never give one version to two values."""
+        number = 0
+        if isinstance(current, str):  # ours are 14 hexadecimal digits; other savers write a decimal number and a dot
+            digits, dot, _ = current.partition(".")
+            number = int(digits) if dot else int(current[:8], 16)
+        elif current is not None:
+            number = int(current)
+        return f"{number + 1:08x}{random.getrandbits(24):06x}"
+
+    @property
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.store, self._memory, self.serde)  # LangGraph may replace `serde` at any time
+
+    @property
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(self._checkpoints)
+
+    # -- LangGraph's interface, in both colours -----------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that `config` names, or the thread's newest."""
+        return self._colour.wait(self._checkpoints.get(config))
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that `config` names, or the thread's newest."""
+        return await self._colour.run(self._checkpoints.get(config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, newest first. `filter`: metadata that has each of these keys with exactly this value."""
+        for place, checkpoint in self._colour.wait(self._checkpoints.select(config, filter, before, limit)):
+            yield self._colour.wait(self._checkpoints.whole(place, checkpoint))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints, newest first. `filter`: metadata that has each of these keys with exactly this value."""
+        for place, checkpoint in await self._colour.run(self._checkpoints.select(config, filter, before, limit)):
+            yield await self._colour.run(self._checkpoints.whole(place, checkpoint))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: GraphCheckpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint that follows the one in `config`."""
+        return self._colour.wait(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: GraphCheckpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Save a checkpoint that follows the one in `config`."""
+        return await self._colour.run(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a task wrote at the checkpoint in `config`, which need not be there yet."""
+        self._colour.wait(self._checkpoints.put_writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a task wrote at the checkpoint in `config`, which need not be there yet."""
+        await self._colour.run(self._checkpoints.put_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a thread with all its namespaces."""
+        self._colour.wait(self._upkeep.delete_thread(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Delete a thread with all its namespaces."""
+        await self._colour.run(self._upkeep.delete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints whose metadata names one of these runs, and their writes."""
+        self._colour.wait(self._upkeep.delete_for_runs(run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete the checkpoints whose metadata names one of these runs, and their writes."""
+        await self._colour.run(self._upkeep.delete_for_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Make a new thread with everything of another; what they have in common is stored once."""
+        self._colour.wait(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Make a new thread with everything of another; what they have in common is stored once."""
+        await self._colour.run(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
+        self._colour.wait(self._upkeep.prune(thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
+        await self._colour.run(self._upkeep.prune(thread_ids, strategy))

@@ -1,0 +1,5 @@
+"""`python -m backtrail.cli`, the same as `backtrail`."""
+
+from backtrail.cli.main import main
+
+main()

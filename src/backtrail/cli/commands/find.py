@@ -1,0 +1,117 @@
+"""`backtrail find`: checkpoints by what was said about them, or messages by what was said in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backtrail.cli.frame import MISSING, Command, Frame, pass_frame
+
+if TYPE_CHECKING:
+    from backtrail import Checkpoint, Store, Thread
+
+_PAGE = 500
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  backtrail find --tag green\n  backtrail find support- --label before-deploy\n"
+    "  backtrail find --text 'rate limit'\n  backtrail find --custom user=42 --json",
+)
+@click.argument("prefix", default="")
+@click.option("--label", help="Checkpoints of this label.")
+@click.option("--tag", help="Checkpoints with this tag.")
+@click.option("--custom", metavar="KEY=VALUE", multiple=True, help="With this custom field (JSON, or a plain word).")
+@click.option("--text", help="Messages at the heads that contain this text, in any case.")
+@pass_frame
+def command(
+    frame: Frame, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
+) -> None:
+    """Find checkpoints in all threads whose name starts with PREFIX, abandoned ones included.
+
+    Leaves with 3 if there are none.
+    """
+    if not (label or tag or custom or text):
+        raise click.UsageError("say what to find: --label, --tag, --custom or --text.")
+    if text and (label or tag or custom):
+        raise click.UsageError("--text looks into messages, the others at checkpoints: ask for one of them at a time.")
+    fields = dict(map(_field, custom))
+    found: list[tuple[Checkpoint, int | None, str]] = []
+    with frame.store() as store:
+        for thread in _threads(store, prefix):
+            if text is not None:
+                found += _said(thread, text)
+            else:
+                # A fork inherits its parent's checkpoints: each is told once.
+                known = {c.id for c, _, _ in found}
+                fitting = thread.find(tag=tag, label=label, custom=fields or None)
+                found += [(c, None, "") for c in fitting if c.id not in known]
+    if frame.json:
+        from backtrail.present.records import checkpoint_json
+
+        frame.answer(
+            {"found": [{"checkpoint": checkpoint_json(c), "message": i, "preview": p or None} for c, i, p in found]}
+        )
+    else:
+        _show(found)
+    if not found:
+        raise click.exceptions.Exit(MISSING)
+
+
+def _field(text: str) -> tuple[str, Any]:
+    import json
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--custom takes KEY=VALUE, not {text!r}.")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _threads(store: Store, prefix: str) -> Iterator[Thread[Any]]:
+    after: str | None = None
+    while page := store.threads(prefix, limit=_PAGE, after=after):
+        yield from (store.thread(info.id) for info in page)
+        after = page[-1].id
+
+
+def _said(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
+    from backtrail.present.conversation import conversation_key, read
+
+    head = thread.head
+    key = conversation_key(thread.outline()) if head is not None else None
+    if head is None or key is None:
+        return
+    wanted = text.casefold()
+    for part in thread.outline([key], at=head.id).parts:
+        message = read(part.value)
+        whole = "\n".join(
+            [message.text, message.thinking, *message.extra]
+            + [f"{call.name} {call.arguments}" for call in message.calls]
+            + [result.text for result in message.results]
+        )
+        at = whole.casefold().find(wanted)
+        if at >= 0:
+            yield head, int(part.name), f"{message.role}: {whole[max(0, at - 40) : at + 80]}"
+
+
+def _show(found: list[tuple[Checkpoint, int | None, str]]) -> None:
+    from rich.text import Text
+
+    from backtrail.cli.screen import age, line, marks, paged
+
+    with paged() as out:
+        for checkpoint, index, preview in found:
+            row = Text().append(line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
+            row.append(f" {checkpoint.id}", "id").append(f" {age(checkpoint.created_at)}", "age")
+            said = marks(checkpoint.label, checkpoint.tags)
+            row.append(" " if said else "").append(said)
+            if index is not None:
+                row.append(f"  message {index}  ", "dim").append(line(preview))
+            out.print(row, no_wrap=True, overflow="ellipsis")
+        if not found:
+            out.print(Text("nothing found", "dim"))

@@ -1,0 +1,87 @@
+"""`backtrail prune`: let go of old checkpoints."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import click
+
+from backtrail.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, say, yes_option
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def span(text: str) -> dt.timedelta:
+    """A length of time: 90s, 30m, 12h, 7d, 4w."""
+    matched = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    if matched is None:
+        raise click.BadParameter(f"{text!r} is no span: write 90s, 30m, 12h, 7d or 4w")
+    return dt.timedelta(**{_UNITS[matched[2]]: int(matched[1])})
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  backtrail prune --dry-run\n  backtrail prune --keep-last 100 --dry-run\n"
+    "  backtrail prune --max-age 30d --keep-tag release",
+)
+@click.option("--keep-last", metavar="N", type=click.IntRange(1), help="The newest checkpoints to keep in each thread.")
+@click.option("--max-age", type=span, metavar="SPAN", help="Older checkpoints may go: 12h, 30d, 8w.")
+@click.option("--ttl", type=span, metavar="SPAN", help="Threads that were idle for so long go as a whole.")
+@click.option("--keep-tag", metavar="TAG", multiple=True, help="Keep checkpoints with this tag.")
+@click.option("--drop-labelled", is_flag=True, help="Let go of labelled checkpoints as well.")
+@click.option(
+    "--undo-window",
+    type=span,
+    metavar="SPAN",
+    default="7d",
+    show_default=True,
+    help="Keep what rewinds left behind so long.",
+)
+@dry_run_option
+@yes_option
+@pass_frame
+def command(
+    frame: Frame,
+    keep_last: int | None,
+    max_age: dt.timedelta | None,
+    ttl: dt.timedelta | None,
+    keep_tag: tuple[str, ...],
+    drop_labelled: bool,
+    undo_window: dt.timedelta,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Let go of what the policy does not keep, and free what nobody needs any more. Without options, the policies count
+    that the store (?retention=… in its URL) and its threads have.
+
+    A head is never removed, a fork never broken; labelled checkpoints stay unless you say otherwise. The space goes
+    back to the disk with `backtrail compact`.
+    """
+    from backtrail import Retention
+    from backtrail.cli.screen import progress
+    from backtrail.model import counted
+
+    policy: Retention | None = Retention(
+        keep_last=keep_last,
+        max_age=max_age,
+        ttl=ttl,
+        keep_labelled=not drop_labelled,
+        keep_tags=tuple(keep_tag),
+        undo_window=undo_window,
+    )
+    if policy == Retention():
+        policy = None  # those of the store and its threads
+    with frame.store() as store:
+        if not dry_run and not yes:
+            planned = store.prune(policy, dry_run=True)
+            both = f"{counted(planned.threads, 'thread')} and {counted(planned.checkpoints, 'checkpoint')}"
+            confirm(frame, f"remove {both}", yes=False)
+        with progress("pruning") as step:
+            report = store.prune(policy, dry_run=dry_run, progress=step)
+    if frame.json:
+        import msgspec
+
+        frame.answer(msgspec.to_builtins(report))
+    else:
+        say(str(report))

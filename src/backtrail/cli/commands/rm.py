@@ -1,0 +1,50 @@
+"""`backtrail rm`: delete threads, or one checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backtrail.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, place, say, yes_option
+
+if TYPE_CHECKING:
+    from backtrail import Thread
+
+
+@click.command(
+    cls=Command,
+    epilog="\b\nExamples:\n  backtrail rm support-42\n  backtrail rm support-42 --at 3 --yes\n"
+    "  backtrail rm old-1 old-2 --dry-run",
+)
+@click.argument("threads", nargs=-1, required=True)
+@click.option("--at", help="Delete only this checkpoint.")
+@dry_run_option
+@yes_option
+@pass_frame
+def command(frame: Frame, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
+    """Delete THREADS with all their checkpoints, or one checkpoint. Forks, and what followed a checkpoint, stay."""
+    from backtrail import ThreadNotFound
+    from backtrail.model import counted
+
+    if at is not None and len(threads) > 1:
+        raise click.UsageError("--at takes one thread.")
+    with frame.store() as store:
+        handles: list[Thread[Any]] = [store.thread(name) for name in threads]
+        for handle in handles:
+            if not handle.exists():
+                raise ThreadNotFound(handle.id)
+        if at is not None:
+            checkpoint = place(handles[0], at)
+            what = f"delete step {checkpoint.step} of {threads[0]}"
+        else:
+            count = sum(len(handle.history(all=True)) for handle in handles)
+            what = f"delete {', '.join(threads)}: {counted(count, 'checkpoint')}"
+        if not dry_run:
+            confirm(frame, what, yes=yes)
+            for handle in handles:
+                handle.delete(checkpoint if at is not None else None)
+    if frame.json:
+        frame.answer({"threads": list(threads), "at": checkpoint.id if at is not None else None, "done": not dry_run})
+    else:
+        say(f"would {what}" if dry_run else f"{what}: done")

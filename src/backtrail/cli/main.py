@@ -1,0 +1,128 @@
+"""The table of commands, and the way into them. A command's module is imported when it is called, not before."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import keyword
+import signal
+from typing import NamedTuple
+
+import click
+
+from backtrail.cli.frame import Frame, run
+
+
+class Entry(NamedTuple):
+    """A line of `backtrail --help`."""
+
+    group: str
+    summary: str
+
+
+LOOK, CHANGE, MOVE, KEEP = "Look", "Change", "Import and export", "Look after the store"
+COMMANDS: dict[str, Entry] = {
+    "threads": Entry(LOOK, "List threads, newest first."),
+    "sessions": Entry(LOOK, "List conversations, newest first."),
+    "runs": Entry(LOOK, "List runs that have not finished."),
+    "log": Entry(LOOK, "Draw a thread's history as a graph."),
+    "show": Entry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
+    "diff": Entry(LOOK, "Show what changed between two checkpoints."),
+    "find": Entry(LOOK, "Find checkpoints by label, tag, custom field or text."),
+    "ui": Entry(LOOK, "Open the web inspector."),
+    "fork": Entry(CHANGE, "Start a new thread from a checkpoint."),
+    "rewind": Entry(CHANGE, "Move a thread's head to another checkpoint."),
+    "undo": Entry(CHANGE, "Take back the last move of a thread's head."),
+    "label": Entry(CHANGE, "Give a checkpoint a name."),
+    "tag": Entry(CHANGE, "Add tags to a checkpoint, or take them away."),
+    "rm": Entry(CHANGE, "Delete threads, or one checkpoint."),
+    "files": Entry(CHANGE, "Snapshots of a directory: take, compare, restore."),
+    "import": Entry(MOVE, "Import sessions and runs that other programs kept."),
+    "export": Entry(MOVE, "Write a conversation or a state to a file."),
+    "copy": Entry(MOVE, "Bring everything into another store."),
+    "sync": Entry(MOVE, "Make two stores equal."),
+    "prune": Entry(KEEP, "Let go of old checkpoints."),
+    "compact": Entry(KEEP, "Give freed space back."),
+    "verify": Entry(KEEP, "Check every byte, and set aside what is damaged."),
+    "rekey": Entry(KEEP, "Lock an encrypted store with another key."),
+    "stats": Entry(KEEP, "Say what the store holds and occupies."),
+    "doctor": Entry(KEEP, "Check the environment and the store, and say what to do."),
+    "bench": Entry(KEEP, "Measure this store: saves, loads and listings per second."),
+}
+
+
+class Table(click.Group):
+    """The commands by name, loaded lazily."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command = importlib.import_module(f"backtrail.cli.commands.{module}").command
+        command.name = cmd_name
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `backtrail {near[0]}`?" if near else "`backtrail --help` lists the commands."
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
+            with formatter.section(group):
+                formatter.write_dl([(n, e.summary) for n, e in COMMANDS.items() if e.group == group], col_max=12)
+
+
+EPILOG = """\b
+Examples:
+  backtrail log support-42            the history of a thread, as a graph
+  backtrail show support-42 @~2       the state two checkpoints before the head
+  backtrail diff support-42 12 @      what changed since step 12
+  backtrail ui                        the same, in the browser
+
+\b
+The store is -s/--store, else $BACKTRAIL_STORE, else backtrail.db in this directory.
+A checkpoint is @ (the head), @~2 (two before), a step, a label, or the start of an id."""
+
+
+@click.command(
+    cls=Table,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    no_args_is_help=False,
+)
+@click.option("-s", "--store", metavar="URL", help="A path or URL: agents.db, jsonl:DIR, redis://…, postgresql://…")
+@click.option("--json", is_flag=True, help="Answer in JSON.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(package_name="backtrail", message="backtrail %(version)s")
+@click.pass_context
+def backtrail(ctx: click.Context, store: str | None, json: bool, debug: bool) -> None:
+    """Look at what agents did, and go back.
+
+    backtrail keeps the state of AI agents: every step is a checkpoint that can be resumed, rewound to, forked or
+    compared.
+    """
+    frame = ctx.ensure_object(Frame)
+    frame.url = store or frame.url
+    frame.json = json or frame.json
+    frame.debug = debug or frame.debug
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """The entry point of the command."""
+    with contextlib.suppress(AttributeError, ValueError):  # Windows has no such signal
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `backtrail log | head` just ends
+    run(backtrail)

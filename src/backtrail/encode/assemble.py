@@ -1,0 +1,217 @@
+"""From a root and the payloads it points at, back to a value.
+
+First `wanted` tells which rows a tree needs; the caller fetches them into `Rows`; then `Assembler` builds. A list is
+decoded a few dozen rows at a time: joining everything first would push the text through the cache twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backtrail.encode import payload
+from backtrail.encode.nodes import Blob, Inline, Listing, Node, Page, Piece, Slot, Tree, leaves, unpack_page
+from backtrail.encode.streams import Bounds
+from backtrail.encode.values import Values
+from backtrail.errors import Corrupt
+
+_TOGETHER = 32  # rows decoded at once
+
+Ranges = dict[bytes, list[tuple[int, int]]]  # branch -> (first, last) of rows, ascending and apart
+
+
+def merge(spans: Iterable[tuple[bytes, int, int]]) -> Ranges:
+    """Row ranges by branch, overlapping and adjacent ones joined."""
+    ranges: Ranges = {}
+    for branch, first, last in sorted(spans):
+        known = ranges.setdefault(branch, [])
+        if known and first <= known[-1][1] + 1:
+            known[-1] = (known[-1][0], max(known[-1][1], last))
+        else:
+            known.append((first, last))
+    return ranges
+
+
+def wanted(nodes: Iterable[Node]) -> Iterator[tuple[bytes, int, int]]:
+    """The rows whose payloads these nodes need (trees: their leaves)."""
+    for node in nodes:
+        if isinstance(node, Tree):
+            yield from wanted(leaves(node))
+        elif isinstance(node, Listing):
+            yield from ((piece.branch, piece.first, piece.last) for piece in node.pieces)
+        elif isinstance(node, Slot):
+            yield (node.branch, node.step, node.step)
+
+
+def pages_of(tree: Tree) -> Iterator[Page]:
+    """The pages in a tree that have not been fetched yet."""
+    if tree.children is None:
+        yield from tree.pages
+    else:
+        for node in tree.children.values():
+            if isinstance(node, Tree):
+                yield from pages_of(node)
+
+
+def blobs_of(nodes: Iterable[Node]) -> Iterator[bytes]:
+    """The blobs that these nodes need."""
+    for node in nodes:
+        if isinstance(node, Tree):
+            yield from blobs_of(leaves(node))
+        elif isinstance(node, Blob):
+            yield node.id
+
+
+class Rows:
+    """Payloads, in bare frames, by branch and step."""
+
+    def __init__(self) -> None:
+        self._payloads: dict[bytes, dict[int, bytes]] = {}
+
+    def add(self, branch: bytes, steps: Iterable[int], payloads: Iterable[bytes]) -> None:
+        self._payloads.setdefault(branch, {}).update(zip(steps, payloads, strict=True))
+
+    def missing(self, ranges: Ranges) -> Ranges:
+        """What of `ranges` has not been added."""
+        result: Ranges = {}
+        for branch, spans in ranges.items():
+            known = self._payloads.get(branch, {})
+            lacking = [(first, last) for first, last in spans if any(s not in known for s in range(first, last + 1))]
+            if lacking:
+                result[branch] = lacking
+        return result
+
+    def get(self, branch: bytes, step: int) -> bytes:
+        try:
+            return self._payloads[branch][step]
+        except KeyError:
+            raise Corrupt(place(branch, step), "the row is missing, but a state points at it") from None
+
+    def between(self, branch: bytes, first: int, last: int) -> list[bytes]:
+        known = self._payloads.get(branch, {})
+        try:
+            return [known[step] for step in range(first, last + 1)]
+        except KeyError as error:
+            raise Corrupt(place(branch, error.args[0]), "the row is missing, but a state points at it") from None
+
+
+def place(branch: bytes, step: int) -> str:
+    """How messages name a row."""
+    return f"step {step} of branch {branch.hex()}"
+
+
+class Assembler:
+    """Builds values from nodes, payloads and blobs. A `bounds`, where given, learns which rows hold which items."""
+
+    def __init__(self, values: Values, rows: Rows, blobs: dict[bytes, bytes]) -> None:
+        self._values = values
+        self._rows = rows
+        self._blobs = blobs
+
+    def page(self, page: Page) -> dict[str, Node]:
+        """The children on a page whose row was added."""
+        return unpack_page(self._slot(page.branch, page.step, page.index), page.branch, place(page.branch, page.step))
+
+    def tree(self, tree: Tree) -> Tree:
+        """`tree` with the children from its pages, whose rows were added. What is on the pages of these children is
+        left for another round: their rows need not be here yet."""
+        children = tree.children
+        if children is None:
+            found = {key: node for page in tree.pages for key, node in self.page(page).items()}
+            return Tree(tree.type, found, tree.size, tree.pages)
+        filled = {key: self.tree(node) if isinstance(node, Tree) else node for key, node in children.items()}
+        return Tree(tree.type, filled, tree.size, tree.pages)
+
+    def value(self, node: Node) -> Any:
+        """The value of a node."""
+        if isinstance(node, Listing):
+            return self.items(node)
+        if isinstance(node, Inline):
+            return self._values.decode(node.raw, "a value in the root")
+        if isinstance(node, Slot):
+            return self._values.decode(self._slot(node.branch, node.step, node.index), place(node.branch, node.step))
+        if isinstance(node, Blob):
+            return self._blob(node)
+        assert node.children is not None
+        fields = {key: self.value(child) for key, child in node.children.items()}
+        return fields if node.type is None else self._values.build(node.type, fields)
+
+    def items(self, listing: Listing, bounds: Bounds | None = None) -> list[Any]:
+        """All items of a list."""
+        items: list[Any] = []
+        for piece in listing.pieces:
+            items += self.piece(piece, bounds)
+        if len(items) != listing.count:
+            raise Corrupt("a list", f"it should have {listing.count} items, its pieces hold {len(items)}")
+        return items
+
+    def piece(self, piece: Piece, bounds: Bounds | None = None) -> list[Any]:
+        """The items of one piece."""
+        rows = self._rows.between(piece.branch, piece.first, piece.last)
+        items: list[Any] = []
+        where = place(piece.branch, piece.first)
+        start, stop = -1, 0
+        for first, count, parts in self._batches(piece, piece.first, rows, bounds):
+            if start < 0:
+                start = stop = first
+            if first != stop:
+                raise Corrupt(where, "its items are not the ones a state points at")
+            items += self._values.decode_items(parts, count, where)
+            stop += count
+        if start < 0 or start > piece.start or stop < piece.stop:
+            raise Corrupt(where, "its items are not the ones a state points at")
+        return items if (start, stop) == (piece.start, piece.stop) else items[piece.start - start : piece.stop - start]
+
+    def held(self, piece: Piece, first: int, last: int) -> tuple[int, int] | None:
+        """Which items of the piece's stream the rows first..last hold: from, up to; None if they hold none."""
+        steps = range(first, last + 1)
+        lowest = next((found for step in steps if (found := self.sections(piece, step))), None)
+        if lowest is None:
+            return None
+        highest = next((found for step in reversed(steps) if (found := self.sections(piece, step))), lowest)
+        return lowest[0].start, highest[-1].start + highest[-1].items
+
+    def _batches(
+        self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
+    ) -> Iterator[tuple[int, int, list[bytes]]]:
+        """The piece's stream in the rows from `first` on: first item, how many, and their bytes, some rows at once."""
+        lone = payload.lone(rows, piece.stream)
+        if lone is None:
+            yield from self._sections(piece, first, rows, bounds)
+            return
+        for i in range(0, len(rows), _TOGETHER):
+            upto = min(i + _TOGETHER, len(rows))
+            start = lone.start(i)
+            yield start, lone.start(upto) - start, lone.data(i, upto)
+        if bounds is not None:
+            for i in range(len(rows)):
+                bounds.note(piece.branch, piece.stream, lone.start(i), lone.offset(i), first + i)
+
+    def sections(self, piece: Piece, step: int) -> list[payload.Section]:
+        """What one row has of the piece's stream."""
+        row = self._rows.get(piece.branch, step)
+        return [s for s in payload.unpack(row, place(piece.branch, step))[0] if s.stream == piece.stream]
+
+    def _sections(
+        self, piece: Piece, first: int, rows: list[bytes], bounds: Bounds | None
+    ) -> Iterator[tuple[int, int, list[bytes]]]:
+        for step, row in enumerate(rows, first):
+            for section in payload.unpack(row, place(piece.branch, step))[0]:
+                if section.stream == piece.stream:
+                    if bounds is not None:
+                        bounds.note(piece.branch, piece.stream, section.start, section.offset, step)
+                    yield section.start, section.items, [section.data]
+
+    def _slot(self, branch: bytes, step: int, index: int) -> bytes:
+        _, slots = payload.unpack(self._rows.get(branch, step), place(branch, step))
+        if index >= len(slots):
+            raise Corrupt(place(branch, step), f"it has no value number {index}, but a state points at it")
+        return slots[index]
+
+    def _blob(self, blob: Blob) -> str | bytes:
+        data = self._blobs.get(blob.id)
+        if data is None:
+            raise Corrupt(f"blob {blob.id.hex()}", "it is missing, but a state points at it")
+        if len(data) != blob.size:
+            raise Corrupt(f"blob {blob.id.hex()}", f"it has {len(data)} bytes, should have {blob.size}")
+        return data.decode() if blob.text else data

@@ -1,0 +1,271 @@
+"""Frames: how bytes are wrapped before an engine gets them.
+
+A frame is one flag byte, the content, and a CRC-32. The checksum stands last and little-endian, so that the CRC of a
+whole sound frame is always the same number: a load checks a thousand rows with one `map` and no slicing. Content that
+zstd makes smaller is stored compressed; the flag says so, so that stores with and without compression can be mixed.
+
+Rows of a few KB have little in them to refer back to, so a lineage that has grown long enough gets a *dictionary*,
+trained from its own first rows: it takes a quarter off. A dictionary is a blob; the frames that need it name it.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import struct
+import threading
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+import zstandard
+from blake3 import blake3
+
+from backtrail.errors import Corrupt, InvalidInput, UnsupportedFormat
+
+RAW, ZSTD, DICTIONARY, SEALED = 0, 1, 2, 3
+NAME = 8  # bytes by which a frame names its dictionary
+_SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
+_ALL_SOUND = frozenset({_SOUND})
+_BYTES = frozenset({bytes})
+_WORTH = 128  # bytes below which compression cannot win back its own header
+_MAX_PLAIN = 1 << 31  # no frame that we write unpacks to more: a damaged size must not exhaust memory
+_USUAL = frozenset({b"\x00", b"\x01"})  # kinds that need nothing but themselves
+_AT_ONCE = {"multi_compress_to_buffer", "multi_decompress_to_buffer"} <= zstandard.backend_features  # not on PyPy
+_FEW = 4  # contents, up to which one call for all of them takes longer
+_FLAG = operator.itemgetter(0)
+_crc = struct.Struct("<I")
+MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
+DICTIONARY_SIZE = 32 * 1024  # bytes: half of it loses three per cent, twice as much gains one
+_NEWER = "is in a frame of a kind that this version of backtrail does not know: use a newer one"
+BEFORE, BEHIND = b"\x00", bytes(4)  # what stands around the content of a bare frame
+
+
+def check_sound(frame: bytes, place: str, least: int) -> None:
+    """Raise `Corrupt` unless this is a whole frame of at least so many bytes."""
+    if type(frame) is not bytes:  # a damaged database may hand out anything
+        raise Corrupt(place, f"it is {type(frame).__name__}, not bytes")
+    if zlib.crc32(frame) != _SOUND or len(frame) < least:
+        raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
+
+
+class LacksDictionary(Corrupt):
+    """A frame needs a dictionary that has not been learnt: fetch it and try again. `name` says which."""
+
+    def __init__(self, place: str, name: bytes) -> None:
+        super().__init__(place, f"the dictionary {name.hex()} that it was compressed with is missing")
+        self.name = name
+
+
+class Frames:
+    """Wraps and unwraps. One per store; safe to share between threads.
+
+    `place` names the record for the message of a `Corrupt`; a sealing subclass may also bind the bytes to it.
+    """
+
+    def __init__(self, compression: str | None = None, level: int | None = None) -> None:
+        if compression not in (None, "zstd"):
+            raise InvalidInput(f"compression={compression!r} is unknown: use 'zstd' or None")
+        if level is not None and not 1 <= level <= 19:
+            raise InvalidInput(f"compression_level={level!r} is out of range: use 1 to 19")
+        self.compression = compression
+        self.level = level
+        self._local = threading.local()  # zstd contexts must not be shared by threads
+        self._dictionaries: dict[bytes, zstandard.ZstdCompressionDict] = {}
+
+    def compressing(self, level: int) -> Self:
+        """The same frames, but with zstd at this level, whatever the store itself uses: for the files of workspaces."""
+        other = copy.copy(self)
+        other.compression, other.level, other._local = "zstd", level, threading.local()  # noqa: SLF001  # still ours
+        return other
+
+    def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
+        """The frame of `content`; with the dictionary of that name, if it was learnt."""
+        packed = self._pack(content, dictionary)
+        return packed + _crc.pack(zlib.crc32(packed))
+
+    def wrap_all(self, contents: Sequence[bytes], places: Iterable[str]) -> list[bytes]:  # noqa: ARG002  # as above
+        """The frames of many contents, as `wrap` makes them."""
+        return [packed + _crc.pack(zlib.crc32(packed)) for packed in self._pack_all(contents)]
+
+    def unwrap(self, frame: bytes, place: str) -> bytes:
+        """The content of one frame, or `Corrupt`."""
+        check_sound(frame, place, 5)
+        return self._unpack(frame[:-4], place)
+
+    def unwrap_blob(self, frame: bytes, id: bytes, place: str) -> bytes:
+        """The content of the blob of that name, or `Corrupt`."""
+        content = self.unwrap(frame, place)
+        if not self.is_named(content, id):
+            raise Corrupt(place, "its content does not match its name")
+        return content
+
+    def unwrap_blobs(
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+    ) -> list[memoryview]:
+        """The contents of blobs of these names and sizes, or `Corrupt`. The names are the check: checksums and `places`
+        are looked at only to say what is wrong."""
+        found = self._unpack_all(list(map(_without_checksum, frames)), ids, sizes)
+        return self._each_blob(frames, ids, sizes, places) if found is None else found
+
+    def vouch(self, content: bytes, facts: bytes) -> bytes:
+        """`content` with a checksum over itself and `facts`, which are kept elsewhere."""
+        return content + _crc.pack(zlib.crc32(content, zlib.crc32(facts)))
+
+    def vouched(self, data: bytes, facts: bytes, place: str) -> bytes:
+        """The content that was vouched for together with the same facts, or `Corrupt`."""
+        content = data[:-4] if type(data) is bytes else b""
+        if type(data) is not bytes or _crc.pack(zlib.crc32(content, zlib.crc32(facts))) != data[-4:]:
+            raise Corrupt(place, "its checksum does not hold")
+        return content
+
+    def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
+        """Checked frames as one flag byte, the plain content, and four bytes: what is stored raw is not even copied.
+        `places` is looked at only when something has to be unpacked or is wrong."""
+        if (
+            set(map(type, frames)) <= _BYTES
+            and set(map(zlib.crc32, frames)) <= _ALL_SOUND
+            and not any(map(_FLAG, frames))
+        ):
+            return frames
+        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
+
+    def blob_id(self, content: bytes | memoryview) -> bytes:
+        """The name of a blob: the hash of its content."""
+        return blake3(content).digest()
+
+    def is_named(self, content: bytes, id: bytes) -> bool:
+        """Whether a blob that was unwrapped at its own place is the one of that name."""
+        return self.blob_id(content) == id
+
+    # -- dictionaries -------------------------------------------------------------------------------------------------
+
+    def learn(self, content: bytes) -> bytes:
+        """Make a dictionary known; its name."""
+        name = self.blob_id(content)[:NAME]
+        if name not in self._dictionaries:
+            dictionary = zstandard.ZstdCompressionDict(content)
+            dictionary.precompute_compress(level=self._strength(name))
+            while len(self._dictionaries) >= MAX_DICTIONARIES:
+                self._dictionaries.pop(next(iter(self._dictionaries)))
+            self._dictionaries[name] = dictionary
+        return name
+
+    def knows(self, name: bytes) -> bool:
+        """Whether the dictionary of that name was learnt."""
+        return name in self._dictionaries
+
+    # -- packing ------------------------------------------------------------------------------------------------------
+
+    def _pack(self, content: bytes, dictionary: bytes = b"") -> bytes:
+        """The flag, and the content in its shortest form."""
+        if self.compression and len(content) >= _WORTH:
+            known = dictionary if dictionary in self._dictionaries else b""
+            packed = self._compressor(known).compress(content)
+            if len(packed) + len(known) < len(content):
+                return b"\x02" + known + packed if known else b"\x01" + packed
+        return b"\x00" + content
+
+    def _pack_all(self, contents: Sequence[bytes]) -> list[bytes]:
+        """What `_pack` makes of each, with one call, which needs the interpreter's lock once and not for each."""
+        if not self.compression or not _AT_ONCE or len(contents) < _FEW:
+            return [self._pack(content) for content in contents]
+        worth: list[bytes | bytearray | memoryview] = [content for content in contents if len(content) >= _WORTH]
+        shorter = iter(self._compressor(b"").multi_compress_to_buffer(worth) if worth else ())
+        return [
+            b"\x01" + packed.tobytes()
+            if len(content) >= _WORTH and len(packed := next(shorter)) < len(content)
+            else b"\x00" + content
+            for content in contents
+        ]
+
+    def _strength(self, dictionary: bytes) -> int:
+        """The level of zstd: as asked for; else 3, and 6 with a dictionary, where that takes another 7 % off."""
+        return self.level or (6 if dictionary else 3)
+
+    def _compressor(self, dictionary: bytes) -> zstandard.ZstdCompressor:
+        made: dict[bytes, zstandard.ZstdCompressor] = self._local.__dict__.setdefault("compressors", {})
+        if dictionary not in made:
+            if len(made) >= MAX_DICTIONARIES:
+                made.clear()
+            made[dictionary] = zstandard.ZstdCompressor(
+                level=self._strength(dictionary),
+                dict_data=self._dictionaries[dictionary] if dictionary else None,
+                write_checksum=False,
+                write_dict_id=False,
+            )
+        return made[dictionary]
+
+    def _decompressor(self, dictionary: bytes) -> zstandard.ZstdDecompressor:
+        made: dict[bytes, zstandard.ZstdDecompressor] = self._local.__dict__.setdefault("decompressors", {})
+        if dictionary not in made:
+            if len(made) >= MAX_DICTIONARIES:
+                made.clear()
+            made[dictionary] = zstandard.ZstdDecompressor(
+                dict_data=self._dictionaries[dictionary] if dictionary else None
+            )
+        return made[dictionary]
+
+    def _unpack(self, packed: bytes, place: str) -> bytes:
+        """What `_pack` packed."""
+        kind = packed[0]
+        if kind == RAW:
+            return packed[1:]
+        if kind not in (ZSTD, DICTIONARY):
+            raise UnsupportedFormat(
+                f"{place} {'is encrypted: open the store with its key' if kind == SEALED else _NEWER}"
+            )
+        name = packed[1 : 1 + NAME] if kind == DICTIONARY else b""
+        if name and name not in self._dictionaries:
+            raise LacksDictionary(place, name)
+        body = packed[1 + len(name) :]
+        try:
+            if zstandard.get_frame_parameters(body).content_size > _MAX_PLAIN:
+                raise Corrupt(place, "its unpacked size is absurd")
+            return self._decompressor(name).decompress(body)
+        except zstandard.ZstdError as error:
+            raise Corrupt(place, f"zstd: {error}") from error
+
+    def _unpack_all(
+        self, packed: Sequence[memoryview], ids: Sequence[bytes], sizes: Sequence[int]
+    ) -> list[memoryview] | None:
+        """What `_pack` packed, with one call, if all of it has these names and sizes and is of the usual kinds."""
+        kinds = [bytes(one[:1]) for one in packed]
+        if not _USUAL.issuperset(kinds) or min(sizes, default=0) < 0 or sum(sizes) > _MAX_PLAIN or not _AT_ONCE:
+            return None
+        views = [one[1:] for one in packed]
+        squeezed = [at for at, kind in enumerate(kinds) if kind == b"\x01"]
+        if squeezed:
+            room = struct.pack(f"={len(squeezed)}Q", *(sizes[at] for at in squeezed))
+            try:
+                plain = self._decompressor(b"").multi_decompress_to_buffer([views[at] for at in squeezed], room)
+            except zstandard.ZstdError:
+                return None
+            for number, at in enumerate(squeezed):
+                views[at] = memoryview(plain[number])  # type: ignore[arg-type]  # the stubs do not know it is a buffer
+        sound = list(map(len, views)) == list(sizes) and list(map(self.blob_id, views)) == list(ids)
+        return views if sound else None
+
+    def _each_blob(
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+    ) -> list[memoryview]:
+        """`unwrap_blobs` one by one, to find what is wrong, or because one is of an unusual kind."""
+        found = []
+        for frame, id, size, place in zip(frames, ids, sizes, places, strict=True):
+            found.append(memoryview(self.unwrap_blob(frame, id, place)))
+            if len(found[-1]) != size:
+                raise Corrupt(place, f"it has {len(found[-1])} bytes, and not {size}")
+        return found
+
+
+def _without_checksum(frame: bytes) -> memoryview:
+    """Nothing, which is no frame, where a damaged database hands out something else than bytes."""
+    return memoryview(frame if type(frame) is bytes else b"")[:-4]
+
+
+def train(samples: Sequence[bytes]) -> bytes:
+    """A dictionary made from samples, or b"" where they are too few or too much alike to make one."""
+    try:
+        return zstandard.train_dictionary(DICTIONARY_SIZE, list(samples)).as_bytes()
+    except zstandard.ZstdError:
+        return b""

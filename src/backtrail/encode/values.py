@@ -1,0 +1,279 @@
+"""Values <-> bytes, exactly: what goes in comes out with the same types.
+
+The bytes are msgpack, written and read by msgspec. Plain values (None, bool, int, float, str, bytes, list, dict with
+string keys) are msgpack's own; everything else is an extension, because msgspec by itself would turn a tuple into a
+list and a UUID into a string. Most values are plain, so the encoder first looks whether there is anything to replace
+at all, and hands the caller's own object to msgspec when there is not.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import enum
+import uuid
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from backtrail.encode.types import Types, Unreadable, Unregistered, is_record
+from backtrail.errors import BacktrailError, Corrupt, EncodeError
+
+MAX_DEPTH = 128
+MAX_VALUE = 128 * 1024 * 1024  # bytes of one encoded value: a larger one belongs into a file
+
+_TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _DELTA, _UUID, _DECIMAL, _MAP, _RECORD, _BYTEARRAY = range(
+    1, 14
+)
+_ENCODER = msgspec.msgpack.Encoder()
+_LOW, _HIGH = -(2**63), 2**64
+_Ext = msgspec.msgpack.Ext
+
+
+class _Refused(Exception):
+    """Unwinds to `encode`, collecting the path on the way."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.parts: list[str] = []
+
+
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether msgspec alone keeps `value` exactly."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool or kind is float or kind is bytes:
+        return True
+    if depth > MAX_DEPTH:
+        return False
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or (type(item) is not str and not is_plain(item, depth + 1)):
+                return False
+        return True
+    if kind is list:
+        return all(type(item) is str or is_plain(item, depth + 1) for item in value)
+    return kind is int and _LOW <= value < _HIGH
+
+
+class Values:
+    """The codec of one store: knows its registered types. Has no state besides; safe to share."""
+
+    def __init__(self, types: Types) -> None:
+        self.types = types
+        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._rebuild)
+
+    def encode(self, value: Any, path: str = "state", depth: int = 0) -> bytes:
+        """The canonical bytes of `value`; `EncodeError` names what has none."""
+        try:
+            data = _ENCODER.encode(value if is_plain(value, depth) else self._pack(value, depth))
+        except _Refused as refused:
+            raise EncodeError(path + "".join(reversed(refused.parts)), refused.reason) from refused.__cause__
+        except UnicodeEncodeError as error:
+            raise EncodeError(path, "a string holds half of a surrogate pair, which has no UTF-8 form") from error
+        if len(data) > MAX_VALUE:
+            limit = MAX_VALUE >> 20
+            raise EncodeError(path, f"encodes to {len(data):,} bytes, more than {limit} MiB: keep it in a file")
+        return data
+
+    def decode(self, data: bytes, where: str = "a value") -> Any:
+        """The value of `encode`'s bytes; `Corrupt` if they are none."""
+        try:
+            return self._decoder.decode(data)
+        except BacktrailError:
+            raise
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:  # msgspec's own are ValueErrors
+            raise Corrupt(where, str(error)) from error
+
+    def decode_items(self, parts: list[bytes], count: int, where: str) -> list[Any]:
+        """The items of a list from the concatenation of their encodings."""
+        items = self.decode(b"".join([b"\xdd", count.to_bytes(4, "big"), *parts]), where)
+        assert type(items) is list  # an array32 header decodes to nothing else
+        return items
+
+    # -- replacing what msgpack has no word for -------------------------------------------------------------------
+
+    def _pack(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is str or value is None or kind is bool or kind is float or kind is bytes:
+            return value
+        if kind is int:
+            if _LOW <= value < _HIGH:
+                return value
+            return _Ext(_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+        if depth > MAX_DEPTH:
+            raise _Refused(f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
+        if kind is dict:
+            return self._pack_dict(value, depth)
+        if kind is list:
+            return self._pack_items(value, depth)
+        if kind is tuple:
+            return _Ext(_TUPLE, _ENCODER.encode(self._pack_items(value, depth)))
+        if kind is set or kind is frozenset:
+            members = sorted(_ENCODER.encode(self._pack(item, depth + 1)) for item in value)
+            data = b"\xdd" + len(members).to_bytes(4, "big") + b"".join(members)
+            return _Ext(_SET if kind is set else _FROZENSET, data)
+        scalar = _SCALARS.get(kind)
+        if scalar is not None:
+            code, to_bytes = scalar
+            return _Ext(code, to_bytes(value))
+        return self._pack_record(value, depth)
+
+    def _pack_items(self, items: Any, depth: int) -> list[Any]:
+        packed = []
+        try:
+            for item in items:
+                packed.append(self._pack(item, depth + 1))  # noqa: PERF401  # the path needs to know how far it got
+        except _Refused as refused:
+            refused.parts.append(f"[{len(packed)}]")
+            raise
+        return packed
+
+    def _pack_dict(self, value: dict[Any, Any], depth: int) -> Any:
+        packed: list[Any] = []
+        key: Any = None
+        try:
+            for key, item in value.items():
+                if type(key) is not str:
+                    self._refuse_odd_key(key)
+                packed += (self._pack(key, depth + 1), self._pack(item, depth + 1))
+        except _Refused as refused:
+            refused.parts.append(f"[{key!r}]" if type(key) is not str else f'["{key}"]')
+            raise
+        if all(type(key) is str for key in value):
+            return dict(zip(packed[::2], packed[1::2], strict=True))
+        return _Ext(_MAP, _ENCODER.encode(packed))
+
+    def _refuse_odd_key(self, key: Any) -> None:
+        if key != key:  # NaN: no lookup would ever find it again
+            raise _Refused("is a key that is not equal to itself")
+        if type(key) not in _KEYS and type(key) is not Unregistered and type(key) not in self.types.by_class:
+            raise _Refused(f"is a key of type {type(key).__qualname__}, which has no encoding: use a string")
+
+    def _pack_record(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind is Unregistered:
+            return _Ext(_RECORD, _ENCODER.encode([value.type, self._pack(value.value, depth + 1)]))
+        known = self.types.by_class.get(kind)
+        if known is None:
+            name = kind.__qualname__
+            if is_record(kind) or issubclass(kind, enum.Enum):
+                raise _Refused(f"is a {name}, which is not registered: add it with types=[{name}]")
+            raise _Refused(f"is a {name}, which is not registered and no record: convert it to plain values first")
+        try:
+            fields = known.take_apart(value)
+        except Unreadable as error:
+            raise _Refused(str(error)) from error
+        packed = {}
+        name = ""
+        try:
+            for name, item in fields.items():
+                packed[name] = self._pack(item, depth + 1)
+        except _Refused as refused:
+            refused.parts.append(f".{name}")
+            raise
+        return _Ext(_RECORD, _ENCODER.encode([known.name, packed]))
+
+    # -- and back ---------------------------------------------------------------------------------------------------
+
+    def _rebuild(self, code: int, data: memoryview) -> Any:
+        build = _BUILDERS.get(code)
+        if build is not None:
+            return build(bytes(data))
+        inner = self._decoder.decode(data)
+        match code, inner:
+            case int(), list() if code == _TUPLE:
+                return tuple(inner)
+            case int(), list() if code == _SET:
+                return set(inner)
+            case int(), list() if code == _FROZENSET:
+                return frozenset(inner)
+            case int(), list() if code == _MAP and len(inner) % 2 == 0:
+                return dict(zip(inner[::2], inner[1::2], strict=True))
+            case int(), [str() as name, fields] if code == _RECORD:
+                return self.build(name, fields)
+        raise msgspec.DecodeError(f"extension {code} is unknown: written by a newer version of backtrail?")
+
+    def build(self, name: str, fields: Any) -> Any:
+        """A record from its name and fields; `Unregistered` where the name says nothing to this store."""
+        known = self.types.by_name.get(name)
+        if known is None or type(fields) is not dict:
+            return Unregistered(name, fields)
+        try:
+            return known.build(fields)
+        except BacktrailError:
+            raise
+        except Exception as error:  # whatever a user's class raises: say which class it was
+            raise EncodeError(f"<{name}>", f"the registered type refused what was saved: {error}") from error
+
+
+def _datetime_bytes(value: dt.datetime) -> bytes:
+    zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    return _ENCODER.encode([value.isoformat(), zone, value.fold])
+
+
+def _datetime(data: bytes) -> dt.datetime:
+    text, zone, fold = msgspec.msgpack.decode(data, type=tuple[str, str | None, int])
+    value = dt.datetime.fromisoformat(text).replace(fold=fold)
+    if zone is None:
+        return value
+    try:
+        return value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+        return value  # this machine does not know the zone: the offset it had is still right
+
+
+def _time_bytes(value: dt.time) -> bytes:
+    """ISO text; with what it has no word for, like a datetime."""
+    zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    if zone is None and not value.fold:
+        return value.isoformat().encode()
+    return _ENCODER.encode([value.replace(tzinfo=None).isoformat() if zone else value.isoformat(), zone, value.fold])
+
+
+def _time(data: bytes) -> dt.time:
+    if data[:1].isdigit():
+        return dt.time.fromisoformat(data.decode())
+    text, zone, fold = msgspec.msgpack.decode(data, type=tuple[str, str | None, int])
+    value = dt.time.fromisoformat(text).replace(fold=fold)
+    return value if zone is None else value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+
+
+def _delta_bytes(value: dt.timedelta) -> bytes:
+    return _ENCODER.encode([value.days, value.seconds, value.microseconds])
+
+
+_SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
+    dt.datetime: (_DATETIME, _datetime_bytes),
+    dt.date: (_DATE, lambda value: value.isoformat().encode()),
+    dt.time: (_TIME, _time_bytes),
+    dt.timedelta: (_DELTA, _delta_bytes),
+    uuid.UUID: (_UUID, lambda value: value.bytes),
+    decimal.Decimal: (_DECIMAL, lambda value: str(value).encode()),
+    bytearray: (_BYTEARRAY, bytes),
+}
+_BUILDERS: dict[int, Callable[[bytes], Any]] = {
+    _INT: lambda data: int.from_bytes(data, "big", signed=True),
+    _DATETIME: _datetime,
+    _DATE: lambda data: dt.date.fromisoformat(data.decode()),
+    _TIME: _time,
+    _DELTA: lambda data: dt.timedelta(*msgspec.msgpack.decode(data, type=tuple[int, int, int])),
+    _UUID: lambda data: uuid.UUID(bytes=data),
+    _DECIMAL: lambda data: decimal.Decimal(data.decode()),
+    _BYTEARRAY: bytearray,
+}
+_KEYS = {
+    int,
+    float,
+    bool,
+    type(None),
+    bytes,
+    tuple,
+    frozenset,
+    uuid.UUID,
+    decimal.Decimal,
+    dt.datetime,
+    dt.date,
+    dt.time,
+}

@@ -1,0 +1,136 @@
+"""Engines: bytes only. `base` is the contract; each other module is one place to keep them.
+
+A URL's scheme chooses the engine, from a table of names that are imported only when they are used, and from the
+entry-point group `backtrail.engines` for engines of others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from backtrail.engines.base import Engine
+from backtrail.errors import InvalidInput, MissingExtra
+
+GROUP = "backtrail.engines"
+
+
+class Scheme(NamedTuple):
+    """Where an engine's class is, which extra brings its client, and whether it takes the URL whole or its path."""
+
+    module: str
+    name: str
+    extra: str | None
+    whole_url: bool
+
+
+_REDIS = Scheme("backtrail.engines.redis", "RedisEngine", "redis", True)
+_POSTGRES = Scheme("backtrail.engines.postgres", "PostgresEngine", "postgres", True)
+SCHEMES: dict[str, Scheme] = {
+    "memory": Scheme("backtrail.engines.memory", "MemoryEngine", None, False),
+    "sqlite": Scheme("backtrail.engines.sqlite", "SQLiteEngine", None, False),
+    "jsonl": Scheme("backtrail.engines.jsonl", "JSONLEngine", None, False),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "unix": _REDIS,
+    "redis+cluster": _REDIS,
+    "rediss+cluster": _REDIS,
+    "redis+sentinel": _REDIS,
+    "rediss+sentinel": _REDIS,
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+}
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters at least: C:\… is a path
+
+
+class Address(NamedTuple):
+    """A URL taken apart: its scheme, what the engine is given, and the options behind the question mark."""
+
+    scheme: str
+    target: str
+    options: dict[str, str]
+
+
+def parse(url: str) -> Address:
+    """Take a URL or a path apart."""
+    match = _SCHEME.match(url)
+    if match is None:
+        return Address("sqlite", url, {})
+    scheme = match[1]
+    rest, mark, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True)) if mark else {}
+    if scheme in SCHEMES and not SCHEMES[scheme].whole_url:
+        rest = rest[match.end() :]
+        if rest.startswith("//"):
+            rest = rest[2:]
+            # sqlite:///relative and sqlite:////absolute, as everybody writes it
+            rest = rest.removeprefix("/")
+    return Address(scheme, rest, options)
+
+
+def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) -> Engine:
+    """The engine of an address, with options that are its own. Unknown schemes and options name the known ones."""
+    make, takes_target = _factory(address)
+    parameters = inspect.signature(make).parameters
+    known = {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY and name != "asynchronous"}
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise InvalidInput(
+            f"{address.scheme}: has no option {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}, "
+            f"and every store has {', '.join(sorted(STORE_OPTIONS))}"
+        )
+    given = {name: _convert(name, value, known[name].default) for name, value in options.items()}
+    if "asynchronous" in parameters:
+        given["asynchronous"] = asynchronous
+    engine = make(address.target, **given) if takes_target else make(**given)
+    assert isinstance(engine, Engine)
+    return engine
+
+
+STORE_OPTIONS = frozenset({"types", "retention", "compression", "compression_level", "detect", "key", "namespace"})
+
+
+def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
+    scheme = SCHEMES.get(address.scheme)
+    if scheme is None:
+        from importlib.metadata import entry_points  # slow to import, and most stores do not need it
+
+        found = entry_points(group=GROUP, name=address.scheme)
+        if not found:
+            others = {point.name for point in entry_points(group=GROUP)}
+            known = ", ".join(sorted(f"{name}:" for name in {*SCHEMES, *others}))
+            raise InvalidInput(f"{address.scheme}: is no store that backtrail knows; use a path, or one of {known}")
+        return next(iter(found)).load(), True
+    try:
+        made: Callable[..., Any] = getattr(importlib.import_module(scheme.module), scheme.name)
+    except ImportError as error:
+        if scheme.extra is None:
+            raise
+        raise MissingExtra(f"{address.scheme}:", scheme.extra) from error
+    return made, address.scheme != "memory"
+
+
+def _convert(name: str, value: Any, default: Any) -> Any:
+    """Text from a URL as the type that the option's default has."""
+    if not isinstance(value, str) or isinstance(default, str):
+        return value
+    try:
+        if isinstance(default, bool) or value.lower() in ("true", "false"):
+            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[value.lower()]
+        if isinstance(default, int):
+            return int(value)
+        if isinstance(default, float):
+            return float(value)
+    except (ValueError, KeyError):
+        raise InvalidInput(f"{name}={value!r} is not a {type(default).__name__}") from None
+    if default is None:
+        for convert in (int, float):
+            try:
+                return convert(value)
+            except ValueError:
+                continue
+    return value

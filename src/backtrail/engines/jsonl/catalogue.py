@@ -1,0 +1,224 @@
+"""What all the files of a store hold: the heads for listings, and in which file to look for a thread or a branch.
+
+Everything here can be found out by reading the logs, and is, where it is missing or damaged. Two small files spare
+that: `.index` has the heads of each log as they were when it had a certain inode, size and time, so that a listing
+reads only the logs that changed since; `.names` says which threads live in the log of another (the forks) and which
+branches there are. A `.names` entry is a hint: whoever follows it looks into the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from backtrail.engines.base import Head
+from backtrail.engines.jsonl import lines
+from backtrail.engines.jsonl.log import Log, sync_directory, write_all
+from backtrail.engines.jsonl.names import SUFFIX, file_name
+from backtrail.errors import UnsupportedFormat
+
+_SAVE_AFTER = 200  #: logs that were read for a listing
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """What a log held when its file looked like `stamp`."""
+
+    stamp: tuple[int, int, int]  #: inode, size, time of the last change
+    lineage: str
+    heads: list[Head]
+    branches: list[bytes]
+    rows: int
+    blobs: int
+    damaged: int
+
+    def __bool__(self) -> bool:
+        return bool(self.heads or self.branches or self.blobs)
+
+
+class Catalogue:
+    """Knows all logs of a directory. The caller keeps other threads away."""
+
+    def __init__(self, directory: Path, log: Callable[[str], Log]) -> None:
+        self._directory = directory
+        self._names = directory / ".names"
+        self._log = log  # gives the log of a lineage, as it is now
+        self._entries: dict[str, Entry] = {}
+        self._loaded = False
+        self._unsaved = 0
+        self._hints: dict[str | bytes, list[str]] = {}
+        self._hints_read = 0
+        self._hints_inode = -1
+        self._hints_lost = False
+
+    # -- listings --------------------------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        """One for each log that holds anything; reads the logs that changed since they were last looked at."""
+        self._load()
+        found: dict[str, Entry] = {}
+        with os.scandir(self._directory) as files:
+            for file in files:
+                if file.name.endswith(SUFFIX):
+                    with suppress(FileNotFoundError):  # compacted away since the directory was read
+                        found[file.name] = self._entry(file)
+        self._unsaved += len(self._entries.keys() - found.keys())
+        self._entries = found
+        if self._unsaved >= _SAVE_AFTER:
+            self.save()
+        return [entry for entry in found.values() if entry]
+
+    def damaged(self) -> int:
+        """Damaged lines, as of the last listing."""
+        return sum(entry.damaged for entry in self._entries.values())
+
+    def save(self) -> None:
+        """Keep what is known for the next process. A cache: nobody waits for the disk, and nobody needs it."""
+        if self._unsaved and os.access(self._directory, os.W_OK):
+            fresh = self._directory / f".index.{os.getpid()}.{id(self)}"
+            fresh.write_bytes(msgspec.msgpack.encode((lines.FORMAT, self._entries)))
+            fresh.chmod(0o600)
+            fresh.rename(self._directory / ".index")
+            self._unsaved = 0
+
+    def _load(self) -> None:
+        if not self._loaded:
+            self._loaded = True
+            try:
+                data = (self._directory / ".index").read_bytes()
+                version, entries = msgspec.msgpack.decode(data, type=tuple[int, dict[str, Entry]])
+            except (OSError, msgspec.MsgspecError):
+                self._unsaved += 1
+                return
+            self._entries = entries if version == lines.FORMAT else {}
+
+    def _entry(self, file: os.DirEntry[str]) -> Entry:
+        found = file.stat()
+        stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        known = self._entries.get(file.name)
+        if known is not None and known.stamp == stamp:
+            return known
+        path = Path(file.path)
+        lineage = known.lineage if known else lineage_at(path)
+        if lineage is None or file_name(lineage) != file.name:
+            # A header that is not whole is just being written, or was torn: nothing was ever acknowledged in that file.
+            return Entry(stamp, "", [], [], 0, 0, damaged=int(_header(path).endswith(b"\n")))
+        log = self._log(lineage)
+        self._unsaved += 1
+        return Entry(
+            stamp,
+            lineage,
+            list(log.heads.values()),
+            list(log.trunks),
+            sum(len(trunk.steps) for trunk in log.trunks.values()),
+            len(log.blobs),
+            len(log.damages),
+        )
+
+    # -- hints -----------------------------------------------------------------------------------------------------
+
+    def lineages_of(self, name: str | bytes) -> list[str]:
+        """Where a thread (besides the lineage named like it) or a branch may be found."""
+        self._read_hints()
+        return self._hints.get(name, [])
+
+    def hint(self, names: list[str | bytes], lineage: str, *, sync: bool) -> None:
+        """Write down where these are going to be, before they are. The caller holds the lock."""
+        new = [name for name in names if lineage not in self.lineages_of(name)]
+        if self._hints_lost:
+            self.write_hints()
+        if new:
+            with _appending(self._names) as fd:
+                write_all(fd, b"".join(_hint(name, lineage) for name in new))
+                if sync:
+                    os.fsync(fd)
+
+    def write_hints(self) -> None:
+        """Write all hints anew, from what the logs hold. The caller holds the lock."""
+        self._gather_hints()
+        fresh = self._directory / ".names.new"
+        fresh.unlink(missing_ok=True)
+        with _appending(fresh) as fd:
+            write_all(fd, b"".join(_hint(name, lineage) for name, found in self._hints.items() for lineage in found))
+            os.fsync(fd)
+        fresh.rename(self._names)
+        sync_directory(self._directory)
+        self._hints_lost = False
+
+    def _read_hints(self) -> None:
+        try:
+            found = self._names.stat()
+        except FileNotFoundError:
+            self._gather_hints()
+            return
+        if found.st_ino != self._hints_inode or found.st_size < self._hints_read:
+            self._hints, self._hints_read, self._hints_inode = {}, 0, found.st_ino
+        if found.st_size == self._hints_read:
+            return
+        with self._names.open("rb") as file:
+            file.seek(self._hints_read)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        try:
+            for line in whole.splitlines():
+                branch, thread, lineage = _HINT.decode(line)
+                self._remember(bytes.fromhex(branch) if branch is not None else thread or "", lineage)
+        except (msgspec.MsgspecError, ValueError):
+            self._gather_hints()
+            return
+        self._hints_read += len(whole)
+
+    def _gather_hints(self) -> None:
+        """The file is missing or damaged: ask the logs. The next writer writes it anew."""
+        self._hints_lost = True
+        self._hints, self._hints_inode = {}, -1
+        for entry in self.entries():
+            for head in entry.heads:
+                if head.thread != entry.lineage:
+                    self._remember(head.thread, entry.lineage)
+            for branch in entry.branches:
+                self._remember(branch, entry.lineage)
+
+    def _remember(self, name: str | bytes, lineage: str) -> None:
+        known = self._hints.setdefault(name, [])
+        if lineage not in known:
+            known.append(lineage)
+
+
+def _hint(name: str | bytes, lineage: str) -> bytes:
+    branch, thread = (name.hex(), None) if isinstance(name, bytes) else (None, name)
+    return lines.as_json([branch, thread, lineage]) + b"\n"
+
+
+@contextmanager
+def _appending(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+_HINT = msgspec.json.Decoder(tuple[str | None, str | None, str])
+
+
+def lineage_at(path: Path) -> str | None:
+    """What a log's first line says; None if that is damaged."""
+    first = _header(path)
+    try:
+        if not lines.sound(first):
+            return None
+        header = lines.read_header(first)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    if header.format > lines.FORMAT:
+        raise UnsupportedFormat(f"{path} has format {header.format}: pip install -U backtrail")
+    return header.lineage
+
+
+def _header(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline()

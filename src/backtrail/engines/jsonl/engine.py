@@ -1,0 +1,416 @@
+"""The engine contract on a directory of JSONL files: one file for each lineage, one line for each commit.
+
+A mutex keeps the threads of this process apart, a lock file the writers of all processes. A reader needs no lock: what
+it has read of a file never changes, and a line counts only when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from backtrail.engines import forks, refusals
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.dicts import check_rows, page
+from backtrail.engines.jsonl import lines
+from backtrail.engines.jsonl.catalogue import Catalogue, lineage_at
+from backtrail.engines.jsonl.directory import directory_of_a_store
+from backtrail.engines.jsonl.leases import Leases
+from backtrail.engines.jsonl.log import Log
+from backtrail.engines.jsonl.names import file_name
+from backtrail.engines.jsonl.places import Trunk
+from backtrail.engines.lockfile import LockFile
+from backtrail.errors import InvalidInput, Unavailable
+
+OPEN_LOGS = 128  #: logs whose places are kept in memory, some 300 bytes for each row
+
+
+class JSONLEngine(Engine):
+    """A store of plain text files in a directory of its own.
+
+        engine = JSONLEngine("sessions/")
+
+    `durability="full"` waits for the disk at each commit; `"normal"` leaves that to the operating system. `salvage`
+    moves damaged lines to a `.damaged` file beside their own as they are met, and goes on with what is left.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        durability: Literal["full", "normal"] = "full",
+        create: bool = True,
+        salvage: bool = False,
+    ) -> None:
+        if durability not in ("full", "normal"):
+            raise InvalidInput(f'durability must be "full" or "normal", not {durability!r}')
+        self.properties = Properties(name="jsonl", blocking=True, durable=True, shared=True)
+        self._sync = durability == "full"
+        self._salvage = salvage
+        text = os.fsdecode(directory)
+        if not text or "\0" in text:
+            raise InvalidInput(f"not a path: {text!r}")
+        self.directory = Path(text).resolve()
+        self._mutex = threading.Lock()
+        self._open = True
+        self._logs: OrderedDict[str, Log] = OrderedDict()
+        self._catalogue = Catalogue(self.directory, self._glance)
+        self._leases = Leases(self.directory)
+        self._lock: LockFile | None = None
+        self._held = False
+        self._repaired = 0
+        with self._said():
+            directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
+        forks.watch(self)
+
+    # -- ground rules -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"{self.directory} cannot be used now: {error}")
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        with self._mutex:
+            if not self._open:
+                raise refusals.closed("JSONL")
+            try:
+                yield
+            except OSError as error:
+                raise self._unusable(error) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._begin()
+        try:
+            yield
+        except OSError as error:
+            raise self._unusable(error) from error
+        finally:
+            self._end()
+
+    def _begin(self) -> None:
+        """Keep other threads, and the writers of other processes, away until `_end`."""
+        self._mutex.acquire()
+        try:
+            if not self._open:
+                raise refusals.closed("JSONL")
+            self._lock_file().acquire()
+        except OSError as error:
+            self._mutex.release()
+            raise self._unusable(error) from error
+        except BaseException:
+            self._mutex.release()
+            raise
+        self._held = True
+
+    def _end(self) -> None:
+        self._held = False
+        try:
+            self._lock_file().release()
+        finally:
+            self._mutex.release()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Inside: keep the writers of other processes away; within itself it changes nothing."""
+        if self._held:
+            yield
+            return
+        with self._lock_file():
+            self._held = True
+            try:
+                yield
+            finally:
+                self._held = False
+
+    def _lock_file(self) -> LockFile:
+        if self._lock is None:
+            if not os.access(self.directory, os.W_OK):
+                raise Unavailable(f"{self.directory} is read-only: it may not be written")
+            self._lock = LockFile(self.directory / ".lock")
+        return self._lock
+
+    # -- logs -------------------------------------------------------------------------------------------------------
+
+    def _log(self, lineage: str) -> Log:
+        """A lineage's log as it is now."""
+        log = self._logs.get(lineage)
+        known = log is not None
+        if log is None:
+            log = self._logs[lineage] = Log(self.directory / file_name(lineage), lineage)
+            while len(self._logs) > OPEN_LOGS:
+                self._logs.popitem(last=False)[1].close()
+        else:
+            self._logs.move_to_end(lineage)
+        log.refresh()
+        if not (log.exists or known or self._held):
+            del self._logs[lineage]  # asking for what is not there must not push out what is
+        mendable = self._held or (not known and os.access(self.directory, os.W_OK))
+        if (log.torn and mendable) or (log.damages and self._salvage):
+            with self._locked():  # waits for a writer that is just at it; what is torn after that, nobody will finish
+                log.refresh()
+                self._repaired += bool(log.cut())
+                if self._salvage and log.damages:
+                    log.compact()
+        return log
+
+    def _glance(self, lineage: str) -> Log:
+        """A log for a listing, which is not kept open."""
+        if lineage in self._logs:
+            return self._log(lineage)
+        log = Log(self.directory / file_name(lineage), lineage)
+        log.refresh()
+        log.close()
+        return log
+
+    def _home(self, thread: str) -> tuple[Log, Head] | None:
+        """The log in which a thread has its head."""
+        return self._stands(thread, thread) or next(
+            (found for other in self._catalogue.lineages_of(thread) if (found := self._stands(thread, other))), None
+        )
+
+    def _stands(self, thread: str, lineage: str) -> tuple[Log, Head] | None:
+        log = self._log(lineage)
+        log.trust_head(thread)
+        head = log.heads.get(thread)
+        return None if head is None else (log, head)
+
+    def _trunk(self, lineage: str, branch: bytes) -> tuple[Log, Trunk | None]:
+        log = self._log(lineage)
+        return log, log.trunks.get(branch)
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        line = lines.of_commit(commit)  # before anybody has to wait for it
+        self._begin()  # not `_writing`: one generator less in what every append goes through
+        try:
+            log = self._log(commit.lineage)
+            self._check(log, commit)
+            if line.empty() and not line.deleted:
+                return
+            forks: list[str | bytes] = [head.thread for head in line.heads if head.thread != commit.lineage]
+            if forks:
+                self._catalogue.hint(forks, commit.lineage, sync=self._sync)
+            if commit.branches:
+                self._catalogue.hint([branch.id for branch in commit.branches], commit.lineage, sync=False)
+            log.append(line, sync=self._sync, commit=commit)
+        except OSError as error:
+            raise self._unusable(error) from error
+        finally:
+            self._end()
+
+    def _check(self, log: Log, commit: Commit) -> None:
+        """Find every reason to refuse before anything is written."""
+        fence = commit.fence
+        if fence is not None and self._leases.token(fence.name) != fence.token:
+            raise refusals.fence_stale(fence)
+        for swap in commit.swaps:
+            head = log.heads.get(swap.thread)
+            if head is None and swap.expect is None:
+                home = self._home(swap.thread)
+                head = None if home is None else home[1]
+            if (None if head is None else head.key) != swap.expect:
+                raise refusals.moved(swap.thread)
+        trunks = log.trunks
+        check_rows(
+            commit,
+            lambda branch: branch in trunks or self._is_elsewhere(branch),
+            lambda branch: trunks[branch].places if branch in trunks else None,
+        )
+
+    def _is_elsewhere(self, branch: bytes) -> bool:
+        return any(branch in self._log(lineage).trunks for lineage in self._catalogue.lineages_of(branch))
+
+    async def drop(self, drop: Drop) -> None:
+        with self._writing():
+            log = self._log(drop.lineage)
+            if {(head.thread, head.key) for head in log.heads.values()} != set(drop.expect):
+                raise refusals.swept_meanwhile(drop.lineage)
+            if log.end and (drop.rows or drop.bodies or drop.branches or drop.blobs):
+                log.append(lines.of_drop(drop), sync=self._sync)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    async def head(self, thread: str) -> Head | None:
+        with self._inside():
+            home = self._home(thread)
+            return None if home is None else home[1]
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        with self._inside():
+            home = self._home(thread)
+            if home is None:
+                return None
+            log, head = home
+            return head, self._row(log, log.trunks.get(head.branch), head.step)
+
+    def _row(self, log: Log, trunk: Trunk | None, step: int) -> Row | None:
+        found = None if trunk is None else log.row(trunk, step)
+        if found is None:
+            log.trust_rows(trunk, step, step)
+        return found
+
+    async def heads(self, lineage: str) -> list[Head]:
+        with self._inside():
+            log = self._log(lineage)
+            for thread in log.heads or ("",):  # where no head is left, a damaged line may have set one
+                log.trust_head(thread)
+            return [log.heads[thread] for thread in sorted(log.heads)]
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        with self._inside():
+            heads = {head.thread: head for entry in self._catalogue.entries() for head in entry.heads}
+        return page(heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        with self._inside():
+            names = sorted(entry.lineage for entry in self._catalogue.entries())
+        return list(islice((name for name in names if after is None or name > after), limit))
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        with self._inside():
+            return [trunk.branch for trunk in self._log(lineage).trunks.values()]
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            return self._row(log, trunk, step)
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            return [] if trunk is None else log.steps(trunk, first, last)
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            log.trust_rows(trunk, first, last)
+            return [] if trunk is None else log.payloads(trunk, first, last)
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        with self._inside():
+            log, trunk = self._trunk(lineage, branch)
+            return [] if trunk is None else log.rows(trunk, first, last)
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        with self._inside():
+            found = (
+                (name, step, id)
+                for name, trunk in self._log(lineage).trunks.items()
+                for step, id in trunk.ids.items()
+                if low <= id <= high
+            )
+            return list(islice(found, limit))
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._inside():
+            log = self._log(pool)
+            found = ((name, log.blob(name)) for name in ids)
+            return {name: data for name, data in found if data is not None}
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        with self._inside():
+            log = self._log(pool)
+            names = sorted(name for name in log.blobs if after is None or name > after)[:limit]
+            return [(name, len(log.blob(name) or b"")) for name in names]
+
+    # -- leases -----------------------------------------------------------------------------------------------------
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        with self._writing():
+            return self._leases.take(name, owner, ttl)
+
+    async def release(self, name: str, owner: str) -> bool:
+        with self._writing():
+            return self._leases.release(name, owner)
+
+    # -- the place --------------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        with self._inside():
+            (self.directory / "backtrail.json").stat()
+
+    async def stats(self) -> dict[str, int]:
+        """Besides the usual: `repaired`, torn lines that this engine cut off; `damaged`, lines whose checksum fails."""
+        with self._inside():
+            entries = self._catalogue.entries()
+            return {
+                "threads": sum(len(entry.heads) for entry in entries),
+                "branches": sum(len(entry.branches) for entry in entries),
+                "rows": sum(entry.rows for entry in entries),
+                "blobs": sum(entry.blobs for entry in entries),
+                "bytes": sum(map(_size, self.directory.iterdir())),
+                "repaired": self._repaired,
+                "damaged": self._catalogue.damaged(),
+            }
+
+    async def compact(self) -> None:
+        """Write each file anew that holds what was dropped, or damage (which goes to a `.damaged` file beside it)."""
+        with self._writing():
+            for path in sorted(self.directory.glob("*.jsonl")):
+                lineage = lineage_at(path)
+                if lineage is None:
+                    continue
+                log = self._log(lineage)
+                if log.drops or log.damages or not log:
+                    log.compact()
+            self._catalogue.write_hints()
+            self._leases.forget()
+
+    async def close(self) -> None:
+        with self._mutex, self._said():
+            if self._open:
+                self._open = False
+                self._catalogue.save()
+                self._shut()
+
+    def _shut(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # -- forks: what is open is not shared with a child --------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        self._mutex.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._mutex.release()
+
+    def after_fork_in_child(self) -> None:
+        self._mutex = threading.Lock()
+        self._shut()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # a file that was replaced meanwhile
+        return 0

@@ -1,0 +1,91 @@
+"""The leases of a store: one small file, replaced as a whole. The caller holds the lock.
+
+Tokens come from one counter for all names, so that a lease that was forgotten never gives a token a second time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from backtrail.engines.base import Lease, Taken
+from backtrail.engines.jsonl.log import sync_directory
+from backtrail.errors import Corrupt
+
+_KEPT = 86_400_000_000  #: microseconds after its end, a lease is forgotten
+
+
+class _Record(msgspec.Struct):
+    owner: str
+    token: int
+    expires: int
+
+
+class _File(msgspec.Struct):
+    token: int = 0
+    leases: dict[str, _Record] = {}
+
+
+class Leases:
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "leases.json"
+
+    def token(self, name: str) -> int | None:
+        """The newest token of a lease."""
+        held = self._read().leases.get(name)
+        return None if held is None else held.token
+
+    def take(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        file, now = self._read(), _now()
+        held = file.leases.get(name)
+        expires = now + round(ttl * 1_000_000)
+        if held is not None and held.expires > now:
+            if held.owner != owner:
+                return Taken(held.owner, held.expires)
+            held.expires = expires
+        else:
+            file.token += 1
+            held = file.leases[name] = _Record(owner, file.token, expires)
+        self._write(file)
+        return Lease(name, owner, held.token, expires)
+
+    def release(self, name: str, owner: str) -> bool:
+        file = self._read()
+        held = file.leases.get(name)
+        if held is None or held.owner != owner or held.expires <= _now():
+            return False
+        held.expires = 0
+        self._write(file)
+        return True
+
+    def forget(self) -> None:
+        """Forget leases that ended long ago."""
+        file, limit = self._read(), _now() - _KEPT
+        kept = {name: held for name, held in file.leases.items() if held.expires > limit}
+        if len(kept) < len(file.leases):
+            file.leases = kept
+            self._write(file)
+
+    def _read(self) -> _File:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return _File()
+        except msgspec.MsgspecError as error:
+            raise Corrupt(str(self._path), str(error)) from error
+
+    def _write(self, file: _File) -> None:
+        fresh = self._path.with_name("leases.json.new")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
+            out.write(msgspec.json.encode(file))
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.rename(self._path)
+        sync_directory(self._path.parent)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,393 @@
+"""The file of one lineage: an append-only log of lines, and in memory where each record lies in it.
+
+A log is read once, and afterwards only what was added since, by whichever process. Rows, marks and blobs stay in the
+file: memory holds their places. A line that is not whole at the end of the file was torn by a crash and is cut off. A
+whole line whose checksum does not hold is damage: it is named by its number, and everything else stays readable.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from bisect import insort
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from backtrail.engines.base import Commit, Head, Row, Step
+from backtrail.engines.jsonl import glass, lines
+from backtrail.engines.jsonl.compacting import kept
+from backtrail.engines.jsonl.lines import Line, Records, RowLine
+from backtrail.engines.jsonl.places import Damage, Place, Trunk, stretch
+from backtrail.errors import Corrupt, UnsupportedFormat
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+_CHUNK = 1 << 24
+_TOGETHER = 1 << 20  # bytes of lines that are read at once
+_WAY_OUT = "opened with salvage=True, the store sets such lines aside"
+
+
+class Log:
+    """A lineage's file. The caller keeps other threads away, and other processes while it writes."""
+
+    def __init__(self, path: Path, lineage: str) -> None:
+        self.path = path
+        self._name = str(path)  # asked for at every commit
+        self.lineage = lineage
+        self._fd = -1
+        self._forget()
+
+    def _forget(self) -> None:
+        self.close()
+        self._inode = -1
+        self.end = 0  # behind the last whole line that was read
+        self.size = 0  # of the file, then
+        self.number = 0  # of lines
+        self.trunks: dict[bytes, Trunk] = {}
+        self.heads: dict[str, Head] = {}
+        self.set_at: dict[str, int] = {}  # the line that set a head
+        self.blobs: dict[bytes, Place] = {}
+        self.damages: list[Damage] = []
+        self.drops = 0
+        self._newest: tuple[bytes, Row] | None = None  # the branch and row that this process has just written
+
+    def __bool__(self) -> bool:
+        return bool(self.trunks or self.heads or self.blobs)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    # -- reading the file ------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Read what was added since the last time."""
+        try:
+            found = os.stat(self._name)  # noqa: PTH116  # half the time of Path.stat, at every commit
+            if found.st_ino != self._inode or found.st_size < self.end:
+                self._forget()  # compacted, or made anew
+                self._inode = found.st_ino
+            if found.st_size != self.end:
+                self._read_on()
+        except FileNotFoundError:
+            if self._inode != -1:
+                self._forget()
+
+    @property
+    def exists(self) -> bool:
+        return self._inode != -1
+
+    @property
+    def torn(self) -> bool:
+        """Whether something follows the last whole line: a write that goes on now, or one that a crash ended."""
+        return self.size > self.end
+
+    def _read_on(self) -> None:
+        fd = self._descriptor()
+        size = os.fstat(fd).st_size
+        rest = b""
+        at = self.end
+        while at + len(rest) < size:
+            more = os.pread(fd, min(_CHUNK, size - at - len(rest)), at + len(rest))
+            if not more:
+                break
+            chunk = rest + more
+            whole = chunk.rfind(b"\n") + 1
+            for line in chunk[:whole].split(b"\n")[:-1]:
+                self._take(line + b"\n", at)
+                at += len(line) + 1
+            rest = chunk[whole:]
+        self.end = at
+        self.size = size
+        last = self.damages[-1] if self.damages else None
+        if last is not None and last.offset + len(last.raw) == self.end and b"\0" in last.raw:
+            # JSON has no NUL: blocks that never reached the disk before the power went, in a line never acknowledged.
+            self.damages.pop()
+            self.number -= 1
+            self.end = last.offset
+
+    def _take(self, raw: bytes, offset: int) -> None:
+        self.number += 1
+        try:
+            if not lines.sound(raw):
+                raise ValueError("its checksum does not hold")
+            if self.number == 1:
+                self._begin(raw)
+            else:
+                self._apply(lines.read(raw), offset, len(raw))
+        except (msgspec.MsgspecError, ValueError) as error:
+            self.damages.append(Damage(self.number, offset, raw))
+            _log.warning("%s: %s", self.where(self.number), error)
+
+    def _begin(self, raw: bytes) -> None:
+        header = lines.read_header(raw)
+        if header.format > lines.FORMAT:
+            raise UnsupportedFormat(
+                f"{self.path} has format {header.format}, this backtrail reads up to {lines.FORMAT}: "
+                f"pip install -U backtrail"
+            )
+        if header.lineage != self.lineage:
+            raise UnsupportedFormat(f"{self.path} holds {header.lineage!r}, not {self.lineage!r}: was it renamed?")
+
+    def _apply(self, line: Line, offset: int, length: int, records: Records | None = None) -> None:
+        """Remember where the records of a line lie. The line is taken whole or not at all."""
+        if records is None:
+            records = lines.records_in(line, self.lineage, self.where(self.number))
+        rows, heads, branches, marks, blobs = records
+        self._newest = None
+        for branch in branches:
+            self.trunks[branch.id] = Trunk(branch, self.number)
+        for index, (name, step, id, *_) in enumerate(rows):
+            trunk = self.trunks.get(name)
+            if trunk is not None:
+                if trunk.steps and step < trunk.steps[-1]:
+                    insort(trunk.steps, step)
+                else:
+                    trunk.steps.append(step)
+                trunk.places[step] = Place(offset, length, index)
+                trunk.ids[step] = id
+        for index, (name, step, said) in enumerate(marks):
+            trunk = self.trunks.get(name)
+            if trunk is not None and said is not None:
+                trunk.marks[step] = Place(offset, length, index)
+            elif trunk is not None:
+                trunk.marks.pop(step, None)
+        for blob in blobs:
+            self.blobs.setdefault(blob, Place(offset, length, 0))
+        for thread in line.deleted:
+            self.heads.pop(thread, None)
+            self.set_at[thread] = self.number
+        for head in heads:
+            self.heads[head.thread] = head
+            self.set_at[head.thread] = self.number
+        if line.drop is not None:
+            self._drop(line.drop)
+
+    def _drop(self, drop: lines.DropLine) -> None:
+        self.drops += 1
+        for name in drop.branches:
+            self.trunks.pop(bytes.fromhex(name), None)
+        for name, step in drop.rows:
+            if (trunk := self.trunks.get(bytes.fromhex(name))) is not None:
+                trunk.forget(step)
+        for name, step in drop.bodies:
+            trunk = self.trunks.get(bytes.fromhex(name))
+            if trunk is not None and step in trunk.places:
+                trunk.emptied.add(step)
+        for name in drop.blobs:
+            self.blobs.pop(bytes.fromhex(name), None)
+
+    def _descriptor(self) -> int:
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._inode = os.fstat(self._fd).st_ino
+        return self._fd
+
+    # -- reading records -------------------------------------------------------------------------------------------
+
+    def where(self, number: int) -> str:
+        return f"{self.path}, line {number}"
+
+    def line(self, place: Place) -> Line:
+        """A line that was read before."""
+        return next(self._lines([place], lines.read))
+
+    def _lines(self, places: list[Place], read: Callable[[bytes], T]) -> Iterator[T]:
+        """The line of each place, checked, as `read` reads it: once, where several places are on it. Lines that follow
+        each other in the file are fetched together."""
+        fd = self._descriptor()
+        start, data, held = 0, b"", -1
+        for number, (offset, length, _) in enumerate(places):
+            if offset != held:
+                if not start <= offset <= offset + length <= start + len(data):
+                    start, data = offset, os.pread(fd, stretch(places, number, _TOGETHER), offset)
+                raw = data[offset - start : offset - start + length]
+                if not lines.sound(raw):
+                    raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
+                try:
+                    held, line = offset, read(raw)
+                except glass.NOT_OURS as error:
+                    raise self._foreign(offset, error) from error
+            yield line
+
+    def _number_of(self, offset: int) -> int:
+        return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
+
+    def row_lines(self, trunk: Trunk, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
+        """Rows as they stand in the file."""
+        places = [trunk.places[step] for step in steps]
+        for step, place, line in zip(steps, places, self._lines(places, lines.read), strict=True):
+            yield step, line.rows[place.nth]
+
+    def mark(self, trunk: Trunk, step: int) -> bytes | None:
+        place = trunk.marks.get(step)
+        return None if place is None else self._reveal(self.line(place).marks[place.nth].data, place.offset)
+
+    def payloads(self, trunk: Trunk, first: int, last: int) -> list[tuple[int, bytes]]:
+        steps = trunk.between(first, last)
+        places = [trunk.places[step] for step in steps]
+        found = []
+        for step, place, payloads in zip(steps, places, self._lines(places, lines.read_payloads), strict=True):
+            try:
+                found.append((step, b"" if step in trunk.emptied else glass.undo(payloads[place.nth].payload)))
+            except glass.NOT_OURS as error:
+                raise self._foreign(place.offset, error) from error
+        return found
+
+    def steps(self, trunk: Trunk, first: int, last: int) -> list[Step]:
+        return [
+            Step(
+                step,
+                trunk.ids[step],
+                self._reveal(row.meta, trunk.places[step].offset),
+                bytes.fromhex(row.digest),
+                self.mark(trunk, step),
+            )
+            for step, row in self.row_lines(trunk, trunk.between(first, last))
+        ]
+
+    def rows(self, trunk: Trunk, first: int, last: int) -> list[Row]:
+        return [self._row(trunk, step, row, True) for step, row in self.row_lines(trunk, trunk.between(first, last))]
+
+    def row(self, trunk: Trunk, step: int) -> Row | None:
+        """One row, without its payload."""
+        if self._newest is not None and self._newest[0] == trunk.branch.id and self._newest[1].step == step:
+            return self._newest[1]
+        if step not in trunk.places:
+            return None
+        return self._row(trunk, *next(self.row_lines(trunk, [step])), False)
+
+    def _row(self, trunk: Trunk, step: int, row: RowLine, payload: bool) -> Row:
+        offset, whole = trunk.places[step].offset, step not in trunk.emptied
+        return Row(
+            step,
+            trunk.ids[step],
+            self._reveal(row.meta, offset),
+            bytes.fromhex(row.digest),
+            self.mark(trunk, step),
+            self._reveal(row.root, offset) if whole else b"",
+            self._reveal(row.payload, offset) if whole and payload else b"",
+        )
+
+    def blob(self, name: bytes) -> bytes | None:
+        place = self.blobs.get(name)
+        return None if place is None else self._reveal(self.line(place).blobs[name.hex()], place.offset)
+
+    def _reveal(self, shown: msgspec.Raw, offset: int) -> bytes:
+        try:
+            return glass.hide(shown)
+        except glass.NOT_OURS as error:
+            raise self._foreign(offset, error) from error
+
+    def _foreign(self, offset: int, error: Exception) -> Corrupt:
+        return Corrupt(self.where(self._number_of(offset)), f"not written by backtrail: {error}")
+
+    # -- damage ----------------------------------------------------------------------------------------------------
+
+    def trust_head(self, thread: str) -> None:
+        """Raise if a damaged line may have moved this head after the last line that is known to have set it."""
+        if not self.damages:
+            return
+        name = lines.as_json(thread)
+        for damage in self.damages:
+            later = damage.number > self.set_at.get(thread, 0)
+            others = (lines.as_json(other) for other in self.heads if other != thread)
+            if later and (name in damage.raw or not any(other in damage.raw for other in others)):
+                raise Corrupt(self.where(damage.number), f"it may have moved the head; {_WAY_OUT}")
+
+    def trust_rows(self, trunk: Trunk | None, first: int, last: int) -> None:
+        """Raise if steps of this range are missing and a damaged line lies where they would be."""
+        if not self.damages:
+            return
+        for low, high in [(-1, self.end)] if trunk is None else trunk.gaps(first, last, self.end):
+            for damage in self.damages:
+                if low < damage.offset < high:
+                    raise Corrupt(self.where(damage.number), f"steps are missing; {_WAY_OUT}")
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def cut(self) -> int:
+        """Cut off what a crash left behind the last whole line; how many bytes. The caller holds the lock."""
+        torn = self.size - self.end
+        if torn > 0:
+            with self.path.open("r+b") as file:
+                file.truncate(self.end)
+                os.fsync(file.fileno())
+            _log.warning(
+                "%s: cut off %d bytes of a line that a crash had torn (after line %d)", self.path, torn, self.number
+            )
+            self.size = self.end
+        return max(torn, 0)
+
+    def append(self, line: Line, *, sync: bool, commit: Commit | None = None) -> None:
+        """Write a line, of this commit if it is one, and, `sync`, wait until it is on the disk. The caller has the lock
+        and refreshed the log."""
+        data = lines.seal(line)
+        fresh = self.end == 0
+        if fresh:
+            data = lines.seal(lines.header(self.lineage)) + data
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        fd = self._descriptor()
+        try:
+            write_all(fd, data)
+            if sync:
+                os.fdatasync(fd)
+                if fresh:
+                    sync_directory(self.path.parent)
+        except BaseException:
+            os.ftruncate(fd, self.end)
+            raise
+        if fresh:
+            self._read_on()
+        else:
+            self.number += 1
+            self._apply(line, self.end, len(data), None if commit is None else lines.records_of(commit))
+            self.end = self.size = self.end + len(data)
+            if commit is not None and len(commit.rows) == 1 and not commit.marks:
+                branch, step, id, meta, digest, root, _ = commit.rows[0]
+                self._newest = branch, Row(step, id, meta, digest, None, root, b"")
+
+    def compact(self) -> None:
+        """Write the file anew without what was dropped; damaged lines go to a file beside it. Needs the lock."""
+        if self.damages:
+            with self.path.with_name(self.path.name + ".damaged").open("ab") as file:
+                file.writelines(damage.raw for damage in self.damages)
+                file.flush()
+                os.fsync(file.fileno())
+        if not self:
+            self.path.unlink(missing_ok=True)
+        else:
+            fresh = self.path.with_name(self.path.name + ".new")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(lines.seal(lines.header(self.lineage)))
+                file.writelines(kept(self))
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(self.path)
+        sync_directory(self.path.parent)
+        self._forget()
+        self.refresh()
+
+
+def write_all(fd: int, data: bytes) -> None:
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
+
+
+def sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

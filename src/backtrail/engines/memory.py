@@ -1,0 +1,346 @@
+"""`memory:`, an engine of dicts guarded by one lock.
+
+It is the contract in its plainest form: every commit is checked whole before any of it is applied. Nothing outlives
+the engine object; `store.copy_to(url)` takes what is in it somewhere durable.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TypeVar
+
+from backtrail.engines import refusals
+from backtrail.engines.base import (
+    Branch,
+    Commit,
+    Drop,
+    Engine,
+    Head,
+    Lease,
+    NewRow,
+    Properties,
+    Row,
+    Step,
+    Taken,
+)
+from backtrail.engines.dicts import check_rows, page
+
+T = TypeVar("T")
+
+
+class _Log:
+    """The rows of one branch, and what was said about them."""
+
+    __slots__ = ("branch", "marks", "rows", "steps")
+
+    def __init__(self, branch: Branch) -> None:
+        self.branch = branch
+        self.steps: list[int] = []  # sorted, for ranges
+        self.rows: dict[int, NewRow] = {}
+        self.marks: dict[int, bytes] = {}
+
+    def add(self, row: NewRow) -> None:
+        self.rows[row.step] = row
+        insort(self.steps, row.step)
+
+    def remove(self, step: int) -> None:
+        self.marks.pop(step, None)
+        at = bisect_left(self.steps, step)
+        if at < len(self.steps) and self.steps[at] == step:
+            del self.steps[at]
+        self.rows.pop(step, None)
+
+    def say(self, step: int, mark: bytes | None) -> None:
+        if mark is not None:
+            self.marks[step] = mark
+        else:
+            self.marks.pop(step, None)
+
+    def empty(self, step: int) -> None:
+        row = self.rows.get(step)
+        if row is not None:
+            self.rows[step] = row._replace(root=b"", payload=b"")
+
+    def between(self, first: int, last: int) -> Iterator[NewRow]:
+        steps = self.steps
+        return map(self.rows.__getitem__, steps[bisect_left(steps, first) : bisect_right(steps, last)])
+
+    def whole(self, row: NewRow) -> Row:
+        return Row(row.step, row.id, row.meta, row.digest, self.marks.get(row.step), row.root, row.payload)
+
+    def light(self, step: int) -> Row | None:
+        row = self.rows.get(step)
+        return None if row is None else self.whole(row._replace(payload=b""))
+
+
+class _Lineage:
+    """Everything that is swept together."""
+
+    __slots__ = ("blobs", "logs", "threads")
+
+    def __init__(self) -> None:
+        self.logs: dict[bytes, _Log] = {}  # in the order they were written
+        self.threads: set[str] = set()
+        self.blobs: dict[bytes, bytes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.logs or self.threads or self.blobs)
+
+
+_NOTHING = _Lineage()
+
+
+class MemoryEngine(Engine):
+    """Keeps everything in this process, for tests and for stores that need not outlive it."""
+
+    properties = Properties(name="memory", blocking=True, durable=False, shared=False)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = True
+        self._heads: dict[str, Head] = {}
+        self._lineages: dict[str, _Lineage] = {}
+        self._branches: set[bytes] = set()
+        self._leases: dict[str, Lease] = {}
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        with self._lock:
+            if not self._open:
+                raise refusals.closed("memory")
+            yield
+
+    def _log(self, lineage: str, branch: bytes) -> _Log | None:
+        return self._lineages.get(lineage, _NOTHING).logs.get(branch)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        with self._inside():
+            self._check(commit)
+            place = self._lineages.setdefault(commit.lineage, _Lineage())
+            heads = [(swap.thread, self._heads.get(swap.thread)) for swap in commit.swaps]
+            marked = [(mark, place.logs[mark.branch]) for mark in commit.marks if mark.branch in place.logs]
+            said = [(log, mark.step, log.marks.get(mark.step)) for mark, log in marked]
+            try:
+                self._apply(commit, place)
+            except BaseException:  # an interrupt, half-way: all or nothing
+                for branch in commit.branches:
+                    place.logs.pop(branch.id, None)
+                    self._branches.discard(branch.id)
+                for row in commit.rows:
+                    if row.branch in place.logs:
+                        place.logs[row.branch].remove(row.step)
+                for log, step, mark in said:
+                    log.say(step, mark)
+                for thread, head in heads:
+                    self._put(place, thread, head)
+                raise
+            finally:
+                if not place:
+                    self._lineages.pop(commit.lineage, None)
+
+    def _apply(self, commit: Commit, place: _Lineage) -> None:
+        for branch in commit.branches:
+            place.logs[branch.id] = _Log(branch)
+            self._branches.add(branch.id)
+        for row in commit.rows:
+            place.logs[row.branch].add(row)
+        for mark in commit.marks:
+            if mark.branch in place.logs:
+                place.logs[mark.branch].say(mark.step, mark.data)
+        for name, data in commit.blobs.items():
+            place.blobs.setdefault(name, data)
+        for swap in commit.swaps:
+            self._put(place, swap.thread, swap.new)
+
+    def _put(self, place: _Lineage, thread: str, head: Head | None) -> None:
+        if head is None:
+            self._heads.pop(thread, None)
+            place.threads.discard(thread)
+        else:
+            self._heads[thread] = head
+            place.threads.add(thread)
+
+    def _check(self, commit: Commit) -> None:
+        """Find every reason to refuse before anything changes."""
+        fence = commit.fence
+        if fence is not None:
+            lease = self._leases.get(fence.name)
+            if lease is None or lease.token != fence.token:
+                raise refusals.fence_stale(fence)
+        for swap in commit.swaps:
+            head = self._heads.get(swap.thread)
+            if (None if head is None else head.key) != swap.expect:
+                raise refusals.moved(swap.thread)
+        logs = self._lineages.get(commit.lineage, _NOTHING).logs
+        check_rows(commit, self._branches.__contains__, lambda branch: logs[branch].rows if branch in logs else None)
+
+    async def drop(self, drop: Drop) -> None:
+        with self._inside():
+            place = self._lineages.get(drop.lineage, _NOTHING)
+            if {(name, self._heads[name].key) for name in place.threads} != set(drop.expect):
+                raise refusals.swept_meanwhile(drop.lineage)
+            for branch in drop.branches:
+                if place.logs.pop(branch, None) is not None:
+                    self._branches.discard(branch)
+            for branch, step in drop.rows:
+                if branch in place.logs:
+                    place.logs[branch].remove(step)
+            for branch, step in drop.bodies:
+                if branch in place.logs:
+                    place.logs[branch].empty(step)
+            for name in drop.blobs:
+                place.blobs.pop(name, None)
+            if not place:
+                self._lineages.pop(drop.lineage, None)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def head(self, thread: str) -> Head | None:
+        with self._inside():
+            return self._heads.get(thread)
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        with self._inside():
+            head = self._heads.get(thread)
+            if head is None:
+                return None
+            log = self._log(head.lineage, head.branch)
+            return head, None if log is None else log.light(head.step)
+
+    async def heads(self, lineage: str) -> list[Head]:
+        with self._inside():
+            return [self._heads[name] for name in sorted(self._lineages.get(lineage, _NOTHING).threads)]
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        with self._inside():
+            return page(self._heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        with self._inside():
+            return _first((name for name in sorted(self._lineages) if after is None or name > after), limit)
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        with self._inside():
+            return [log.branch for log in self._lineages.get(lineage, _NOTHING).logs.values()]
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        with self._inside():
+            log = self._log(lineage, branch)
+            return None if log is None else log.light(step)
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        with self._inside():
+            log = self._log(lineage, branch)
+            if log is None:
+                return []
+            marks = log.marks
+            return [Step(r.step, r.id, r.meta, r.digest, marks.get(r.step)) for r in log.between(first, last)]
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        with self._inside():
+            log = self._log(lineage, branch)
+            return [] if log is None else [(row.step, row.payload) for row in log.between(first, last)]
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        with self._inside():
+            log = self._log(lineage, branch)
+            return [] if log is None else [log.whole(row) for row in log.between(first, last)]
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        with self._inside():
+            logs = self._lineages.get(lineage, _NOTHING).logs
+            found = (
+                (row.branch, row.step, row.id)
+                for log in logs.values()
+                for row in log.rows.values()
+                if low <= row.id <= high
+            )
+            return _first(found, limit)
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        with self._inside():
+            held = self._lineages.get(pool, _NOTHING).blobs
+            return {name: held[name] for name in ids if name in held}
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        with self._inside():
+            held = self._lineages.get(pool, _NOTHING).blobs
+            names = sorted(name for name in held if after is None or name > after)
+            return [(name, len(held[name])) for name in names[slice(limit)]]
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        with self._inside():
+            now = _now()
+            held = self._leases.get(name)
+            alive = held is not None and held.expires > now
+            if held is not None and alive and held.owner != owner:
+                return Taken(held.owner, held.expires)
+            token = 1 if held is None else held.token if alive else held.token + 1
+            lease = self._leases[name] = Lease(name, owner, token, now + round(ttl * 1_000_000))
+            return lease
+
+    async def release(self, name: str, owner: str) -> bool:
+        with self._inside():
+            held = self._leases.get(name)
+            if held is None or held.owner != owner or held.expires <= _now():
+                return False
+            # The record stays, so that the next owner's token is higher.
+            self._leases[name] = held._replace(expires=0)
+            return True
+
+    # -- the place ----------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        with self._inside():
+            return
+
+    async def stats(self) -> dict[str, int]:
+        with self._inside():
+            logs = [log for place in self._lineages.values() for log in place.logs.values()]
+            blobs = [data for place in self._lineages.values() for data in place.blobs.values()]
+            rows = [row for log in logs for row in log.rows.values()]
+            held = sum(len(row.meta) + len(row.root) + len(row.payload) + 48 for row in rows)
+            held += sum(map(len, blobs)) + sum(len(mark) for log in logs for mark in log.marks.values())
+            return {
+                "threads": len(self._heads),
+                "branches": len(logs),
+                "rows": len(rows),
+                "blobs": len(blobs),
+                "bytes": held,
+            }
+
+    async def compact(self) -> None:
+        with self._inside():
+            return
+
+    async def close(self) -> None:
+        with self._lock:
+            self._open = False
+            self._heads, self._lineages, self._branches, self._leases = {}, {}, set(), {}
+
+
+def _first(found: Iterable[T], limit: int | None) -> list[T]:
+    return list(islice(found, limit))
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

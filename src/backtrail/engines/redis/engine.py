@@ -1,0 +1,401 @@
+"""The engine: one text, over a wire that blocks or one that awaits."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from backtrail.engines import refusals
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.patience import ONCE_MORE, USUAL, Patience, landed, patiently
+from backtrail.engines.redis import changes, keys, moves
+from backtrail.engines.redis.connect import Login, connect, is_cluster
+from backtrail.engines.redis.wire import Argument, BlockingWire, Script, over, translated
+from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
+
+CLUSTER_SHARDS = 64
+PAGE = 1000
+#: A lease that expired this long ago is forgotten by compact().
+LEASE_MEMORY = timedelta(days=1)
+
+OPEN, APPEND, COMMIT, DROP = map(Script, ("open", "append", "commit", "drop"))
+HEAD, HEADS = map(Script, ("head", "heads"))
+LIST, LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("list", "lineages", "branches", "rows", "locate"))
+BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "token"))
+STATS, COMPACT = map(Script, ("stats", "compact"))
+
+
+class RedisEngine(Engine):
+    """A store on Redis.
+
+    `url` is redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://; or give a `client` of redis-py, which
+    stays yours to close. `ttl` (seconds or a timedelta) lets a lineage expire that long after its last commit. `lock`
+    takes a lease around each commit: never needed for safety, since the compare-and-swap decides, but it makes writers
+    queue instead of meet.
+    """
+
+    def __init__(
+        self,
+        url: str = "redis://localhost:6379/0",
+        *,
+        client: Any = None,
+        asynchronous: bool = False,
+        prefix: str = "backtrail",
+        ttl: float | timedelta | None = None,
+        shards: int | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        db: int | None = None,
+        pool_size: int = 50,
+        min_idle: int = 0,
+        connect_timeout: float = 5.0,
+        read_timeout: float = 5.0,
+        write_timeout: float | None = None,
+        retries: int = 8,
+        backoff: float = 0.05,
+        deadline: float = 20.0,
+        lock: bool = False,
+        lock_timeout: float = 10.0,
+        lock_expiry: float = 30.0,
+        ssl_ca_certs: str = "",
+        ssl_certfile: str = "",
+        ssl_keyfile: str = "",
+        ssl_cert_reqs: str = "",
+    ) -> None:
+        self._prefix = keys.checked_prefix(prefix)
+        self._ttl = _milliseconds(ttl)
+        if shards is not None and shards < 1:
+            raise InvalidInput(f"shards must be at least 1, not {shards}")
+        self._wanted_shards = shards
+        self._min_idle = min(min_idle, pool_size)
+        self._patience = Patience(retries, backoff, deadline)
+        self._lock = (lock_timeout, lock_expiry) if lock else None
+        if client is None:
+            tls = {
+                "ssl_ca_certs": ssl_ca_certs,
+                "ssl_certfile": ssl_certfile,
+                "ssl_keyfile": ssl_keyfile,
+                "ssl_cert_reqs": ssl_cert_reqs,
+            }
+            given = {name: value for name, value in tls.items() if value}
+            login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout, given)
+            self._cluster = is_cluster(url)
+            self._one_server = not self._cluster and "+sentinel:" not in url
+            with translated():
+                self._wire = over(connect(url, login, asynchronous=asynchronous), login)
+        else:
+            self._cluster = hasattr(client, "get_node_from_key")
+            self._one_server = False  # or who knows
+            self._wire = over(_raw(client), None)
+        # Such clients repeat a call by themselves now and then, so any refusal may be of our own making.
+        self._repeats_unseen = self._cluster or client is not None
+        self._shards: keys.Shards | None = None
+        self._closed = False
+        self.properties = Properties(
+            name="redis", blocking=isinstance(self._wire, BlockingWire), durable=True, shared=True
+        )
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    async def _ready(self) -> keys.Shards:
+        if self._closed:
+            raise refusals.closed("Redis")
+        if self._shards is not None:
+            return self._shards
+        wanted = self._wanted_shards or (CLUSTER_SHARDS if self._cluster else 1)
+        first = keys.Shards(self._prefix, 1).key(0)
+        answer, _ = await patiently(
+            partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted]), self._patience, self._wire.sleep, self._hurried
+        )
+        written, count = map(int, answer)
+        if written > keys.FORMAT:
+            raise UnsupportedFormat(
+                f"the store under {self._prefix!r} was written by a newer backtrail: install that one"
+            )
+        if written < keys.FORMAT:
+            raise UnsupportedFormat(
+                f"the store under {self._prefix!r} has format {written}, which this backtrail does not read any more: "
+                "copy it into a file with the one that wrote it, and from there to another prefix with this one"
+            )
+        if self._wanted_shards not in (None, count):
+            raise InvalidInput(f"the store under {self._prefix!r} has {count} shards: copy it to change that")
+        if self._min_idle and not self._cluster:
+            await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
+        self._shards = keys.Shards(self._prefix, count)
+        return self._shards
+
+    async def _call(self, script: Script, shard: int, args: Sequence[Argument]) -> tuple[Any, bool]:
+        shards = self._shards or await self._ready()
+        attempt = partial(self._wire.run, script, shards.key(shard), args)
+        return await patiently(attempt, self._patience, self._wire.sleep, self._hurried)
+
+    @property
+    def _hurried(self) -> Callable[[], bool] | None:
+        """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
+        return self.hurried if self._one_server and self._patience == USUAL else None
+
+    async def _run(self, script: Script, shard: int, args: Sequence[Argument]) -> Any:
+        return (await self._call(script, shard, args))[0]
+
+    async def _of(self, name: str, script: Script, *args: Argument) -> Any:
+        """Run a script where `name` lives, with it as the first argument."""
+        shards = self._shards or await self._ready()
+        return await self._run(script, shards.of(name), [name, *args])
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        if self._lock is None:
+            return await self._commit(commit)
+        name, owner = f"commit:{commit.lineage}", uuid.uuid4().hex
+        lease = await self._wait_for(name, owner, *self._lock)
+        try:
+            return await self._commit(
+                commit if commit.fence else msgspec.structs.replace(commit, fence=Fence(name, lease.token))
+            )
+        finally:
+            await self.release(name, owner)
+
+    async def _wait_for(self, name: str, owner: str, timeout: float, expiry: float) -> Lease:
+        waited, pause = 0.0, 0.002
+        while isinstance(answer := await self.lease(name, owner, expiry), Taken):
+            if waited >= timeout:
+                raise LockTimeout(name, timeout, answer.owner)
+            await self._wire.sleep(pause)
+            waited, pause = waited + pause, min(pause * 1.5, 0.05)
+        return answer
+
+    async def _commit(self, commit: Commit) -> None:
+        shards = self._shards or await self._ready()
+        here, lost = shards.of(commit.lineage), self._repeats_unseen
+        short = changes.of_append(shards, commit, self._ttl)
+        if short:
+            answer, again = await self._call(APPEND, here, short)
+            if answer == b"OK":
+                return
+            lost = lost or again
+            if answer[0] != b"more":
+                await self._refuse(commit, answer, lost)
+                return
+        fence = commit.fence
+        if fence and shards.of(fence.name) != here and int(await self._of(fence.name, TOKEN)) != fence.token:
+            raise refusals.fence_stale(fence)
+        claims = await moves.claims(self._run, shards, commit)
+        while True:
+            answer, again = await self._call(COMMIT, here, changes.of_commit(shards, commit, claims, self._ttl))
+            if answer == b"OK":
+                return
+            lost = lost or again
+            if answer[0] == b"elsewhere":
+                await moves.come_home(self._run, shards, answer[1].decode(), answer[2])
+            elif answer[0] == b"barred":
+                thread = answer[1].decode()
+                claims[thread] = await moves.claim(self._run, shards, thread, commit.lineage, anew=True)
+            else:
+                await self._refuse(commit, answer, lost)
+                return
+
+    async def _refuse(self, commit: Commit, answer: list[bytes], lost: bool) -> None:
+        """Say why a commit was refused, unless it was because an attempt before had succeeded."""
+        if not (lost and await landed(self, commit)):
+            raise changes.refusal(commit, answer)
+
+    async def drop(self, drop: Drop) -> None:
+        if not await self._of(drop.lineage, DROP, *changes.of_drop(drop)):
+            raise refusals.swept_meanwhile(drop.lineage)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def _head(self, thread: str, with_row: int) -> list[Any] | None:
+        shards = self._shards or await self._ready()
+        answer = await self._run(HEAD, shards.of(thread), [thread, b"", with_row])
+        if answer[0] and not answer[1]:
+            shard, _, lineage = answer[0].split(b":", 2)
+            if int(shard) != shards.of(thread):
+                answer = await self._run(HEAD, int(shard), [thread, lineage, with_row])
+        return answer if answer[1] else None
+
+    async def head(self, thread: str) -> Head | None:
+        found = await self._head(thread, 0)
+        return None if found is None else keys.unpack_head(thread.encode(), found[1])
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        found = await self._head(thread, 1)
+        if found is None:
+            return None
+        head = keys.unpack_head(thread.encode(), found[1])
+        return head, None if found[2] is None else _row(head.step, *found[2:])
+
+    async def heads(self, lineage: str) -> list[Head]:
+        return sorted(_heads(await self._of(lineage, HEADS)), key=lambda head: head.thread)
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        shards = self._shards or await self._ready()
+        if kind == "" or limit == 0:
+            return []
+        position: tuple[Argument, Argument] = ("", "")
+        if newest_first and after is not None:
+            last = await self.head(after)
+            if last is None:
+                return []
+            position = (last.updated, last.thread)
+        found: list[Head] = []
+        while True:
+            size = PAGE if limit is None else min(PAGE, limit - len(found))
+            how = ("age", *position) if newest_first else ("name", *_between(prefix, after))
+            page: list[Head] = []
+            for shard in range(shards.count):
+                page += _heads(await self._run(LIST, shard, [kind or "", prefix, size, shard, *how]))
+            # Each sorted set gave its own first ones, so the first ones of all are among them.
+            page.sort(key=lambda head: (head.updated, head.thread) if newest_first else head.thread)
+            page = (page[::-1] if newest_first else page)[:size]
+            found += page
+            if len(page) < size or len(found) == limit:
+                return found
+            after, position = page[-1].thread, (page[-1].updated, page[-1].thread)
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        shards = self._shards or await self._ready()
+        found: list[str] = []
+        while limit is None or len(found) < limit:
+            size = PAGE if limit is None else min(PAGE, limit - len(found))
+            low = b"-" if after is None else b"(" + after.encode()
+            page: list[bytes] = []
+            for shard in range(shards.count):
+                page += await self._run(LINEAGES, shard, [low, size])
+            names = [name.decode() for name in sorted(page)[:size]]
+            found += names
+            if len(names) < size:
+                break
+            after = names[-1]
+        return found
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        flat = await self._of(lineage, BRANCHES)
+        numbered = [keys.unpack_branch(lineage, *pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
+        return [branch for _, branch in sorted(numbered, key=lambda pair: pair[0])]
+
+    async def _parts(self, lineage: str, branch: bytes, first: int, last: int, *parts: str) -> list[tuple[Any, ...]]:
+        flat = await self._of(lineage, ROWS, branch, first, last, *parts)
+        width = len(parts) + 1
+        return list(zip(*(flat[n::width] for n in range(width)), strict=True))
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        for found in await self._parts(lineage, branch, step, step, "rows", "marks"):
+            return _row(*found)
+        return None
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        parts = await self._parts(lineage, branch, first, last, "lights", "marks")
+        return [Step(step, *keys.unpack_row(light)[:3], mark) for step, light, mark in parts]
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        parts = await self._parts(lineage, branch, first, last, "payloads")
+        return [(step, payload or b"") for step, payload in parts]
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        return [_row(*found) for found in await self._parts(lineage, branch, first, last, "rows", "marks", "payloads")]
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        while (found := await self._of(lineage, LOCATE, low, high, limit)) == b"MORE":
+            continue
+        return [(member[16:32], int(member[32:]), member[:16]) for member in found]
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        found = await self._of(pool, BLOBS, *ids)
+        return {name: data for name, data in zip(ids, found, strict=True) if data is not None}
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        flat = await self._of(pool, BLOB_IDS, b"-" if after is None else b"(" + after, -1 if limit is None else limit)
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        given, who, expires = await self._of(name, LEASE, owner, round(ttl * 1_000_000))
+        return Lease(name, owner, int(who), int(expires)) if given else Taken(who.decode(), int(expires))
+
+    async def release(self, name: str, owner: str) -> bool:
+        shards = self._shards or await self._ready()
+        given_back, lost = await self._call(RELEASE, shards.of(name), [name, owner])
+        # After a lost answer, "you do not have it" is what the first attempt wanted.
+        return bool(given_back) or lost
+
+    # -- the place ----------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        await self._ready()
+        await patiently(self._wire.ping, ONCE_MORE, self._wire.sleep)
+
+    async def stats(self) -> dict[str, int]:
+        shards = self._shards or await self._ready()
+        total = [0, 0, 0, 0, 0]
+        for shard in range(shards.count):
+            low = b"-"
+            while page := await self._run(LINEAGES, shard, [low, PAGE]):
+                counted = await self._run(STATS, shard, page)
+                total = [one + other for one, other in zip(total, counted, strict=True)]
+                low = b"(" + page[-1]
+        return dict(zip(("threads", "branches", "rows", "blobs", "bytes"), total, strict=True))
+
+    async def compact(self) -> None:
+        shards = self._shards or await self._ready()
+        memory = round(LEASE_MEMORY.total_seconds() * 1_000_000)
+        for shard in range(shards.count):
+            for what in "branches", "leases":
+                cursor = b"0"
+                while (cursor := await self._run(COMPACT, shard, [what, cursor, memory])) != b"0":
+                    continue
+        # Listing forgets what has expired on the way.
+        await self.threads()
+        await self.lineages()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed, self._shards = True, None
+            await self._wire.close()
+
+
+def _heads(flat: list[bytes]) -> list[Head]:
+    return [keys.unpack_head(thread, packed) for thread, packed in zip(flat[::2], flat[1::2], strict=True)]
+
+
+def _between(prefix: str, after: str | None) -> tuple[bytes, bytes]:
+    """Bounds for ZRANGEBYLEX; no byte of UTF-8 is as high as 0xff."""
+    start = prefix.encode()
+    low = b"(" + after.encode() if after is not None and after >= prefix else b"[" + start if start else b"-"
+    return low, b"(" + start + b"\xff" if start else b"+"
+
+
+def _row(step: int, packed: bytes, mark: bytes | None, payload: bytes | None = None) -> Row:
+    name, meta, digest, root = keys.unpack_row(packed)
+    return Row(step, name, meta, digest, mark, root, payload or b"")
+
+
+def _milliseconds(ttl: float | timedelta | None) -> int:
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    if seconds is not None and seconds <= 0:
+        raise InvalidInput(f"ttl must be positive, not {ttl}")
+    return 0 if seconds is None else max(1, round(seconds * 1000))
+
+
+def _raw(client: Any) -> Any:
+    """A client that gives bytes back as bytes."""
+    if client.get_encoder().decode_responses:
+        raise InvalidInput("this Redis client decodes its answers: make it with decode_responses=False")
+    return client

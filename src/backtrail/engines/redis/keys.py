@@ -1,0 +1,146 @@
+"""The keys of a store on Redis, and how records look inside them.
+
+A store is spread over a fixed number of *shards*, each of which is one hash slot: `<prefix>:{<shard>}:`. A plain
+server has one shard, a cluster 64 unless told otherwise. A lineage lives in the shard that its name falls into, with
+everything that is in it, so a commit is one script in one slot. A thread's *home* is the shard of its own name; a
+fork that lives in another lineage is pointed at from there.
+
+Of each shard (after `<prefix>:{<shard>}:`):
+
+    store          hash    format, shards (in shard 0 only)
+    counts         hash    branches, tokens, claims: numbers that only grow
+    lineages       zset    names, by name
+    branches       hash    branch id -> lineage
+    whereabouts    hash    thread -> shard:version:lineage, for threads in a lineage of another name
+    kinds          set     kinds of thread
+    names:<kind>   zset    threads, by name
+    ages:<kind>    zset    threads, by time of the last change
+    leases         hash    name -> owner, token, expires
+    fences         hash    lease in another shard -> highest token used here
+    bar:<n>:<thread><lineage>   string   version of a pointer that no longer holds; an hour
+
+Of each lineage (they expire together, where there is a ttl):
+
+    heads:<lineage>      hash   thread -> head
+    branches:<lineage>   hash   branch id -> number:record
+    tops:<lineage>       hash   branch number -> highest step; number:late -> first step that may be missing in ids;
+                                expires -> when, where there is a ttl
+    steps:<lineage>      hash   number:step -> id, digest, meta, root
+    payloads:<lineage>   hash   number:step -> payload
+    marks:<lineage>      hash   number:step -> mark
+    ids:<lineage>        zset   id, branch, step: by id
+    late:<lineage>       set    branches with steps that may be missing in ids
+    blobs:<lineage>      hash   blob id -> data
+    blob-ids:<lineage>   zset   blob ids, by id
+
+The name that users chose always comes last, so no name can be taken for another kind of key.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from backtrail.engines.base import Branch, Head, NewRow
+from backtrail.errors import InvalidInput
+
+FORMAT = 2
+_pack = msgspec.msgpack.encode
+
+
+class _HeadRest(msgspec.Struct, array_like=True, frozen=True):
+    lineage: str
+    owner: bytes
+    created: int
+    updated: int
+    count: int
+    size: int
+    note: bytes
+
+
+class _BranchRest(msgspec.Struct, array_like=True, frozen=True):
+    thread: str
+    owner: bytes
+    origin: tuple[bytes, int] | None
+
+
+_head_rest = msgspec.msgpack.Decoder(_HeadRest)
+_branch_rest = msgspec.msgpack.Decoder(_BranchRest)
+
+
+class Shards(msgspec.Struct, frozen=True):
+    """Which shard a name falls into, and the beginning of that shard's keys."""
+
+    prefix: str
+    count: int
+
+    def of(self, name: str) -> int:
+        """The shard of a lineage, of a thread's home, or of a lease."""
+        return zlib.crc32(name.encode()) % self.count if self.count > 1 else 0
+
+    def key(self, shard: int) -> bytes:
+        """What all keys of a shard begin with."""
+        return f"{self.prefix}:{{{shard}}}:".encode()
+
+
+def checked_prefix(prefix: str) -> str:
+    """A prefix that cannot disturb the hash tag behind it."""
+    if not prefix or any(character in prefix for character in "{}\0"):
+        raise InvalidInput(f"prefix {prefix!r} must be a text without braces")
+    return prefix
+
+
+def pack_key(key: tuple[bytes, int, int] | None) -> bytes:
+    """What a swap compares: 32 bytes, or none where there is no thread."""
+    return b"" if key is None else key[0] + key[1].to_bytes(8, "big") + key[2].to_bytes(8, "big")
+
+
+def pack_head(head: Head) -> bytes:
+    """The key first, so that a script can compare it, then the kind, so that it can keep the index."""
+    kind = head.kind.encode()
+    rest = _HeadRest(head.lineage, head.owner, head.created, head.updated, head.count, head.size, head.note)
+    return pack_key(head.key) + len(kind).to_bytes(1, "big") + kind + _pack(rest)
+
+
+def unpack_head(thread: bytes, packed: bytes) -> Head:
+    """The other way."""
+    end = 33 + packed[32]
+    rest = _head_rest.decode(packed[end:])
+    return Head(
+        thread=thread.decode(),
+        lineage=rest.lineage,
+        owner=rest.owner,
+        branch=packed[:16],
+        step=int.from_bytes(packed[16:24], "big"),
+        version=int.from_bytes(packed[24:32], "big"),
+        kind=packed[33:end].decode(),
+        created=rest.created,
+        updated=rest.updated,
+        count=rest.count,
+        size=rest.size,
+        note=rest.note,
+    )
+
+
+def pack_branch(branch: Branch) -> bytes:
+    """All but the id and the lineage, which are the field and the key."""
+    return _pack(_BranchRest(branch.thread, branch.owner, branch.origin))
+
+
+def unpack_branch(lineage: str, name: bytes, numbered: bytes) -> tuple[int, Branch]:
+    """The branch's number, which grows in the order of writing, and the branch."""
+    number, _, packed = numbered.partition(b":")
+    rest = _branch_rest.decode(packed)
+    return int(number), Branch(name, lineage, rest.thread, rest.owner, rest.origin)
+
+
+def pack_row(row: NewRow) -> bytes:
+    """All but the payload: sixteen bytes of id, sixteen of digest, the meta behind its length, and the root."""
+    return row.id + row.digest + len(row.meta).to_bytes(4, "big") + row.meta + row.root
+
+
+def unpack_row(packed: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """(id, meta, digest, root), the order of `Row`; a light, which is a row without its root, has an empty one."""
+    end = 36 + int.from_bytes(packed[32:36], "big")
+    return packed[:16], packed[36:end], packed[16:32], packed[end:]

@@ -1,0 +1,277 @@
+"""The engine contract on SQLite: each method is one statement on the right connection.
+
+Reads go to the writer's own connection when it is idle: its cache is warm after a write, while a reader's cache is
+empty after every commit of another connection. Where threads compete for it, whole ranges go to the pool of readers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.sqlite import changes
+from backtrail.engines.sqlite import statements as sql
+from backtrail.engines.sqlite.changes import NOWHERE, Leasing, Numbers, Writing
+from backtrail.engines.sqlite.hands import Hands
+from backtrail.engines.sqlite.place import Place
+from backtrail.engines.sqlite.readers import Readers
+from backtrail.engines.sqlite.writer import Shared, Writer
+from backtrail.engines.stepping import park, sharing
+from backtrail.errors import BacktrailError, Corrupt, Unavailable
+
+REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as there are tips
+SHORT = 256  #: steps that count as a little
+LEASES_KEPT = 86_400.0  #: seconds after their end
+
+
+class SQLiteEngine(Engine):
+    """A store in one SQLite file.
+
+        engine = SQLiteEngine("agents.db")
+
+    `durability="full"`: an acknowledged commit survives a power cut. `"normal"`: it survives the death of the process,
+    and a power cut may take the last ones. `create=False` raises `NotFound` where there is no file.
+    """
+
+    shares_commits = True  #: coroutines that are finished together share a transaction
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Literal["full", "normal"] = "full",
+        create: bool = True,
+    ) -> None:
+        self.properties = Properties(name="sqlite", blocking=True, durable=True, shared=True)
+        self._place = Place(path, create=create, durability=durability)
+        self._identity = self._place.identity()
+        self._writer = Writer(self._place)
+        self._readers = Readers(self._place)
+        self._hands = Hands(self._writer, self._readers)
+        self._numbers: Numbers = {}
+        try:
+            self._readers.fetch(sql.ANYTHING, ())  # what SQLite cannot read is found now, not at the first save
+        except BacktrailError:
+            self._shut()
+            raise
+
+    @property
+    def path(self) -> Path:
+        """Where the store is: a workspace around it must leave it alone."""
+        return self._place.path
+
+    def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """Read on the writer's connection if it is idle."""
+        found = self._writer.read(statement, values)
+        return self._readers.fetch(statement, values) if found is None else found
+
+    def _fetch_much(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """Read a lot: on the writer's connection only if nobody else wants it."""
+        found = self._writer.read(statement, values, much=True)
+        return self._readers.fetch(statement, values) if found is None else found
+
+    def _number(self, lineage: str, branch: bytes, *, remembered: bool = True) -> int:
+        """A branch's number, or NOWHERE."""
+        key = (lineage, branch)
+        number = self._numbers.get(key) if remembered else None
+        if number is None:
+            found = self._fetch(sql.BRANCH_NUMBER, (branch, lineage))
+            number = found[0][0] if found else NOWHERE
+            self._learn({key: number} if found else {})
+        return number
+
+    def _learn(self, learnt: Numbers) -> None:
+        if len(self._numbers) + len(learnt) > REMEMBERED:
+            self._numbers.clear()
+        self._numbers.update(learnt)
+
+    def _range(self, statement: str, lineage: str, branch: bytes, first: int, last: int) -> list[Any]:
+        """Run a statement over steps first..last."""
+        if first > last:
+            return []
+        number = self._number(lineage, branch)
+        found = self._span(statement, number, first, last)
+        if not found:
+            # Rare, so it may cost a second look: another process may have dropped the branch and written it anew.
+            known, number = number, self._number(lineage, branch, remembered=False)
+            if number != known:
+                found = self._span(statement, number, first, last)
+        return found
+
+    def _span(self, statement: str, number: int, first: int, last: int) -> list[Any]:
+        if last >= LAST_STEP:  # all there are: without an end, a range would go on through the rows of others
+            end = self._fetch_much(sql.LAST_STEP_OF, (number,))
+            last = end[0][0] if end else NOWHERE
+        fetch = self._fetch if last - first < SHORT else self._fetch_much
+        return fetch(statement, (number, max(first, 0), last))
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        learnt: Numbers = {}
+        writing = Writing(commit, self._numbers, learnt)
+        if sharing():
+            shared = Shared(self._writer, changes.write, writing)
+            await park(shared)
+            if shared.ticket.error is not None:
+                raise shared.ticket.error
+        else:
+            self._writer.write(changes.write, writing)
+        if learnt:
+            self._learn(learnt)
+
+    async def drop(self, drop: Drop) -> None:
+        self._writer.write(changes.sweep, drop)
+        for branch in drop.branches:
+            self._numbers.pop((drop.lineage, branch), None)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    async def head(self, thread: str) -> Head | None:
+        found = self._fetch(sql.HEAD, (thread,))
+        return _head(found[0]) if found else None
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        found = self._fetch(sql.TIP, (thread,))
+        if not found:
+            return None
+        *values, row_id, meta, digest, mark, root = found[0]
+        head = _head(values)
+        return head, None if row_id is None else Row(head.step, row_id, meta, digest, mark, root, b"")
+
+    async def heads(self, lineage: str) -> list[Head]:
+        return [_head(values) for values in self._fetch(sql.HEADS, (lineage,))]
+
+    async def threads(
+        self,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[Head]:
+        below = _past(prefix)
+        most = -1 if limit is None else limit
+        if not newest_first:
+            least = prefix if after is None else max(prefix, after + "\0")
+            found = self._readers.fetch(sql.THREADS, (least, below, kind, most))
+        elif after is None:
+            found = self._readers.fetch(sql.NEWEST, (prefix, below, kind, most))
+        else:
+            found = self._readers.fetch(sql.NEWEST_AFTER, (prefix, below, kind, most, after))
+        return [_head(values) for values in found]
+
+    async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
+        least = "" if after is None else after + "\0"
+        names = [name for (name,) in self._readers.fetch(sql.LINEAGES, (least, -1 if limit is None else limit))]
+        if not all(type(name) is str for name in names):
+            raise Corrupt(f"{self._place.path}: the name of a lineage", "it is not text")
+        return names
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        found = self._fetch(sql.BRANCHES, (lineage,))
+        if not all(map(_is_branch, found)):
+            raise Corrupt(f"{self._place.path}: a branch of {lineage!r}", "its record makes no sense")
+        return [
+            Branch(id, where, thread, owner, None if origin is None else (origin, step))
+            for id, where, thread, owner, origin, step in found
+        ]
+
+    async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
+        found = self._range(sql.ROW, lineage, branch, step, step)
+        return Row(*found[0]) if found else None
+
+    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+        return list(map(Step._make, self._range(sql.STEPS, lineage, branch, first, last)))
+
+    async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
+        return self._range(sql.PAYLOADS, lineage, branch, first, last)
+
+    async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
+        return list(map(Row._make, self._range(sql.ROWS, lineage, branch, first, last)))
+
+    async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
+        return self._fetch_much(sql.LOCATE, (lineage, low, high, limit))
+
+    async def blobs(self, pool: str, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        if len(ids) == 1:
+            for (data,) in self._fetch(sql.BLOB, (pool, ids[0])):
+                found[ids[0]] = data
+            return found
+        for first in range(0, len(ids), sql.AT_ONCE):
+            some = ids[first : first + sql.AT_ONCE]
+            # One statement for any number: the last id is asked for until the places are taken.
+            found.update(self._fetch(sql.BLOBS, (pool, *some, *[some[-1]] * (sql.AT_ONCE - len(some)))))
+        return found
+
+    async def blob_ids(
+        self, pool: str, *, after: bytes | None = None, limit: int | None = None
+    ) -> list[tuple[bytes, int]]:
+        least = b"" if after is None else after + b"\0"
+        return self._readers.fetch(sql.BLOB_IDS, (pool, least, -1 if limit is None else limit))
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
+        return self._writer.write(changes.lease, Leasing(name, owner, ttl))
+
+    async def release(self, name: str, owner: str) -> bool:
+        return self._writer.write(changes.release, (name, owner))
+
+    # -- the place ----------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        self._readers.fetch(sql.ANYTHING, ())
+        if self._place.identity() != self._identity:
+            raise Unavailable(f"{self._place.path} was replaced by another file while it was open: open it again")
+
+    async def stats(self) -> dict[str, int]:
+        threads, branches, rows, blobs = self._readers.fetch(sql.COUNTS, ())[0]
+        return {
+            "threads": threads,
+            "branches": branches,
+            "rows": rows,
+            "blobs": blobs,
+            "bytes": self._place.size(),
+        }
+
+    async def compact(self) -> None:
+        self._writer.write(changes.forget_leases, LEASES_KEPT)
+        self._writer.write(changes.find_stretches, None)
+        self._writer.outside(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
+
+    async def close(self) -> None:
+        self._shut()
+
+    def _shut(self) -> None:
+        self._writer.close()
+        self._readers.close()
+        self._place.leave()
+
+
+def _head(record: Sequence[Any]) -> Head:
+    """The head in a record; what else in it is damaged is found by its checksum, once it has a name."""
+    if type(record[0]) is not str or type(record[1]) is not str:
+        raise Corrupt("a head", "the name of its thread or lineage is not text")
+    return Head(*record)
+
+
+def _is_branch(record: Sequence[Any]) -> bool:
+    """Whether a record that was read can be one that was written: a damaged file may hand out anything."""
+    kinds = tuple(map(type, record))
+    return kinds[:4] == (bytes, str, str, bytes) and kinds[4:] in ((type(None), type(None)), (bytes, int))
+
+
+def _past(prefix: str) -> str | bytes:
+    """The least text that is greater than all texts with this prefix; `b""` if there is none."""
+    for end in range(len(prefix), 0, -1):
+        code = ord(prefix[end - 1])
+        if code < sys.maxunicode:
+            return prefix[: end - 1] + chr(0xE000 if code == 0xD7FF else code + 1)
+    return b""

@@ -1,0 +1,57 @@
+"""The schema as numbered scripts: script n takes a store from format n - 1 to format n.
+
+A store's format is its `user_version`; the table `migrations` says when each script was run. A new store runs them
+all, an older one runs what it lacks, in one transaction. Scripts that were released never change.
+
+A process of an older backtrail may have the store open all the while. It looks at the format no more, so a script that
+changes what a table means also changes its name or its columns: then every statement of that process fails.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+
+SCRIPTS: Sequence[str] = ("0001_first.sql", "0002_in_order.sql")
+
+_LOG = """
+CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, script TEXT NOT NULL, applied INTEGER NOT NULL)"""
+
+
+def newest() -> int:
+    """The format that this version of backtrail writes."""
+    return len(SCRIPTS)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a store to the newest format: all of it, or nothing. The caller keeps other writers away."""
+    execute = connection.execute
+    execute("BEGIN IMMEDIATE")
+    try:
+        version = int(execute("PRAGMA user_version").fetchone()[0])
+        execute(_LOG)
+        for number, script in enumerate(SCRIPTS[version:], version + 1):
+            for statement in statements(_read(script)):
+                execute(statement)
+            execute("INSERT INTO migrations VALUES (?, ?, ?)", (number, script, time.time_ns() // 1000))
+        execute(f"PRAGMA user_version = {newest():d}")
+        execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            execute("ROLLBACK")
+        raise
+
+
+def statements(script: str) -> Iterator[str]:
+    """Split a script where SQLite says a statement ends (`executescript` would commit the transaction first)."""
+    start = 0
+    for end, character in enumerate(script, 1):
+        if character == ";" and sqlite3.complete_statement(script[start:end]):
+            yield script[start:end]
+            start = end
+
+
+def _read(script: str) -> str:
+    return files(__package__).joinpath(script).read_text(encoding="utf-8")

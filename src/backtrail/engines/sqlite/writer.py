@@ -1,0 +1,259 @@
+"""The one connection that writes, and group commit: writers that wait share one transaction, so one fsync.
+
+The caller whose turn it is (see `turns`) commits all tickets that are queued in one transaction. If one of them is
+refused, that is done again with a savepoint for each, so that it does not take the others with it. A lone writer pays
+for none of this but an uncontended lock.
+
+Writers of other processes queue on a lock file around BEGIN … COMMIT: the kernel wakes them one after another, where
+SQLite's own busy handler would sleep and poll.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from backtrail.engines import refusals
+from backtrail.engines.lockfile import LockFile
+from backtrail.engines.sqlite.place import DRIVER, Place, translated
+from backtrail.engines.sqlite.turns import Ticket, Turns
+from backtrail.errors import BacktrailError, Unavailable
+
+A = TypeVar("A")
+R = TypeVar("R")
+Work = Callable[[sqlite3.Cursor, A], R]
+
+_REFUSED = (BacktrailError, *DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
+
+
+class Shared:
+    """A write that waits until those of others are ready, too."""
+
+    def __init__(self, writer: Writer, work: Work[A, R], argument: A) -> None:
+        self._writer = writer
+        self.ticket = Ticket(work, argument)
+
+    def write_all(self, parked: Sequence[Shared]) -> None:
+        self._writer.write_all([shared.ticket for shared in parked])
+
+
+class _Line(NamedTuple):
+    """What a write needs, opened together and closed together."""
+
+    connection: sqlite3.Connection
+    cursor: sqlite3.Cursor
+    lock: LockFile
+
+
+class Writer:
+    """Does all writes of this process, in as few transactions as it can."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._turns = Turns()
+        self._line: _Line | None = None
+        self._closed = False
+        self._careful = False  # the last batch had a ticket that was refused
+
+    def write(self, work: Work[A, R], argument: A) -> R:
+        """Run `work(cursor, argument)` in a transaction and return its result once that is committed."""
+        turns = self._turns
+        if turns.take():
+            try:
+                return self._alone(work, argument)
+            finally:
+                turns.give()
+        ticket = Ticket(work, argument)
+        if turns.wait(ticket):
+            self._lead(turns)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.result  # type: ignore[no-any-return]
+
+    def write_all(self, tickets: Sequence[Ticket]) -> None:
+        """Do the work of several tickets in one transaction, if that can be; each keeps its own result or error."""
+        self.pause()
+        try:
+            if len(tickets) == 1 or not self._together(tickets):
+                self._one_by_one(tickets)
+        finally:
+            self.resume()
+
+    def read(self, sql: str, values: Sequence[Any], *, much: bool = False) -> list[Any] | None:
+        """Read on this connection, whose cache is warm after a write; None if it is busy.
+
+        `much`: only if no write ever had to wait for its turn, for this one would, while a whole range is read."""
+        turns = self._turns
+        if self._place.readonly or (much and turns.crowded) or not turns.take():
+            return None
+        try:
+            line = self._line or self._open()
+            return line.cursor.execute(sql, values).fetchall()
+        except DRIVER as error:
+            raise translated(error, self._place.path) from error
+        finally:
+            turns.give()
+
+    def outside(self, statements: Sequence[str]) -> None:
+        """Run statements that cannot be part of a transaction, with all other writers kept away."""
+        self.pause()
+        try:
+            line = self._line or self._open()
+            with line.lock:
+                for statement in statements:
+                    line.cursor.execute(statement).fetchall()
+        except DRIVER as error:
+            raise translated(error, self._place.path) from error
+        finally:
+            self.resume()
+
+    def close(self) -> None:
+        """Close for good, after the writes that are going on."""
+        self.pause()
+        self._closed = True
+        self.shut()
+        self.resume()
+
+    # -- for those who need the writer to stand still, a fork above all ----------------------------------------------
+
+    def pause(self, timeout: float = -1) -> bool:
+        """Keep everybody out until `resume()`; False if the writes before us took longer than that."""
+        if not self._turns.wait(Ticket(_stand_still, None, alone=True), timeout):
+            return False
+        self._turns.batch()
+        return True
+
+    def resume(self) -> None:
+        self._turns.give()
+
+    def shut(self) -> None:
+        """Close the connection, which is opened again when it is needed. Only between `pause` and `resume`."""
+        if self._line is not None:
+            self._line.connection.close()
+            self._line.lock.close()
+            self._line = None
+
+    def renew(self) -> sqlite3.Connection | None:
+        """In a forked child: start anew. A connection that was not closed before is handed back, never to be used."""
+        left, self._line = self._line, None
+        self._turns = Turns()
+        if left is None:
+            return None
+        left.lock.close()
+        return left.connection
+
+    # -- for the caller whose turn it is -----------------------------------------------------------------------------
+
+    def _open(self) -> _Line:
+        if self._closed:
+            raise refusals.closed("SQLite")
+        if self._place.readonly:
+            raise Unavailable(f"{self._place.path} is read-only: it, or its directory, may not be written")
+        connection = self._place.connect(writes=True)
+        self._line = line = _Line(connection, connection.cursor(), self._place.lock())
+        return line
+
+    def _alone(self, work: Work[A, R], argument: A) -> R:
+        _, cursor, lock = self._line or self._open()
+        try:
+            lock.acquire()
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+                result = work(cursor, argument)
+                cursor.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+            finally:
+                lock.release()
+        except DRIVER as error:
+            raise translated(error, self._place.path) from error
+        return result
+
+    def _lead(self, turns: Turns) -> None:
+        batch = turns.batch()
+        others = batch[1:]
+        try:
+            if not others or not self._together(batch):
+                self._one_by_one(batch)
+        except BaseException as error:
+            for ticket in others:
+                ticket.error = Unavailable(f"the writer of {self._place.path} was interrupted: {error!r}; try again")
+            raise
+        finally:
+            turns.give()
+            for ticket in others:
+                ticket.gate.release()
+
+    def _one_by_one(self, batch: Sequence[Ticket]) -> None:
+        for ticket in batch:
+            try:
+                ticket.result = self._alone(ticket.work, ticket.argument)
+            except _REFUSED as error:
+                ticket.error = error
+
+    def _together(self, batch: Sequence[Ticket]) -> bool:
+        """Commit all tickets in one transaction; False if that was not possible and nothing happened."""
+        try:
+            _, cursor, lock = self._line or self._open()
+        except BacktrailError:
+            return False
+        try:
+            with lock:
+                if self._careful or not self._at_once(cursor, batch):
+                    self._one_after_another(cursor, batch)
+        except DRIVER:
+            return False
+        return True
+
+    def _at_once(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> bool:
+        """False if any ticket was refused; then nothing happened. Other threads want to run as well, and each statement
+        lets them: a batch that needs no savepoints is through in half the time."""
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            for ticket in batch:
+                ticket.result = ticket.work(cursor, ticket.argument)
+            cursor.execute("COMMIT")
+        except _REFUSED:
+            self._roll_back()
+            return False
+        except BaseException:
+            self._roll_back()
+            raise
+        return True
+
+    def _one_after_another(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> None:
+        execute = cursor.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            for ticket in batch:
+                execute("SAVEPOINT ticket")
+                try:
+                    ticket.result = ticket.work(cursor, ticket.argument)
+                except _REFUSED as error:
+                    execute("ROLLBACK TO ticket")
+                    ticket.error = self._told(error)
+                execute("RELEASE ticket")
+            execute("COMMIT")
+        except BaseException:
+            for ticket in batch:
+                ticket.error = None
+            self._roll_back()
+            raise
+        self._careful = any(ticket.error is not None for ticket in batch)
+
+    def _told(self, error: Exception) -> Exception:
+        if not isinstance(error, DRIVER):
+            return error
+        told = translated(error, self._place.path)
+        told.__cause__ = error
+        return told
+
+    def _roll_back(self) -> None:
+        if self._line is not None and self._line.connection.in_transaction:
+            self._line.cursor.execute("ROLLBACK")
+
+
+def _stand_still(cursor: sqlite3.Cursor, argument: None) -> None:
+    """The work of a ticket that only wants the turn."""

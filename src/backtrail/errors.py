@@ -1,0 +1,154 @@
+"""Every exception that backtrail raises on purpose.
+
+One small hierarchy under `BacktrailError`. A message says what happened, to what, and what to do; the facts are also
+attributes, so that a program need not read the text. A driver's own error is kept as `__cause__`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+# What tells nothing to a person in the name of a lease's holder: the space of process numbers, its start, a token.
+_MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+(?= \[)| \[[0-9a-f]{8,32}\]$")
+
+
+class BacktrailError(Exception):
+    """Anything backtrail raises on purpose."""
+
+
+class InvalidInput(BacktrailError, ValueError):
+    """An argument that can never be right, whatever the store holds."""
+
+
+class NotFound(BacktrailError):
+    """Something that was asked for by name is not there."""
+
+
+class ThreadNotFound(NotFound):
+    """The thread has no checkpoint yet, or was deleted."""
+
+    def __init__(self, thread_id: str, message: str | None = None) -> None:
+        super().__init__(
+            message or f"thread {thread_id!r} does not exist: save to it first, or list threads with store.threads()"
+        )
+        self.thread_id = thread_id
+
+
+class CheckpointNotFound(NotFound):
+    """No checkpoint of this thread answers to the given id, prefix or step."""
+
+    def __init__(
+        self,
+        thread_id: str,
+        at: object,
+        hint: str = "list them with thread.history(all=True)",
+        found: str = "no checkpoint",
+    ) -> None:
+        super().__init__(f"thread {thread_id!r} has {found} {_short(at)}: {hint}")
+        self.thread_id = thread_id
+        self.at = at
+
+
+class AmbiguousCheckpoint(CheckpointNotFound, InvalidInput):
+    """A prefix that several checkpoints of the thread answer to: give more characters."""
+
+    def __init__(self, thread_id: str, at: str, matches: list[str]) -> None:
+        shown = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
+        super().__init__(thread_id, at, f"give more characters; it has {shown}", found="no single checkpoint")
+        self.matches = matches
+
+
+class NoCheckpoint(NotFound):
+    """A session has no snapshot for this message, or there is nothing to go back to."""
+
+
+class Conflict(BacktrailError):
+    """Another writer moved the thread first; nothing of this call was written.
+
+    `expected` is the checkpoint the caller built on, `actual` the one that is there now (None: no checkpoint).
+    """
+
+    def __init__(self, thread_id: str, expected: str | None, actual: str | None, message: str | None = None) -> None:
+        super().__init__(
+            message
+            or f"thread {thread_id!r} moved: expected head {expected or 'none'}, found {actual or 'none'}; "
+            "load again and retry, or fork to keep both"
+        )
+        self.thread_id = thread_id
+        self.expected = expected
+        self.actual = actual
+
+
+class LockLost(Conflict):
+    """The lock that a save relied on had expired and went to another owner; nothing was written."""
+
+
+class EncodeError(InvalidInput):
+    """A value in the state has no exact encoding. `path` names it, for example `state["plan"][3].owner`."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{_middle(path)}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class Corrupt(BacktrailError):
+    """Stored bytes are damaged: a checksum, a digest or a pointer does not hold. `where` names the record."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"{where} is damaged ({reason}): run store.verify() to see what else is; the rest stays readable"
+        )
+        self.where = where
+        self.reason = reason
+
+
+class Unavailable(BacktrailError):
+    """The store cannot be reached or cannot write now: closed, read-only, full, or its server is away."""
+
+
+class LockTimeout(BacktrailError):
+    """The lock stayed with another owner for as long as the caller was ready to wait."""
+
+    def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
+        holder = _MARKS.sub("", owner) if owner else "another owner"
+        super().__init__(f"{name} is held by {holder}: waited {round(waited, 1):g} s; try again or raise timeout")
+        self.name = name
+        self.owner = owner
+
+
+class UnsupportedFormat(BacktrailError):
+    """A file or store that this version of backtrail cannot read: not a backtrail store, or written by a newer
+    backtrail."""
+
+
+class MissingExtra(BacktrailError, ImportError):
+    """A feature whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f'{feature} needs an extra: pip install "backtrail[{extra}]"')
+        self.extra = extra
+
+
+class UnsafePath(BacktrailError):
+    """A path that would leave its root; nothing was written."""
+
+
+class FilesError(BacktrailError):
+    """A directory cannot be snapshotted or restored as asked. `path` names the file, `reason` says why."""
+
+    def __init__(self, path: str | bytes, reason: str) -> None:
+        self.path = os.fsdecode(path)
+        self.reason = reason
+        super().__init__(f"{self.path!r}: {reason}")
+
+
+def _middle(path: str) -> str:
+    """A path that fits into a message; the whole of it is an attribute."""
+    return path if len(path) <= 160 else f"{path[:80]} … {path[-72:]}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

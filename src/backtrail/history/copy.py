@@ -1,0 +1,232 @@
+"""Copy: everything of one store into another, whatever their engines, compression and keys.
+
+Lineage by lineage: blobs, branches, rows and marks that the other store lacks, and last of all the heads; so a copy
+that was killed goes on where it stopped, and the other store never shows a thread whose rows have not arrived. Writers
+may go on meanwhile: a lineage in which something was swept or deleted during its copy is looked at again. What was
+deleted or swept since an earlier copy is deleted in the other store, too, together with the move of its head.
+
+Between stores without keys bytes go over as they are. Otherwise each frame is opened and sealed anew, and blobs get the
+names that they have in the other store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from backtrail.encode.assemble import place
+from backtrail.encode.seal import SealedFrames
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
+from backtrail.errors import Conflict, Corrupt
+from backtrail.history.core import Core
+from backtrail.history.inspect import Inspection
+from backtrail.history.keyring import adopt_names
+from backtrail.history.records import removal, unpack_remark
+from backtrail.history.reseal import Reseal
+from backtrail.history.sweep import Progress, lineages
+from backtrail.model import Copied
+
+Steps = dict[bytes, dict[int, Step]]  # by branch and step
+_ATTEMPTS = 32
+_ROWS = 256  # rows in one commit, at most
+_BLOBS = 16
+
+
+async def copy(source: Core, target: Core, progress: Progress | None = None) -> Copied:
+    """Bring over what the target lacks, and check what was brought. `progress` is called with (done, in all)."""
+    source.check_open()
+    target.check_open()
+    await adopt_names(source, target)
+    names = [name async for name in lineages(source)]
+    total = Copied()
+    for number, lineage in enumerate(names, 1):
+        done = await _Lineage(source, target, lineage).run()
+        total = Copied(
+            threads=total.threads + done.threads,
+            rows=total.rows + done.rows,
+            blobs=total.blobs + done.blobs,
+            bytes=total.bytes + done.bytes,
+        )
+        if progress is not None:
+            progress(number, len(names))
+    return total
+
+
+class _Lineage:
+    """The copy of one lineage."""
+
+    def __init__(self, source: Core, target: Core, lineage: str) -> None:
+        self._source = source
+        self._target = target
+        self._lineage = lineage
+        plain = not isinstance(source.frames, SealedFrames) and not isinstance(target.frames, SealedFrames)
+        self._reseal = None if plain else Reseal(source, target, lineage)
+        self._rows = self._blobs = self._bytes = 0
+
+    async def run(self) -> Copied:
+        for _ in range(_ATTEMPTS):
+            heads = await self._source.engine.heads(self._lineage)
+            for head in heads:  # before anything is said about rows that the target may have for itself
+                await self._there(head)
+            branches = await self._source.engine.branches(self._lineage)
+            before = await self._steps(self._source, branches)
+            if not _as_of(heads, await self._source.engine.heads(self._lineage), before):
+                continue
+            await self._copy_blobs()
+            await self._copy_rows(branches, before)
+            after = await self._steps(self._source, branches)
+            if all(_still(after[branch], rows) for branch, rows in before.items()):
+                break
+        else:
+            raise Conflict(self._lineage, None, None, f"{self._lineage!r} kept being swept: copy it again")
+        threads = sum([await self._copy_head(head, before) for head in heads])
+        if self._rows or self._blobs or threads:
+            await self._check()
+        return Copied(threads=threads, rows=self._rows, blobs=self._blobs, bytes=self._bytes)
+
+    async def _steps(self, core: Core, branches: list[Branch]) -> Steps:
+        return {
+            branch.id: {step.step: step for step in await core.engine.steps(self._lineage, branch.id, 1, LAST_STEP)}
+            for branch in branches
+        }
+
+    async def _copy_blobs(self) -> None:
+        engine = self._source.engine
+        there = {id for id, _ in await self._target.engine.blob_ids(self._lineage)}
+        if self._reseal is None:
+            lacking = [id for id, _ in await engine.blob_ids(self._lineage) if id not in there]
+        else:
+            lacking = await self._reseal.lacking(there)
+        for start in range(0, len(lacking), _BLOBS):
+            blobs = await engine.blobs(self._lineage, lacking[start : start + _BLOBS])
+            if self._reseal is not None:
+                blobs = self._reseal.blobs(blobs)
+            await self._target.engine.commit(Commit(self._lineage, blobs=blobs))
+            self._blobs += len(blobs)
+            self._bytes += sum(map(len, blobs.values()))
+
+    async def _copy_rows(self, branches: list[Branch], steps: Steps) -> None:
+        engine = self._target.engine
+        known = {branch.id for branch in await engine.branches(self._lineage)}
+        there = await self._steps(self._target, branches)
+        digests = {(branch, step): one.digest for branch, rows in there.items() for step, one in rows.items()}
+        for branch in branches:
+            have = there[branch.id]
+            lacking = [step for step in steps[branch.id] if step not in have]
+            new = () if branch.id in known else (branch,)
+            async for rows in self._read(branch, lacking):
+                made = [_new(branch.id, row) for row in rows]
+                marks = [Mark(branch.id, row.step, row.mark) for row in rows if row.mark is not None]
+                if self._reseal is not None:
+                    made, marks = await self._reseal.rows(branch, rows, digests)
+                digests.update(((branch.id, row.step), row.digest) for row in made)
+                await engine.commit(Commit(self._lineage, rows=made, branches=new, marks=marks))
+                new = ()
+                self._rows += len(made)
+                self._bytes += sum(len(row.meta) + len(row.root) + len(row.payload) for row in made)
+            if new:
+                await engine.commit(Commit(self._lineage, branches=new))
+            await self._copy_marks(branch, steps[branch.id], have)
+
+    async def _copy_marks(self, branch: Branch, steps: dict[int, Step], have: dict[int, Step]) -> None:
+        """What was said since the last copy about rows that the target had already."""
+        marks = []
+        for step, one in have.items():
+            if step in steps:
+                mark = steps[step].mark
+                if self._reseal is not None and mark is not None:
+                    changed = not self._reseal.same_mark(branch, step, mark, one.mark)
+                    mark = self._reseal.mark(branch.id, step, mark) if changed else one.mark
+                if mark != one.mark:
+                    marks.append(Mark(branch.id, step, mark))
+        if marks:
+            await self._target.engine.commit(Commit(self._lineage, marks=marks))
+
+    async def _read(self, branch: Branch, steps: list[int]) -> AsyncIterator[list[Row]]:
+        for start in range(0, len(steps), _ROWS):
+            part = steps[start : start + _ROWS]
+            wanted = set(part)
+            rows = await self._source.engine.rows(self._lineage, branch.id, part[0], part[-1])
+            yield [row for row in rows if row.step in wanted]
+
+    async def _copy_head(self, head: Head, steps: Steps) -> bool:
+        """Move the target's head to where the source's stood; whether it had to be moved. What was swept there since
+        the last copy goes at the same moment: the head does not count it any more."""
+        there = await self._there(head)
+        if there is not None and there.version == head.version:
+            return False
+        moved = head if self._reseal is None else self._reseal.head(head)
+        expect = None if there is None else there.key
+        gone = [] if there is None else await self._gone(head, steps)
+        await self._target.engine.commit(Commit(self._lineage, (Swap(head.thread, expect, moved),), marks=gone))
+        self._target.tips.take(head.thread)
+        return True
+
+    async def _there(self, head: Head) -> Head | None:
+        """The target's head of the thread, which must be this one or one that it had before."""
+        there = await self._target.engine.head(head.thread)
+        if there is not None and (
+            there.lineage != head.lineage or there.owner != head.owner or there.version > head.version
+        ):
+            raise Conflict(
+                head.thread,
+                None,
+                None,
+                f"the other store has its own history of thread {head.thread!r}: copy into a store without it",
+            )
+        return there
+
+    async def _gone(self, head: Head, steps: Steps) -> list[Mark]:
+        """Marks on the checkpoints of a thread that the target still has and the source has not. Only if those that
+        both have are all that the head counts: others are lost there, and the target may be the last that has them."""
+        core, common, marks = self._target, 0, []
+        for branch in await core.engine.branches(self._lineage):
+            if branch.owner != head.owner:
+                continue
+            kept = steps.get(branch.id, {})
+            for one in await core.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
+                where = f"{place(branch.id, one.step)}: mark"
+                if (branch.id, one.step) != (head.branch, head.step) and self._deleted(one, where):
+                    continue
+                if one.step in kept:
+                    common += 1
+                else:
+                    marks.append(removal(core.frames, branch.id, one.step, core.now()))
+        return marks if common == head.count else []
+
+    def _deleted(self, one: Step, where: str) -> bool:
+        return one.mark is not None and unpack_remark(self._target.frames.unwrap(one.mark, where), where).deleted
+
+    async def _check(self) -> None:
+        """Copies are verified; what was damaged before is told, and not that the copy went wrong."""
+        seen = Inspection(self._target, self._lineage)
+        await seen.run()
+        if seen.problems and await self._target.engine.heads(self._lineage) == seen.heads:
+            problem = seen.problems[0]
+            raise Corrupt(f"{self._lineage!r}: {problem.where}", f"{problem.reason}, in the copy")
+
+
+def _as_of(heads: list[Head], later: list[Head], steps: Steps) -> bool:
+    """Make `steps`, which were read between the two looks at the heads, those of the first look: rows that were saved
+    since are left out. False if the heads did anything else than go on."""
+    if len(heads) != len(later):
+        return False
+    for head, now in zip(heads, later, strict=True):
+        if now == head:
+            continue
+        if (now.thread, now.branch) != (head.thread, head.branch) or now.step <= head.step:
+            return False
+        if now.count - head.count != now.step - head.step:  # it went on, and was pruned on the way
+            return False
+        rows = steps[head.branch]
+        for step in [step for step in rows if step > head.step]:
+            del rows[step]
+    return True
+
+
+def _still(now: dict[int, Step], then: dict[int, Step]) -> bool:
+    """Whether every row is still there, and nothing else was said about it."""
+    return all(step in now and now[step].mark == one.mark for step, one in then.items())
+
+
+def _new(branch: bytes, row: Row) -> NewRow:
+    return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)

@@ -1,0 +1,108 @@
+"""What changed between two states: follows the two trees and descends only where their nodes differ.
+
+Two nodes that point at the same place hold the same value, so nothing is read for them. Two lists that begin with the
+same pieces are compared only from where the pieces part.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from backtrail.encode.nodes import Listing, Tree
+from backtrail.encode.values import Values
+from backtrail.history.read import Reader
+from backtrail.model import Change
+
+#: Where the state itself became another type. No key is written like this: `step_into` would put it in quotes.
+TYPE = "(type)"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+async def compare(reader: Reader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
+    """All changes from tree `a` to tree `b`. The types of the two are one of them, if these are whole states."""
+    changes: list[Change] = []
+    if a.type != b.type:
+        changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
+    same = set(a.pages).intersection(b.pages)  # what lies on a page that both have is the same in both
+    one, other = await reader.level(a, same), await reader.level(b, same)
+    for key in [*one, *(key for key in other if key not in one)]:
+        old, new = one.get(key), other.get(key)
+        if old == new:
+            continue
+        at = step_into(path, key)
+        if old is None and new is not None:
+            changes.append(Change(at, "added", new=await reader.value(new)))
+        elif new is None and old is not None:
+            changes.append(Change(at, "removed", old=await reader.value(old)))
+        elif isinstance(old, Tree) and isinstance(new, Tree) and old.type == new.type:
+            changes += await compare(reader, values, old, new, at)
+        elif isinstance(old, Listing) and isinstance(new, Listing):
+            changes += await _lists(reader, values, old, new, at)
+        elif old is not None and new is not None:
+            changes += _values(values, await reader.value(old), await reader.value(new), at)
+    return changes
+
+
+def step_into(path: str, key: str) -> str:
+    """`path.key`, or `path["odd key"]`."""
+    if _NAME.match(key):
+        return f"{path}.{key}" if path else key
+    quoted = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{path}["{quoted}"]'
+
+
+async def _lists(reader: Reader, values: Values, old: Listing, new: Listing, path: str) -> list[Change]:
+    front = _common(old, new)
+    a = await reader.items(old, front, old.count)
+    b = await reader.items(new, front, new.count)
+    return _items(values, a, b, front, path)
+
+
+def _common(a: Listing, b: Listing) -> int:
+    """How many items at the front are the same because the two tables say so."""
+    count = 0
+    for one, other in zip(a.pieces, b.pieces, strict=False):
+        if (one.branch, one.stream, one.start) != (other.branch, other.stream, other.start):
+            break
+        count += min(one.stop, other.stop) - one.start
+        if one.stop != other.stop:
+            break
+    return count
+
+
+def _items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
+    """Changes of a list: runs of equal items are matched, what stands between them is compared item by item."""
+    keys_a, keys_b = [values.encode(x) for x in a], [values.encode(x) for x in b]
+    changes: list[Change] = []
+    for kind, a0, a1, b0, b1 in difflib.SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        pairs = min(a1 - a0, b1 - b0)
+        for i in range(pairs):
+            changes += _values(values, a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]")
+        for i in range(a0 + pairs, a1):
+            changes.append(Change(f"{path}[{base + i}]", "removed", old=a[i]))
+        for i in range(b0 + pairs, b1):
+            changes.append(Change(f"{path}[{base + i}]", "added", new=b[i]))
+    return changes
+
+
+def _values(values: Values, old: Any, new: Any, path: str) -> list[Change]:
+    if values.encode(old) == values.encode(new):
+        return []
+    if type(old) is dict and type(new) is dict and all(type(key) is str for key in [*old, *new]):
+        changes: list[Change] = []
+        for key in [*old, *(key for key in new if key not in old)]:
+            at = step_into(path, key)
+            if key not in new:
+                changes.append(Change(at, "removed", old=old[key]))
+            elif key not in old:
+                changes.append(Change(at, "added", new=new[key]))
+            else:
+                changes += _values(values, old[key], new[key], at)
+        return changes
+    if type(old) is list and type(new) is list:
+        return _items(values, old, new, 0, path)
+    return [Change(path, "changed", old=old, new=new)]

@@ -1,0 +1,126 @@
+"""The key ring of a store: read when the store is opened, made with the first key, locked anew by `rekey`.
+
+It is a record like a thread's head, under a name that no user can give, so every engine can keep it and changes it by
+compare-and-swap. A store that has one is encrypted, whoever opens it; a store that holds anything and has none is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from backtrail.encode.seal import Ring, SealedFrames, check_keys, lock_ring, refuse_sealed, unlock_ring
+from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.namespace import RESERVED
+from backtrail.errors import Conflict, InvalidInput
+from backtrail.history.core import Core
+
+RING = f"{RESERVED}keys"
+
+
+async def unlock(core: Core) -> None:
+    """Make the core's frames the ones that its store needs; called once, before anything else."""
+    head = await core.engine.head(RING)
+    if core.keys is None:
+        if head is not None:
+            raise refuse_sealed()
+        return
+    if head is None:
+        head = await _make(core, core.keys[0])
+    ring, _ = unlock_ring(head.note, core.keys)
+    core.frames = SealedFrames(ring, core.frames.compression, core.frames.level)
+
+
+async def _make(core: Core, key: bytes) -> Head:
+    if await core.engine.lineages(limit=1):
+        raise InvalidInput(
+            "the store holds unencrypted data and cannot be opened with a key: open it without, and copy it into a "
+            "new store that has one with store.copy_to(url, key=…)"
+        )
+    now = core.now()
+    note = lock_ring(Ring.new(), key)
+    new = Head(RING, RING, bytes(16), bytes(16), 0, 1, "keys", now, now, 0, 0, note)
+    try:
+        await core.engine.commit(Commit(RING, (Swap(RING, None, new),)))
+    except Conflict:  # another process opened the new store at the same moment
+        found = await core.engine.head(RING)
+        if found is None:
+            raise
+        return found
+    return new
+
+
+async def rekey(core: Core, key: Any) -> int:
+    """Lock the ring with a new key, and seal what is written from now on with a fresh data key; how many there are.
+
+    One small record is written, so this is instant, and other processes go on meanwhile; one that meets a row which was
+    sealed afterwards has to open the store again, with the new key."""
+    core.check_open()
+    frames = core.frames
+    if core.keys is None or not isinstance(frames, SealedFrames):
+        raise InvalidInput("the store is not encrypted: copy it into one that is with store.copy_to(url, key=…)")
+    new = check_keys(key)[0]
+    while True:
+        head = await core.engine.head(RING)
+        if head is None:
+            raise refuse_sealed()
+        ring = unlock_ring(head.note, core.keys)[0].grown()
+        moved = msgspec.structs.replace(head, version=head.version + 1, updated=core.now(), note=lock_ring(ring, new))
+        try:
+            await core.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
+        except Conflict:
+            continue
+        core.keys = (new, *(known for known in core.keys if known != new))
+        frames.use(ring)
+        return len(ring.keys)
+
+
+async def adopt_names(source: Core, target: Core) -> None:
+    """Let an empty sealed store name blobs as another sealed one does, before that is copied into it."""
+    one, other = source.frames, target.frames
+    if not (isinstance(one, SealedFrames) and isinstance(other, SealedFrames)) or target.keys is None:
+        return
+    if one.blob_id(b"") == other.blob_id(b"") or await target.engine.lineages(limit=1):
+        return
+    head = await target.engine.head(RING)
+    if head is None:
+        raise refuse_sealed()
+    ring, number = unlock_ring(head.note, target.keys)
+    ring = one.renamed(ring)
+    moved = msgspec.structs.replace(
+        head, version=head.version + 1, updated=target.now(), note=lock_ring(ring, target.keys[number])
+    )
+    await target.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
+    other.use(ring)
+
+
+async def share(one: Core, other: Core) -> None:
+    """Let two sealed stores have one ring before they are made equal, so that they can hold the same bytes: one that is
+    still empty takes the other's. Two that can never be equal are refused."""
+    mine, theirs = await one.engine.head(RING), await other.engine.head(RING)
+    if mine is None and theirs is None:
+        return
+    if mine is None or theirs is None:
+        raise InvalidInput(
+            "one of the two stores is encrypted and the other is not: copy one into the other with store.copy_to()"
+        )
+    if mine.created == theirs.created:
+        return
+    for ring, old, taker in ((mine, theirs, other), (theirs, mine, one)):
+        if not await taker.engine.lineages(limit=1):
+            await _take(taker, old, ring)
+            return
+    raise InvalidInput(
+        "the two stores are encrypted apart from each other, so that neither could read what the other holds: copy one "
+        "into the other with store.copy_to()"
+    )
+
+
+async def _take(core: Core, old: Head, ring: Head) -> None:
+    """Another store's ring in the place of the one that an empty store was given when it was opened."""
+    assert core.keys is not None
+    assert isinstance(core.frames, SealedFrames)
+    found, _ = unlock_ring(ring.note, core.keys)
+    await core.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
+    core.frames.use(found)

@@ -1,0 +1,85 @@
+"""The store as a whole: its threads, its counts, its health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backtrail.engines.base import Head
+from backtrail.history.core import Core
+from backtrail.history.names import check_limit, check_part
+from backtrail.history.records import thread_info
+from backtrail.model import ThreadInfo
+
+if TYPE_CHECKING:
+    from backtrail.replicate.status import Status
+
+
+async def heads_of(
+    core: Core,
+    prefix: str = "",
+    limit: int | None = None,
+    after: str | None = None,
+    kind: str | None = None,
+    newest_first: bool = True,
+) -> list[Head]:
+    """The heads of a page of threads, for a listing of any kind; every argument is looked at first."""
+    core.check_open()
+    check_part(prefix, "prefix")
+    for value, what in ((after, "after"), (kind, "kind")):
+        if value is not None:
+            check_part(value, what)
+    return await core.engine.threads(
+        prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
+    )
+
+
+class Listing:
+    """What a store answers about all of its threads."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def threads(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[ThreadInfo]:
+        """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
+        heads = await heads_of(self.core, prefix, limit, after, kind, newest_first)
+        return [thread_info(self.core.frames, head) for head in heads]
+
+    async def count(self) -> int:
+        """How many threads there are."""
+        self.core.check_open()
+        return (await self.core.engine.stats())["threads"]
+
+    async def stats(self) -> dict[str, Any]:
+        """What the store holds and occupies."""
+        self.core.check_open()
+        return {**await self.core.engine.stats(), "failed_writes": self.core.failed_writes}
+
+    async def ping(self) -> None:
+        """Return if the store answers; raise `Unavailable` if it does not."""
+        self.core.check_open()
+        await self.core.engine.ping()
+
+    async def status(self) -> Status:
+        """How both sides of a mirrored store are, which one is active, and what the other one lacks."""
+        from backtrail.history import mirroring  # few stores have a replica
+
+        return await mirroring.status(self.core)
+
+    async def catch_up(self) -> Status:
+        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        from backtrail.history import mirroring  # few stores have a replica
+
+        return await mirroring.catch_up(self.core)
+
+    async def close(self) -> None:
+        """Close the engine; twice is no error."""
+        if not self.core.closed:
+            self.core.closed = True
+            await self.core.engine.close()

@@ -1,0 +1,58 @@
+"""A lock on a thread: a lease of the engine, and the fence that makes it worth having.
+
+While a handle holds the lock, each of its commits names the lease's token; should the lease have expired and gone to
+another owner meanwhile, the engine refuses the commit. The waiting itself is done by the front doors, each in its
+colour.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import uuid
+from typing import Any
+
+from backtrail.engines.base import Fence, Lease, Taken
+from backtrail.errors import InvalidInput, LockTimeout
+from backtrail.history.names import check_seconds
+from backtrail.history.thread import Thread
+
+POLL = 0.02  # seconds between two looks at a lock that another has
+
+
+class Lock:
+    """One owner's right to a thread."""
+
+    def __init__(self, thread: Thread[Any], timeout: float, ttl: float) -> None:
+        self._thread = thread
+        self.timeout = check_seconds(timeout, "timeout")
+        self.ttl = check_seconds(ttl, "ttl")
+        if not self.ttl:
+            raise InvalidInput("ttl must be more than 0 seconds, or the lock is lost at once")
+        self.owner = f"{platform.node() or 'somebody'} pid {os.getpid()} [{uuid.uuid4().hex}]"
+        self.name = f"thread:{thread.id}"
+        self.token = 0
+
+    async def attempt(self) -> Taken | None:
+        """Take or renew the lock; who has it, if another does."""
+        self._thread.core.check_open()
+        answer = await self._thread.core.engine.lease(self.name, self.owner, self.ttl)
+        if isinstance(answer, Lease):
+            self.token = answer.token
+            self._thread.writer.fence = Fence(self.name, answer.token)
+            return None
+        return answer
+
+    def refused(self, waited: float, taken: Taken) -> LockTimeout:
+        return LockTimeout(f"the lock of thread {self._thread.id!r}", waited, taken.owner)
+
+    async def renew(self) -> None:
+        """Keep the lock for another `ttl` seconds; `LockTimeout` if it was lost."""
+        taken = await self.attempt()
+        if taken is not None:
+            raise self.refused(0.0, taken)
+
+    async def release(self) -> bool:
+        """Give the lock back; False if it had been lost."""
+        self._thread.writer.fence = None
+        return await self._thread.core.engine.release(self.name, self.owner)

@@ -1,0 +1,84 @@
+"""What may be a name: the checks that every id, label, tag and custom dict passes before anything is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from backtrail.engines.namespace import RESERVED
+from backtrail.errors import InvalidInput
+
+MAX_NAME = 512
+
+
+def check_name(value: object, what: str) -> str:
+    """`value` if it can name a thread. Ids are data: never paths, never patterns; any character but NUL is fine."""
+    if type(value) is not str:
+        raise InvalidInput(f"{what} must be a str, not {type(value).__qualname__}")
+    if not value:
+        raise InvalidInput(f"{what} must not be empty")
+    if len(value) > MAX_NAME:
+        raise InvalidInput(f"{what} has {len(value):,} characters, more than {MAX_NAME}: {value[:40]!r}…")
+    if value[0] == RESERVED:
+        raise InvalidInput(f"{what} must not start with the character U+10FFFF, which marks a store's own records")
+    return _check_text(value, what)
+
+
+def check_label(value: object) -> str | None:
+    """A label is None or a name."""
+    return None if value is None else check_name(value, "label")
+
+
+def check_tags(value: object) -> tuple[str, ...]:
+    """Tags are names, kept in the order given, each once; None is none."""
+    return () if value is None else check_names(value, "tags", "tag")
+
+
+def check_names(value: object, what: str, each: str) -> tuple[str, ...]:
+    """Several names, kept in the order given, each once."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidInput(f"{what} must be a collection of str, not {type(value).__qualname__}")
+    return tuple(dict.fromkeys(check_name(name, each) for name in value))
+
+
+def check_custom(value: object) -> dict[str, Any]:
+    """Custom metadata is a dict with string keys."""
+    if value is None:
+        return {}
+    if type(value) is not dict or not all(type(key) is str for key in value):
+        raise InvalidInput("custom must be a dict with str keys")
+    return value
+
+
+def check_limit(value: object, what: str = "limit") -> int | None:
+    """A limit is None or a number from 0 up."""
+    if value is None:
+        return None
+    if type(value) is not int or value < 0:
+        raise InvalidInput(f"{what} must be None or an int from 0 up, not {value!r}")
+    return value
+
+
+def check_part(value: object, what: str) -> str:
+    """What a name may begin with: any text that a name may hold, or none."""
+    if type(value) is not str:
+        raise InvalidInput(f"{what} must be a str, not {type(value).__qualname__}")
+    return _check_text(value, what)
+
+
+def check_seconds(value: object, what: str) -> float:
+    """A time in seconds: a finite number from 0 up."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidInput(f"{what} must be a number of seconds from 0 up, not {value!r}")
+    return float(value)
+
+
+def _check_text(value: str, what: str) -> str:
+    if "\0" in value:
+        raise InvalidInput(f"{what} {value[:40]!r} contains a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} {value[:40]!r} contains half of a surrogate pair") from None
+    return value

@@ -1,0 +1,135 @@
+"""One level of a state at a time: for looking into a large one without loading it.
+
+A part of a dict is described by what the root says about it; a list is read from one item to another; only the value
+that is asked for by name is read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backtrail.encode.nodes import Blob, Inline, Listing, Node, Slot, Tree
+from backtrail.encode.types import Unregistered
+from backtrail.errors import InvalidInput, NotFound
+from backtrail.history.names import check_limit
+from backtrail.history.read import Reader
+from backtrail.history.thread import Thread
+from backtrail.model import Outline, Part
+
+_SMALL = 256  # encoded bytes: a value in the root that is shown at once
+
+
+async def outline(
+    self: Thread[Any], path: Sequence[str | int] = (), at: Any = None, start: int = 0, stop: int | None = None
+) -> Outline:
+    """What is at `path` in the state, one level deep; of a list, the items from `start` up to `stop`.
+
+    thread.outline()                                  # the top-level keys, with kinds, counts and sizes
+    thread.outline(["messages"], start=100, stop=150)
+    """
+    first = check_limit(start, "start") or 0
+    last = check_limit(stop, "stop")
+    if isinstance(path, str) or not isinstance(path, Sequence):
+        raise InvalidInput(f"path must be a sequence of keys, not {path!r}")
+    _, root, reader = await self.root(at, deep=False)
+    node: Node | None = root.tree
+    walked: list[str | int] = []
+    for key in path:
+        walked.append(key)
+        if isinstance(node, Tree):
+            node = (await reader.level(node)).get(key) if isinstance(key, str) else None
+            if node is None:
+                raise NotFound(f"thread {self.id!r} has nothing at {_path(walked)}")
+            continue
+        assert node is not None
+        rest = list(path)[len(walked) :]
+        if isinstance(node, Listing) and type(key) is int and 0 <= key < node.count:
+            value = (await reader.items(node, key, key + 1))[0]
+        else:
+            value = _step(await reader.value(node), key, walked, self.id)
+        for key in rest:
+            walked.append(key)
+            value = _step(value, key, walked, self.id)
+        return _describe(value, first, last, len(self.values.encode(value)))
+    assert node is not None
+    return await _node(reader, node, first, last)
+
+
+async def _node(reader: Reader, node: Node, start: int, stop: int | None) -> Outline:
+    if isinstance(node, Tree):
+        children = await reader.level(node)
+        names = list(children)[start:stop]
+        parts = tuple([await _part(reader, name, children[name]) for name in names])
+        return Outline("dict", node.size, len(children), start, parts, type=node.type)
+    if isinstance(node, Listing):
+        end = node.count if stop is None else min(stop, node.count)
+        items = await reader.items(node, start, end) if start < end else []
+        return Outline("list", node.size, node.count, start, _items(items, start))
+    if isinstance(node, Blob):
+        return Outline("text" if node.text else "bytes", node.size, None, 0, (), value=await reader.value(node))
+    return _describe(await reader.value(node), start, stop, node.size)
+
+
+async def _part(reader: Reader, name: str, node: Node) -> Part:
+    if isinstance(node, Tree):
+        count = None if node.children is None else len(node.children)  # a heavy one is not read to be counted
+        return Part(name, "dict", node.size, count, type=node.type)
+    if isinstance(node, Listing):
+        return Part(name, "list", node.size, node.count)
+    if isinstance(node, Blob):
+        return Part(name, "text" if node.text else "bytes", node.size)
+    if isinstance(node, Slot) or node.size > _SMALL:
+        return Part(name, "value", node.size)
+    assert isinstance(node, Inline)
+    value = await reader.value(node)
+    return Part(name, kind_of(value), node.size, len(value) if isinstance(value, dict | list) else None, value, True)
+
+
+def _describe(value: Any, start: int, stop: int | None, size: int) -> Outline:
+    name = value.type if isinstance(value, Unregistered) else None
+    inner = value.value if isinstance(value, Unregistered) else value
+    if isinstance(inner, dict):
+        pairs = list(inner.items())[start:stop]
+        parts = tuple(Part(str(k), kind_of(v), 0, _count(v), v, True) for k, v in pairs)
+        return Outline("dict", size, len(inner), start, parts, type=name)
+    if isinstance(inner, list | tuple):
+        return Outline("list", size, len(inner), start, _items(list(inner[start:stop]), start), type=name)
+    return Outline(kind_of(inner), size, None, 0, (), value=inner, type=name)
+
+
+def _items(items: list[Any], start: int) -> tuple[Part, ...]:
+    return tuple(Part(start + i, kind_of(item), 0, _count(item), item, True) for i, item in enumerate(items))
+
+
+def kind_of(value: Any) -> Any:
+    """The word for a value's shape."""
+    if isinstance(value, dict):
+        return "dict"
+    if isinstance(value, list | tuple):
+        return "list"
+    if isinstance(value, str):
+        return "text"
+    return "bytes" if isinstance(value, bytes | bytearray) else "value"
+
+
+def _count(value: Any) -> int | None:
+    return len(value) if isinstance(value, dict | list | tuple) else None
+
+
+def _step(value: Any, key: str | int, walked: list[str | int], thread: str) -> Any:
+    if isinstance(value, Unregistered):
+        value = value.value
+    try:
+        if isinstance(value, dict):
+            named = {str(name): item for name, item in value.items()}
+            return value[key] if key in value else named[str(key)]
+        if isinstance(value, list | tuple) and type(key) is int and key >= 0:
+            return value[key]
+    except (KeyError, IndexError):
+        raise NotFound(f"thread {thread!r} has nothing at {_path(walked)}") from None
+    raise NotFound(f"thread {thread!r} has nothing at {_path(walked)}")
+
+
+def _path(keys: list[str | int]) -> str:
+    return "state" + "".join(f"[{key!r}]" for key in keys)

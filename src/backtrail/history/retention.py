@@ -1,0 +1,137 @@
+"""Retention: which checkpoints of a thread may be forgotten. Pure: it is told what there is and says what may go.
+
+A checkpoint goes when every thread that can see it lets it go: a fork keeps what it needs of the history that it
+inherited, whatever the thread it was forked from has for a policy. A head is never let go.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from backtrail.errors import Corrupt, InvalidInput
+from backtrail.history.trail import Seen
+from backtrail.model import Retention
+
+NOTHING = Retention()
+Place = tuple[bytes, int]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    """A policy as a head's note keeps it; times in microseconds."""
+
+    keep_last: int | None
+    max_age: int | None
+    ttl: int | None
+    keep_labelled: bool
+    keep_tags: tuple[str, ...]
+    undo_window: int
+
+
+_STORED = msgspec.msgpack.Decoder(_Stored)
+
+
+def check_retention(value: Any) -> Retention:
+    """A policy from what a caller gave: a Retention, its text such as `keep_last=10,max_age=24h`, or None."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, Retention):
+        return value
+    if isinstance(value, str):
+        return parse(value)
+    raise InvalidInput(f"retention must be a backtrail.Retention, not {type(value).__qualname__}")
+
+
+def parse(text: str) -> Retention:
+    """The policy that a text such as `keep_last=10,max_age=24h,keep_tags=a+b` stands for."""
+    fields: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = part.partition("=")
+        if name == "keep_last" and value.isdigit():
+            fields[name] = int(value)
+        elif name in ("max_age", "ttl", "undo_window") and (span := _SPAN.fullmatch(value)):
+            fields[name] = dt.timedelta(seconds=float(span[1]) * _UNITS[span[2]])
+        elif name == "keep_labelled" and value in ("true", "false"):
+            fields[name] = value == "true"
+        elif name == "keep_tags" and value:
+            fields[name] = tuple(value.split("+"))
+        else:
+            raise InvalidInput(
+                f"retention: {part!r} is not understood; write for example "
+                "keep_last=10,max_age=24h,ttl=30d,undo_window=7d,keep_labelled=true,keep_tags=a+b"
+            )
+    return Retention(**fields)
+
+
+def pack_retention(policy: Retention) -> bytes:
+    """The bytes of a policy."""
+    return _ENCODER.encode(
+        _Stored(
+            policy.keep_last,
+            None if policy.max_age is None else micros(policy.max_age),
+            None if policy.ttl is None else micros(policy.ttl),
+            policy.keep_labelled,
+            policy.keep_tags,
+            micros(policy.undo_window),
+        )
+    )
+
+
+def unpack_retention(data: bytes, where: str) -> Retention:
+    """The policy of these bytes."""
+    try:
+        stored = _STORED.decode(data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Corrupt(where, f"its retention makes no sense: {error}") from error
+    return Retention(
+        keep_last=stored.keep_last,
+        max_age=None if stored.max_age is None else dt.timedelta(microseconds=stored.max_age),
+        ttl=None if stored.ttl is None else dt.timedelta(microseconds=stored.ttl),
+        keep_labelled=stored.keep_labelled,
+        keep_tags=stored.keep_tags,
+        undo_window=dt.timedelta(microseconds=stored.undo_window),
+    )
+
+
+def micros(span: dt.timedelta) -> int:
+    return span // dt.timedelta(microseconds=1)
+
+
+def protected(policy: Retention, seen: Seen) -> bool:
+    """Whether a checkpoint stays for what is said about it."""
+    said: Any = seen.remark or seen.meta
+    if policy.keep_labelled and said.label is not None:
+        return True
+    return bool(policy.keep_tags) and not set(policy.keep_tags).isdisjoint(said.tags)
+
+
+def kept(policy: Retention, now: int, trail: Sequence[Seen], abandoned: Iterable[tuple[Seen, int]]) -> Iterable[Seen]:
+    """The checkpoints that a thread holds on to. `trail`: its living ones from the head back; `abandoned`: those that a
+    rewind left behind, each with the time (microseconds) since when it has been so."""
+    oldest = None if policy.max_age is None else now - micros(policy.max_age)
+    for number, seen in enumerate(trail):
+        if (
+            number == 0
+            or (
+                (policy.keep_last is None or number < policy.keep_last)
+                and (oldest is None or seen.meta.created >= oldest)
+            )
+            or protected(policy, seen)
+        ):
+            yield seen
+    window = now - micros(policy.undo_window)
+    for seen, since in abandoned:
+        if policy == NOTHING or since > window or protected(policy, seen):
+            yield seen
+
+
+def expired(policy: Retention, now: int, updated: int) -> bool:
+    """Whether a thread has been idle for longer than its ttl."""
+    return policy.ttl is not None and updated < now - micros(policy.ttl)

@@ -1,0 +1,228 @@
+"""Prune and sweep: taking checkpoints out of history, and freeing what nobody needs any more, one lineage at a time.
+
+Each lineage is done in two short commits, whatever its writers do meanwhile:
+
+1. Marks on the checkpoints that go, and every head of the lineage swapped for itself. A rewind, a fork or a save that
+   had looked before must look again; one that looks from now on finds nothing but what stays.
+2. The drop of what is unreachable, which the engine refuses if any head has moved since. Then it is done over.
+
+So a writer never loses what it points at, and a sweep that is killed anywhere leaves only work for the next one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from backtrail.engines.base import Commit, Drop, Head, Swap
+from backtrail.errors import Conflict, Corrupt, InvalidInput
+from backtrail.history.core import Core
+from backtrail.history.pace import Pace
+from backtrail.history.reach import NO_GARBAGE, Garbage, garbage
+from backtrail.history.records import removal, touch, uuid_text
+from backtrail.history.retention import check_retention, expired, kept, unpack_retention
+from backtrail.history.view import Place, View
+from backtrail.model import Pruned, Retention
+
+Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)
+_ATTEMPTS = 32
+_TOGETHER = 128  # rows in one drop, so that writers never wait long
+_PAGE = 1000
+WORKSPACE = "workspace"
+
+
+async def lineages(core: Core) -> AsyncIterator[str]:
+    """The names of all lineages, read a page at a time."""
+    after: str | None = None
+    while page := await core.engine.lineages(after=after, limit=_PAGE):
+        for name in page:
+            yield name
+        if after is not None and page[-1] <= after:  # an index out of order must not lead round in a circle
+            raise Corrupt("the list of lineages", "it is out of order")
+        after = page[-1]
+
+
+class Sweeper:
+    """Prunes and sweeps a whole store."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._files: set[str] | None = None  # snapshots that the checkpoints of conversations name, once all are known
+
+    async def prune(
+        self,
+        retention: Any = None,
+        max_age: dt.timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        all_blobs: bool = False,
+    ) -> Pruned:
+        """Let go of what the store's policy (or `retention`, or `max_age`) does not keep, and free what nobody needs.
+
+        A thread's own policy counts before the store's, but not before one that is given here. With `dry_run` nothing
+        changes and the report says what would go."""
+        core = self._core
+        core.check_open()
+        given = None if retention is None else check_retention(retention)
+        if max_age is not None:
+            if not isinstance(max_age, dt.timedelta):
+                raise InvalidInput(f"max_age must be a timedelta, not {max_age!r}")
+            given = msgspec.structs.replace(given or Retention(), max_age=max_age)
+        names = [name async for name in lineages(core)]
+        total = Pruned(dry_run=dry_run)
+        self._files = set()
+        last = {head.lineage for head in await core.engine.threads(kind=WORKSPACE)}
+        for number, lineage in enumerate(sorted(names, key=last.__contains__), 1):
+            try:
+                done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
+            except Corrupt as error:  # the others can still be pruned; this one waits for a repair
+                done = Pruned(damaged=(f"{lineage!r}: {error}",))
+            total = Pruned(
+                damaged=total.damaged + done.damaged,
+                threads=total.threads + done.threads,
+                checkpoints=total.checkpoints + done.checkpoints,
+                rows=total.rows + done.rows,
+                blobs=total.blobs + done.blobs,
+                bytes=total.bytes + done.bytes,
+                dry_run=dry_run,
+            )
+            if progress is not None:
+                progress(number, len(names))
+        return total
+
+    async def lineage(
+        self, lineage: str, given: Retention | None = None, *, dry_run: bool = False, all_blobs: bool = False
+    ) -> Pruned:
+        """Prune and sweep one lineage."""
+        threads = checkpoints = 0
+        for _ in range(_ATTEMPTS):
+            heads = await self._core.engine.heads(lineage)
+            try:
+                view, gone, doomed, found = await self._look(lineage, given, all_blobs=all_blobs)
+            except Corrupt:
+                # What looks damaged may be what another sweep was just freeing: then the heads have moved.
+                if await self._core.engine.heads(lineage) == heads:
+                    raise
+                continue
+            if found.unsure is not None and await self._core.engine.heads(lineage) != heads:
+                continue
+            if dry_run or not (gone or doomed or found):
+                return _report(lineage, threads + len(gone), checkpoints + len(doomed), found, dry_run)
+            try:
+                heads = await self._mark(view, gone, doomed)
+                threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
+                await self._drop(lineage, heads, found)
+            except Conflict:
+                continue  # a writer was faster; what it did may need what was about to go
+            return _report(lineage, threads, checkpoints, found, dry_run)
+        return _report(lineage, threads, checkpoints, NO_GARBAGE, dry_run)
+
+    async def _look(
+        self, lineage: str, given: Retention | None, *, all_blobs: bool
+    ) -> tuple[View, set[str], set[Place], Garbage]:
+        """A lineage, the threads that have expired, the checkpoints that may go, and what can be freed then."""
+        view = await View.of(self._core, lineage)
+        now = self._core.now()
+        gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
+        left = view.without(gone)
+        doomed = self._doomed(left, given, now)
+        self._note_files(left, doomed)
+        return (
+            view,
+            gone,
+            doomed,
+            await garbage(self._core, left, doomed, all_blobs=all_blobs, follow=self._core.follow),
+        )
+
+    def _policy(self, view: View, head: Head, given: Retention | None) -> Retention:
+        if given is not None:
+            return given
+        own = view.notes[head.thread].retention
+        return unpack_retention(own, f"the head of thread {head.thread!r}") if own else self._core.retention
+
+    def _doomed(self, view: View, given: Retention | None, now: int) -> set[Place]:
+        """The living checkpoints that no thread holds on to."""
+        visible: set[Place] = set()
+        keep: set[Place] = set()
+        for head in view.heads:
+            trail = list(view.trail((head.branch, head.step)))
+            on_trail = {seen.place for seen in trail}
+            living = [seen for seen in trail if seen.alive]
+            off = list(view.abandoned(head, on_trail))
+            visible.update(seen.place for seen in (*living, *(seen for seen, _ in off)))
+            held = kept(self._policy(view, head, given), now, living, off)
+            keep.update(seen.place for seen in held)
+            keep.add((head.branch, head.step))
+            if head.kind == WORKSPACE:
+                keep.update(place for place in visible if self._named(view, head.thread, place))
+        return visible - keep
+
+    def _named(self, view: View, workspace: str, place: Place) -> bool:
+        """Whether a conversation needs a snapshot. As long as not all conversations were looked at, any might."""
+        if self._files is None:
+            return True
+        rows = view.rows[place[0]]
+        at = bisect_left(rows, place[1], key=lambda seen: seen.step.step)
+        return f"{uuid_text(rows[at].step.id)}@{workspace}" in self._files
+
+    def _note_files(self, view: View, doomed: set[Place]) -> None:
+        if self._files is not None:
+            living = (seen for place, seen in view.living().items() if place not in doomed)
+            self._files.update(seen.meta.files for seen in living if seen.meta.files is not None)
+
+    async def _mark(self, view: View, gone: set[str], doomed: set[Place]) -> list[Head]:
+        """Step one; the heads as they are afterwards."""
+        core = self._core
+        now = core.now()
+        owners: dict[bytes, int] = {}
+        marks = []
+        pace = Pace(core.engine)
+        for branch, step in sorted(doomed):
+            pace.breathe()
+            owner = view.branches[branch].owner
+            owners[owner] = owners.get(owner, 0) + 1
+            marks.append(removal(core.frames, branch, step, now))
+        swaps, heads = [], []
+        for head in view.heads:
+            if head.thread in gone:
+                swaps.append(Swap(head.thread, head.key, None))
+                continue
+            # One microsecond on: a thread that was pruned is no newer in any listing, and no less idle.
+            touched = touch(core.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0)))
+            swaps.append(Swap(head.thread, head.key, touched))
+            heads.append(touched)
+        await core.engine.commit(Commit(view.lineage, swaps, marks=marks))
+        for head in view.heads:
+            core.tips.take(head.thread)
+        return heads
+
+    async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
+        """Step two, in parts that each take a moment. The order sees to it that whatever is left after any of them has
+        the row before it: light halves first, then the newest before the oldest."""
+        expect = [(head.thread, head.key) for head in heads]
+        drops = [Drop(lineage, expect, bodies=part) for part in _parts(found.bodies)]
+        if found.branches or found.blobs:
+            drops.append(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
+        drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1])]
+        for drop in drops:
+            await self._core.engine.drop(drop)
+
+
+def _parts(places: list[Place]) -> list[list[Place]]:
+    return [places[start : start + _TOGETHER] for start in range(0, len(places), _TOGETHER)]
+
+
+def _report(lineage: str, threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:
+    return Pruned(
+        damaged=() if found.unsure is None else (f"{lineage!r}, all of its blobs: {found.unsure}",),
+        threads=threads,
+        checkpoints=checkpoints,
+        rows=found.count,
+        blobs=len(found.blobs),
+        bytes=found.bytes,
+        dry_run=dry_run,
+    )

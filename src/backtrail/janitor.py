@@ -1,0 +1,184 @@
+"""The janitor: prunes a store every so often, in a thread or in a task, as long as the program runs.
+
+Of all janitors of a store, in whatever process, one works at a time: a lease says which. Errors are reported in the
+status and the next round is tried as if nothing had been; starting or stopping twice is no error.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import uuid
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backtrail.doors import Hop
+from backtrail.engines.base import Taken
+from backtrail.engines.stepping import finish
+from backtrail.errors import BacktrailError, InvalidInput
+from backtrail.history.core import Core
+from backtrail.history.sweep import Sweeper
+from backtrail.model import Pruned
+
+if TYPE_CHECKING:
+    import asyncio
+
+_LEASE = "janitor"
+_LEAST_LEASE = 60.0  # seconds: a round may take longer than the time between two of them
+_log = logging.getLogger(__name__)
+
+
+class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a janitor is doing, and what it did."""
+
+    running: bool
+    every: float  #: seconds between two rounds
+    rounds: int = 0  #: rounds that were done to the end
+    skipped: int = 0  #: rounds left to another janitor of the same store
+    errors: int = 0
+    last_round: dt.datetime | None = None
+    last_report: Pruned | None = None
+    last_error: str | None = None
+
+
+class _Rounds:
+    """What both janitors have in common: one round, and the account of all of them."""
+
+    def __init__(self, core: Core, every: Any, retention: Any) -> None:
+        if isinstance(every, dt.timedelta):
+            every = every.total_seconds()
+        if isinstance(every, bool) or not isinstance(every, (int, float)) or not 0 < every < float("inf"):
+            raise InvalidInput(f"every={every!r}: a janitor needs a number of seconds above 0")
+        self.core = core
+        self.every = float(every)
+        self._retention = retention
+        self._owner = uuid.uuid4().hex
+        self.account = JanitorStatus(running=False, every=self.every)
+
+    def note(self, **changes: Any) -> None:
+        self.account = msgspec.structs.replace(self.account, **changes)
+
+    async def once(self) -> None:
+        """One round. Whatever goes wrong is noted, and the next one is another try."""
+        account = self.account
+        try:
+            ttl = max(2 * self.every, _LEAST_LEASE)
+            if isinstance(await self.core.engine.lease(_LEASE, self._owner, ttl), Taken):
+                self.note(skipped=account.skipped + 1)
+                return
+            report = await Sweeper(self.core).prune(self._retention)
+        except (BacktrailError, OSError) as error:
+            _log.warning("the janitor's round failed and is tried again in %g s: %s", self.every, error)
+            self.note(errors=account.errors + 1, last_error=f"{type(error).__name__}: {error}")
+            return
+        self.note(rounds=account.rounds + 1, last_round=dt.datetime.now(dt.UTC), last_report=report, last_error=None)
+
+    async def leave(self) -> None:
+        """Let another janitor work."""
+        if not self.core.closed:
+            await self.core.engine.release(_LEASE, self._owner)
+
+
+class Janitor:
+    """Prunes in a thread of its own.
+
+    with store.janitor(every=3600): …
+    """
+
+    def __init__(self, core: Core, every: float, retention: Any) -> None:
+        self._rounds = _Rounds(core, every, retention)
+        self._lock = threading.Lock()
+        self._enough = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def status(self) -> JanitorStatus:
+        """What it is doing, and what it did."""
+        running = self._thread is not None and self._thread.is_alive()
+        return msgspec.structs.replace(self._rounds.account, running=running)
+
+    def start(self) -> Janitor:
+        """Begin; the first round is made at once."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._enough = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._work, args=(self._enough,), name="backtrail-janitor", daemon=True
+                )
+                self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End, after the round that is being made."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._enough.set()
+        if thread is not None:
+            thread.join()
+            finish(self._rounds.leave())
+
+    def _work(self, enough: threading.Event) -> None:
+        while not enough.is_set() and not self._rounds.core.closed:
+            finish(self._rounds.once())
+            enough.wait(self._rounds.every)
+
+    def __enter__(self) -> Janitor:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class AsyncJanitor:
+    """Prunes in a task of the running loop."""
+
+    def __init__(self, core: Core, hop: Hop, every: float, retention: Any) -> None:
+        self._rounds = _Rounds(core, every, retention)
+        self._hop = hop
+        self._enough: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def status(self) -> JanitorStatus:
+        """What it is doing, and what it did."""
+        running = self._task is not None and not self._task.done()
+        return msgspec.structs.replace(self._rounds.account, running=running)
+
+    async def start(self) -> AsyncJanitor:
+        """Begin; the first round is made at once."""
+        from asyncio import Event, create_task
+
+        if self._task is None or self._task.done():
+            self._enough = Event()
+            self._task = create_task(self._work(self._enough), name="backtrail-janitor")
+        return self
+
+    async def stop(self) -> None:
+        """End, after the round that is being made."""
+        task, self._task = self._task, None
+        if task is not None and self._enough is not None:
+            self._enough.set()
+            await task
+            await self._hop(self._rounds.leave())
+
+    async def _work(self, enough: asyncio.Event) -> None:
+        from asyncio import wait_for
+
+        while not enough.is_set() and not self._rounds.core.closed:
+            await self._hop(self._rounds.once())
+            with suppress(TimeoutError):
+                await wait_for(enough.wait(), self._rounds.every)
+
+    async def __aenter__(self) -> AsyncJanitor:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()

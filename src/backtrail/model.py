@@ -1,0 +1,216 @@
+"""The frozen values that users get from a store."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Literal
+
+import msgspec
+
+from backtrail.errors import InvalidInput
+
+Shape = Literal["dict", "list", "text", "bytes", "value"]
+Relation = Literal["child", "parent", "sibling"]
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """An immutable saved state of a thread: everything but the state itself."""
+
+    id: str  #: a time-ordered UUID
+    thread_id: str  #: the thread that wrote it (for a fork's inherited history, the thread it was forked from)
+    parent_id: str | None
+    step: int
+    created_at: dt.datetime
+    label: str | None = None
+    tags: tuple[str, ...] = ()
+    custom: dict[str, Any] = {}
+    size: int = 0  #: encoded bytes of the whole state
+    written: int = 0  #: bytes that saving it wrote
+    files: str | None = None  #: id of the file snapshot that belongs to it
+
+
+class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a listing tells about a thread; no state is read for it."""
+
+    id: str
+    kind: str
+    head: str  #: id of the checkpoint the thread stands at
+    step: int
+    count: int  #: checkpoints that the thread itself wrote and still has
+    created_at: dt.datetime
+    updated_at: dt.datetime
+    size: int  #: encoded bytes of the state at the head
+
+
+At = Checkpoint | str | int  #: names a checkpoint: itself, its id or the start of it, or the number of its step
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference between two states. `path` is like `messages[3].content`; where the state itself became another
+    record type, or stopped being one, it is `(type)`, and `old` and `new` are the names of the types."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    old: Any = None
+    new: Any = None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What changed from checkpoint `a` to checkpoint `b`. Prints as a list; iterates over its changes."""
+
+    a: Checkpoint
+    b: Checkpoint
+    changes: tuple[Change, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __str__(self) -> str:
+        lines = [f"step {self.a.step} -> step {self.b.step}: {counted(len(self.changes), 'change')}"]
+        for change in self.changes:
+            if change.kind == "added":
+                lines.append(f"  + {change.path} = {_brief(change.new)}")
+            elif change.kind == "removed":
+                lines.append(f"  - {change.path} = {_brief(change.old)}")
+            else:
+                lines.append(f"  ~ {change.path}: {_brief(change.old)} -> {_brief(change.new)}")
+        return "\n".join(lines)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One entry of an `Outline`. `known`: `value` is the value; else it was too large to be read for an outline."""
+
+    name: str | int
+    kind: Shape
+    size: int  #: encoded bytes; 0 where only the whole was measured
+    count: int | None = None  #: entries of a dict or a list
+    value: Any = None
+    known: bool = False
+    type: str | None = None
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """One level of a state: what is at a path, and for a dict or a list some of its entries."""
+
+    kind: Shape
+    size: int
+    count: int | None
+    start: int
+    parts: tuple[Part, ...]
+    value: Any = None  #: for what is neither dict nor list
+    type: str | None = None  #: the name of a record's type
+
+
+class Fork(msgspec.Struct, frozen=True):
+    """Another thread of the same lineage, and the last checkpoint that both have."""
+
+    thread_id: str
+    at: str
+    step: int
+    relation: Relation
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be forgotten. Nothing is, by default; a head never is."""
+
+    keep_last: int | None = None  #: newest checkpoints to keep per thread
+    max_age: dt.timedelta | None = None  #: older checkpoints may go
+    ttl: dt.timedelta | None = None  #: a thread that was idle for that long goes as a whole
+    keep_labelled: bool = True
+    keep_tags: tuple[str, ...] = ()
+    undo_window: dt.timedelta = dt.timedelta(days=7)  #: abandoned steps stay for that long
+
+    def __post_init__(self) -> None:
+        if self.keep_last is not None and type(self.keep_last) is not int:
+            raise InvalidInput(f"keep_last must be None or an int, not {self.keep_last!r}")
+        if self.keep_last is not None and self.keep_last < 1:
+            raise InvalidInput(f"keep_last={self.keep_last} would remove everything: use 1 or more, or None")
+        for name in ("max_age", "ttl", "undo_window"):
+            value = getattr(self, name)
+            if value is None and name != "undo_window":
+                continue
+            if not isinstance(value, dt.timedelta):
+                raise InvalidInput(f"{name} must be a timedelta, not {value!r}")
+            if value < dt.timedelta(0):
+                raise InvalidInput(f"{name}={value} is negative")
+        if self.ttl == dt.timedelta(0):
+            raise InvalidInput("ttl=0 would remove everything: use a longer time, or None")
+        if type(self.keep_tags) is not tuple or not all(isinstance(tag, str) for tag in self.keep_tags):
+            raise InvalidInput(f"keep_tags must be a tuple of str, not {self.keep_tags!r}")
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a prune took away, or would."""
+
+    threads: int = 0  #: whole threads that had been idle for longer than their ttl
+    checkpoints: int = 0  #: checkpoints that left the history
+    rows: int = 0  #: rows that were freed: theirs, and what earlier deletions had left
+    blobs: int = 0
+    bytes: int = 0  #: about how many bytes that is
+    damaged: tuple[str, ...] = ()  #: lineages, or the blobs of one, that stay because something in them is damaged
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        verb = "would be" if self.dry_run else "were"
+        return (
+            f"{counted(self.threads, 'thread')} and {counted(self.checkpoints, 'checkpoint')} {verb} removed; "
+            f"{counted(self.rows, 'row')} and {counted(self.blobs, 'blob')}, {self.bytes:,} bytes, {verb} freed"
+            + "".join(f"\n  left as it is: {told}" for told in self.damaged)
+        )
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Something that does not hold. `where` names the record."""
+
+    lineage: str
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.lineage!r}: {self.where}: {self.reason}"
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verify looked at, what it found, and what it set aside."""
+
+    threads: int = 0
+    checkpoints: int = 0
+    rows: int = 0
+    blobs: int = 0
+    orphans: int = 0  #: blobs that no living checkpoint needs: garbage, not damage
+    problems: tuple[Damage, ...] = ()
+    repaired: bool = False  #: what is damaged was set aside, and every thread stands on a sound checkpoint
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        looked = (
+            f"{counted(self.threads, 'thread')}, {counted(self.checkpoints, 'checkpoint')}, "
+            f"{counted(self.rows, 'row')}, {counted(self.blobs, 'blob')}"
+        )
+        if self.ok:
+            return f"{looked}: all sound"
+        told = "\n".join(f"  {problem}" for problem in self.problems)
+        return f"{looked}: {counted(len(self.problems), 'problem')}{', set aside' if self.repaired else ''}\n{told}"
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy brought over; what was there already is not counted."""
+
+    threads: int = 0
+    rows: int = 0
+    blobs: int = 0
+    bytes: int = 0
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something, in words: 1 thread, 2 threads."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 72 else text[:69] + "..."

@@ -1,0 +1,35 @@
+"""An error's advice in the words of whoever reads it: the library speaks to programmers, a command line to people.
+
+What happened stays as the library said it; what to do about it becomes a command. Each entry stands in a message of the
+library word for word, which a test looks at.
+"""
+
+from __future__ import annotations
+
+_COMMANDS = {
+    "save to it first, or list threads with store.threads()": "`backtrail threads` lists those that there are",
+    "list them with thread.history(all=True)": "`backtrail log` lists them",
+    "an id is 32 hexadecimal digits, or the first few of them": "`backtrail log` lists them",
+    "run store.verify() to see what else is": "run `backtrail verify` to see what else is",
+    "open it with key=…": "put its key into BACKTRAIL_KEY",
+    "open it without, and copy it into a new store that has one with store.copy_to(url, key=…)": (
+        "unset BACKTRAIL_KEY, and copy it into a new store that has one with `backtrail copy TARGET --key FILE`"
+    ),
+    "copy it into one that is with store.copy_to(url, key=…)": (
+        "copy it into one that is with `backtrail copy TARGET --key FILE`"
+    ),
+    "copy one into the other with store.copy_to()": "copy one into the other with `backtrail copy`",
+    "make one with secrets.token_bytes(32), and give it as bytes, as 64 hexadecimal digits or in base64": (
+        "make one with `openssl rand -hex 32`, and give it in hex or base64"
+    ),
+    "only one that was saved with files=workspace has": "`backtrail log` shows which have",
+    "load() gives its state": "`backtrail export --format json` writes its state",
+    "store.workspace() needs": "`backtrail files` needs",
+}
+
+
+def advised(message: str) -> str:
+    """The message with the commands that do what it advises."""
+    for theirs, ours in _COMMANDS.items():
+        message = message.replace(theirs, ours)
+    return message

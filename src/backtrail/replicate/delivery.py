@@ -1,0 +1,70 @@
+"""Delivering a spool lineage by lineage: one that has to wait keeps no other waiting, and comes first later on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from backtrail.errors import Conflict, Corrupt, LockLost, Unavailable
+from backtrail.replicate.landing import Hop, Shore, Stranded, deliver
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.spool import Spool
+from backtrail.replicate.status import log
+
+_TRIES = 8
+
+
+class Delivery:
+    """What is brought from a spool to the active side of a mirror. One at a time: the caller sees to that."""
+
+    def __init__(self, spool: Spool, hop: Hop[Any], mirror: Mirror) -> None:
+        self._spool = spool
+        self._hop = hop
+        self._mirror = mirror
+        self.under_way = False
+        self.stranded: set[str] = set()  # lineages that could not be delivered
+
+    async def everything(self, without: set[str]) -> set[str]:
+        """Deliver all lineages but these; those that have to wait, with these."""
+        left = set(without)
+        lineages: list[str] = await self._hop(self._spool.lineages())
+        for lineage in lineages:
+            if lineage in left:
+                continue
+            try:
+                await self._lineage(lineage)
+            except LockLost:
+                raise
+            except (Conflict, Corrupt) as error:
+                self.stranded.add(lineage)
+                left.add(lineage)
+                self._mirror.failed(error)
+                log.warning("%s", error)
+        return left
+
+    async def first(self, lineage: str) -> None:
+        """What waits in the spool came before what is to be saved now; if it still cannot be delivered, it is kept
+        beside later."""
+        self.under_way = True
+        try:
+            await self._lineage(lineage)
+        except (Conflict, Corrupt, Unavailable) as error:
+            self._mirror.failed(error)
+        finally:
+            self.under_way = False
+
+    async def _lineage(self, lineage: str) -> None:
+        for attempt in range(_TRIES):
+            try:
+                if await deliver(self._spool, self._hop, self._shore(), lineage):
+                    self.stranded.discard(lineage)
+                    return
+            except (Stranded, LockLost):
+                raise
+            except Conflict:  # others write to the same threads
+                if attempt == _TRIES - 1:
+                    raise
+
+    def _shore(self) -> Shore:
+        active = self._mirror.active
+        return Shore(active, self._mirror.reachable, self._mirror.mark, partial(self._mirror.keep, active))

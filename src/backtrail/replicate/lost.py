@@ -1,0 +1,56 @@
+"""What a head that lost leads to: the steps that only the follower has, and which of them the active side has as well.
+
+A caller who chooses the id of a checkpoint may save it again when it does not know whether it was saved. If the first
+attempt reached a side that went away and the second one the other side, both have it, on different branches. It is one
+save: the ids say so. What lost is only what was not saved again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from backtrail.engines.base import Branch, Engine, Head
+
+_MOST = 1 << 17  # ids that are looked at; what lies beyond counts as lost, which is safe
+_LOW, _HIGH = bytes(16), b"\xff" * 16
+
+
+class Lost(NamedTuple):
+    """The way back from a head to what both sides have."""
+
+    places: list[tuple[bytes, int]]  #: steps that only the follower has, newest first
+    branches: list[bytes]  #: of these, branches that the active side has nothing of
+    newest: bytes | None  #: the id of the newest checkpoint that was not saved again; None: all of them were
+    known: bytes | None  #: the id of the newest one that both have
+    way: Mapping[bytes, int]  #: all branches on the way back, each with the last step that is on it
+
+
+async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | None) -> Lost:
+    """What only the follower has of a thread that stands at `head` there, and at `here` on the active side."""
+    lineage = head.lineage
+    theirs = {branch.id: branch for branch in await follower.branches(lineage)}
+    ours = {branch.id: branch for branch in await active.branches(lineage)}
+    found = await active.locate(lineage, _LOW, _HIGH, _MOST) if here is not None else []
+    # Only what the thread itself has there: rows may have been brought by a comparison that was cut before their head.
+    again = {id for branch, _, id in found if here is not None and branch in ours and ours[branch].owner == here.owner}
+    lost = Lost([], [], None, None, _way(theirs, head))
+    for branch, last in lost.way.items():
+        known = await active.steps(lineage, branch, 0, last)
+        for step in reversed(await follower.steps(lineage, branch, known[-1].step + 1 if known else 1, last)):
+            lost.places.append((branch, step.step))
+            if lost.newest is None and step.id not in again:
+                lost = lost._replace(newest=step.id)
+        if branch in ours:
+            return lost._replace(known=known[-1].id if known else None)
+        lost.branches.append(branch)
+    return lost
+
+
+def _way(branches: Mapping[bytes, Branch], head: Head) -> dict[bytes, int]:
+    way: dict[bytes, int] = {}
+    place: tuple[bytes, int] | None = (head.branch, head.step)
+    while place is not None and place[0] in branches and place[0] not in way:
+        way[place[0]] = place[1]
+        place = branches[place[0]].origin
+    return way

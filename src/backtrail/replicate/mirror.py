@@ -1,0 +1,437 @@
+"""An engine around two engines that hold the same: one is active and answers, the other follows and can take over.
+
+A commit goes to the active side, and the very same commit to the follower: before it is acknowledged (sync) or soon
+after (async). A follower that cannot take it is brought up to date by comparison later. When the active side is away
+the other becomes active in a new generation; a caller in the middle of a save sees a Conflict, which history answers
+by looking again and saving on the new active side, on a branch of the new generation.
+
+Two sides that were both written to never wrote on the same branch, because a save that was planned in one generation is
+not committed in another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from backtrail.engines.base import Commit, Drop, Engine, Head
+from backtrail.errors import Conflict, LockLost, Unavailable
+from backtrail.replicate import colour, control, swept
+from backtrail.replicate.asking import Asking
+from backtrail.replicate.control import Name
+from backtrail.replicate.following import Following
+from backtrail.replicate.report import Diverged, KeepOn, Kept
+from backtrail.replicate.roles import Roles, Standing, opposite
+from backtrail.replicate.settings import Settings
+from backtrail.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
+
+
+class _Lacking(NamedTuple):
+    """A side that has not got a commit, and what it said."""
+
+    side: Name
+    raised: BaseException | None
+
+
+class Mirror(Asking):
+    """Two engines as one. `on_diverged` is told of heads that lost against the active side, to label them."""
+
+    def __init__(self, primary: Engine, replica: Engine, settings: Settings) -> None:
+        blocking = primary.properties.blocking and replica.properties.blocking
+        self._blocking = blocking
+        self.settings = settings
+        self.sides: dict[Name, Engine] = {
+            "primary": colour.side(primary, blocking),
+            "replica": colour.side(replica, blocking),
+        }
+        one, two = primary.properties, replica.properties
+        self.properties = msgspec.structs.replace(
+            one, name=f"{one.name}+{two.name}", blocking=blocking, shared=one.shared and two.shared
+        )
+        self._meters = Meters()
+        self._announcer = Announcer(self.status, settings.on_change)
+        self._roles = Roles(self.sides, blocking, settings, self._on_health, self._on_turn)
+        self._following = Following(self._roles, blocking, settings)
+        self._starting = colour.Turn(blocking)
+        primary.hurried = partial(self._can_do_without, "primary")
+        replica.hurried = partial(self._can_do_without, "replica")
+        # Where both sides are written to at once, two processes that race for one step may each win it on one side.
+        # So each has branches of its own there; and also where a save may have to wait in a spool.
+        self._own = bytes(3) if blocking and settings.spool is None else _mine()
+        self.spool: SpoolStatus | None = None  # what it holds, if there is one
+        self._known = False
+        self._closed = False
+
+    @property
+    def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
+        return self.stamp_of(0)
+
+    def stamp_of(self, generation: int) -> bytes:
+        """How branches begin now; in this generation, if the mirror's own is not known yet."""
+        return control.stamp(self._roles.standing.generation or generation) + self._own
+
+    @property
+    def on_diverged(self) -> KeepOn | None:
+        return self._following.on_diverged
+
+    @on_diverged.setter
+    def on_diverged(self, keep: KeepOn) -> None:
+        self._following.on_diverged = keep
+
+    def _can_do_without(self, name: Name) -> bool:
+        """Whether a side where nobody listens need not be waited for, since the other one has everything."""
+        standing, settings = self._roles.standing, self.settings
+        if not self._roles.well(opposite(name)):
+            return False
+        if not self._roles.well(name):
+            return True  # it was waited for before
+        if not self._known:
+            return False  # all that is started together may not be there yet
+        if name == standing.follower:
+            return not settings.replica_required
+        # What was not shipped yet would become a divergence, only because a server was started anew.
+        in_step = settings.replication == "sync" and not self._following.pending.behind
+        return in_step and self._roles.may_change
+
+    def _on_health(self, name: Name, well: bool) -> None:
+        if well:
+            self._following.look_soon()
+        elif name == self._roles.standing.follower:
+            self._following.pending.mark_all()
+        self.announce()
+
+    def _on_turn(self) -> None:
+        self._following.turned()
+        self._meters.changed(self._roles.standing.active)
+        self.announce()
+
+    def announce(self) -> None:
+        """Say in the log and to the callback how things are."""
+        self._announcer.tell()
+
+    async def _start(self) -> Standing:
+        """Learn the roles at the first call: the newer generation is right."""
+        if self._closed:
+            raise _closed()
+        if not self._known:
+            async with self._starting:
+                if not self._known:
+                    await self._roles.learn()
+                    self._known = True
+                    self._following.wake()
+        return self._roles.standing
+
+    def _check_open(self, error: Unavailable) -> None:
+        """A side that does not answer because this mirror is being closed is no reason to change sides."""
+        if self._closed:
+            raise _closed() from error
+
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        """Ask the active side; if it is away, the other one."""
+        await self._start()
+        for last in (False, True):
+            name = self._roles.standing.active
+            try:
+                return await getattr(self.sides[name], method)(*args, **options)
+            except Unavailable as error:
+                self._check_open(error)
+                self._roles.away(name, error)
+                if last:
+                    raise self._roles.both_away() from error
+                await self._roles.fail_over(name)
+                self._following.wake()
+        raise AssertionError("the loop above returns or raises")
+
+    # -- for a spool ---------------------------------------------------------------------------------------------------
+
+    def hold(self, held: Callable[[], bool]) -> None:
+        """While this is true the sides are not compared: of a save whose answer was lost one side may have what the
+        spool is about to bring to the other, and would seem to have been written to by somebody else."""
+        self._following.held = held
+
+    def go_on(self) -> None:
+        """It is not true any more."""
+        self._following.wake()
+
+    @property
+    def generation(self) -> int:
+        return self._roles.standing.generation
+
+    @property
+    def active(self) -> Engine:
+        """The active side as this generation may write to it."""
+        return self._roles.fenced(self._roles.standing.active)
+
+    @property
+    def reachable(self) -> list[Engine]:
+        """The sides that answered last."""
+        return [side for name, side in self.sides.items() if self._roles.well(name)]
+
+    async def learn(self) -> None:
+        """Look who answers, and who is active; `Unavailable` if nobody is."""
+        if self._closed:
+            raise _closed()
+        await self._roles.learn()
+        self._known = True
+        self._following.look_soon()
+        self._following.wake()
+
+    def renew(self) -> None:
+        """Nobody goes on with the branches of before: of one of them a side may have a step that nobody knows of."""
+        self._own = _mine()
+
+    def planned_before(self, commit: Commit, stamp: bytes) -> bool:
+        """Whether a save must not be committed, because it goes on with a branch of before."""
+        return _planned_before(commit, stamp)
+
+    def mark(self, lineage: str) -> None:
+        """The active side was given something that the follower has not."""
+        self._following.pending.mark(lineage)
+        self._following.wake()
+
+    async def keep(self, active: Engine, found: Diverged) -> Kept:
+        """A head lost: count it, say so, and have it labelled."""
+        return await self._following.keep(active, found)
+
+    def away(self, name: Name, error: BaseException) -> None:
+        """Somebody who asked one side by itself got no answer."""
+        self._roles.away(name, error)
+
+    def failed(self, error: BaseException) -> None:
+        self._roles.last_error = str(error)
+
+    def both_away(self) -> Unavailable:
+        return self._roles.both_away()
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        await self._start()
+        async with self._following.lanes.of(commit.lineage):
+            lacking = await self._commit(commit)
+        if lacking is not None:
+            await self._following.catch_up(lacking.side, commit.lineage, lacking.raised)
+
+    async def _commit(self, commit: Commit) -> _Lacking | None:
+        """Save on the active side, and on the follower if it is in step; what is left to do for it, if anything."""
+        standing = self._roles.standing
+        active, follower = standing.active, standing.follower
+        if self.settings.replica_required and not self._roles.well(follower):
+            raise Unavailable(
+                f"the {follower} is away and replica_required=True: {self._roles.errors[follower]}; nothing was saved"
+            )
+        if _planned_before(commit, control.stamp(standing.generation) + self._own):
+            raise _look_again(commit)
+        own = commit if commit.fence is not None else msgspec.structs.replace(commit, fence=standing.fences.get(active))
+        theirs = msgspec.structs.replace(commit, fence=standing.fences.get(follower))
+        at_once = self.settings.replication == "sync" and self._in_step(standing, commit.lineage)
+        ended: list[Head] = []
+        try:
+            ended = await self._bury(commit, standing)
+            if at_once and not self._blocking:
+                raised, other = await self._both(own, theirs, standing)
+            else:
+                raised, other = await colour.attempt(self.sides[active], own), None
+        except LockLost as error:  # a tombstone was refused: this generation is over
+            await self._roles.learn()
+            raise _look_again(commit) from error
+        except Unavailable as error:
+            raised, other = error, error
+        if raised is not None:
+            taken = at_once and not self._blocking and other is None
+            await self._refused(standing, raised, commit, ended, taken)
+            return None
+        if self.settings.replication == "async":
+            await self._queue(commit, follower)
+            return None
+        if at_once and self._blocking:
+            other = await colour.attempt(self.sides[follower], theirs)
+        if isinstance(other, LockLost):
+            # The follower is in a newer generation: the save went to a side that is not active.
+            await self._roles.learn()
+            if self._roles.standing.generation > standing.generation:
+                raise _look_again(commit) from other
+        if not at_once or other is not None or not self._in_step(standing, commit.lineage):
+            return _Lacking(follower, other)
+        return None
+
+    def _in_step(self, standing: Standing, lineage: str) -> bool:
+        """Whether the follower can take the same commits as the active side."""
+        follower = standing.follower
+        return (
+            follower in standing.fences
+            and self._roles.well(follower)
+            and not self._following.pending.is_behind(lineage)
+        )
+
+    async def _both(self, own: Commit, theirs: Commit, standing: Standing) -> tuple[Exception | None, Exception | None]:
+        """Both sides at once."""
+        try:
+            return await colour.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
+        except asyncio.CancelledError:
+            self.renew()  # one of them may have it, and the other get another one at that step
+            self._following.pending.mark(own.lineage)
+            self._following.wake()
+            raise
+
+    async def _refused(
+        self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool
+    ) -> None:
+        """The active side did not take a commit: its answer is the caller's, its absence is ours to deal with.
+        `taken`: the follower did take it."""
+        active = standing.active
+        if not self._blocking:
+            self._own = _mine()  # nobody goes on with a branch of which the follower may have a step too many
+        if taken:
+            if not isinstance(raised, Unavailable):
+                self._following.refused(commit)
+            self._following.pending.mark(commit.lineage)
+            self._following.wake()
+        if isinstance(raised, Unavailable):
+            self._check_open(raised)
+            self._roles.away(active, raised)
+            await self._roles.fail_over(active)
+            self._following.wake()
+            if taken and await self._arrived(commit, standing.follower):
+                return
+            raise _look_again(commit) from raised
+        for head in ended:
+            await control.unbury(self.sides[active], head.thread, head.owner)
+        if isinstance(raised, LockLost) and commit.fence is None:
+            await self._roles.learn()
+            raise _look_again(commit) from raised
+        raise raised
+
+    async def _arrived(self, commit: Commit, side: Name) -> bool:
+        """Whether a commit that only one side took is the newest there, and that side active now."""
+        if self._roles.standing.active != side or not commit.swaps:
+            return False
+        return all([await self.sides[side].head(swap.thread) == swap.new for swap in commit.swaps])
+
+    async def _bury(self, commit: Commit, standing: Standing) -> list[Head]:
+        """Tombstones for the threads that a commit ends, before it does; the heads of those that are new."""
+        side = self._roles.fenced(standing.active)
+        ended = []
+        for swap in commit.swaps:
+            if swap.new is None and not control.hidden(swap.thread):
+                head = await side.head(swap.thread)
+                if head is not None and head.key == swap.expect and await control.bury(side, head, standing.generation):
+                    ended.append(head)
+        return ended
+
+    async def _queue(self, commit: Commit, follower: Name) -> None:
+        pending = self._following.pending
+        if not self._roles.well(follower):
+            pending.mark(commit.lineage)
+        elif not pending.add(msgspec.structs.replace(commit, fence=None)):
+            log.warning("more than %d commits wait for the follower: it will be compared", self.settings.max_pending)
+        while self.settings.back_pressure and pending.records >= self.settings.max_pending:
+            await self._following.ship(1)
+        self._meters.lag(pending.records)
+        self._following.wake()
+
+    async def drop(self, drop: Drop) -> None:
+        standing = await self._start()
+        in_step = self._in_step(standing, drop.lineage)
+        if not in_step:
+            await self._remember(drop, standing)
+        await self._ask("drop", drop)
+        if not in_step:
+            return
+        try:
+            await self.sides[standing.follower].drop(drop)
+        except (Unavailable, Conflict) as error:
+            if isinstance(error, Unavailable):
+                self._roles.away(standing.follower, error)
+            await self._remember(drop, standing)
+            self._following.pending.mark(drop.lineage)
+            self._following.wake()
+
+    async def _remember(self, drop: Drop, standing: Standing) -> None:
+        """The follower does not take part in a sweep: what went must not come back from it."""
+        try:
+            await swept.remember(self._roles.fenced(standing.active), drop)
+        except LockLost as error:
+            await self._roles.learn()
+            raise Conflict(drop.lineage, None, None, "the mirror changed sides during a sweep: look again") from error
+
+    # -- the place -------------------------------------------------------------------------------------------------
+
+    async def compact(self) -> None:
+        await self._ask("compact")
+        follower = self._roles.standing.follower
+        if self._roles.well(follower):
+            try:
+                await self.sides[follower].compact()
+            except Unavailable as error:
+                self._roles.away(follower, error)
+
+    def status(self) -> Status:
+        """Where the mirror stands."""
+        roles, following = self._roles, self._following
+        return Status(
+            active=roles.standing.active,
+            generation=roles.standing.generation,
+            replication=self.settings.replication,
+            primary=self._side("primary"),
+            replica=self._side("replica"),
+            behind=following.pending.behind,
+            lag_records=following.pending.records,
+            lag_bytes=following.pending.bytes,
+            lag_seconds=following.pending.seconds,
+            failovers=roles.counts["failovers"],
+            failbacks=roles.counts["failbacks"],
+            last_failover=roles.last_failover,
+            diverged=following.diverged,
+            last_error=roles.last_error,
+            spool=self.spool,
+        )
+
+    def _side(self, name: Name) -> Side:
+        error = self._roles.errors[name]
+        return Side(
+            role=name,
+            engine=self.sides[name].properties.name,
+            healthy=error is None,
+            active=name == self._roles.standing.active,
+            error=error,
+        )
+
+    async def settle(self) -> Status:
+        """Compare both sides and ship everything now; what is left shows in the status."""
+        await self._start()
+        await self._following.round(whole=True)
+        return self.status()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._following.stop(drain=self._known)
+        self._roles.closed = True
+        for engine in self.sides.values():
+            await engine.close()
+
+
+def _planned_before(commit: Commit, stamp: bytes) -> bool:
+    """Whether a save goes on with a branch that must no longer be touched: it was planned before a change."""
+    new = {branch.id for branch in commit.branches}
+    return bool(commit.swaps) and any(row.branch not in new and not row.branch.startswith(stamp) for row in commit.rows)
+
+
+def _mine() -> bytes:
+    """How the branches of one process begin, after the generation; never like those of a blocking mirror."""
+    return b"\1" + os.urandom(4)
+
+
+def _closed() -> Unavailable:
+    return Unavailable("the mirrored store is closed: open it again with backtrail.open()")
+
+
+def _look_again(commit: Commit) -> Conflict:
+    return Conflict(commit.lineage, None, None, "the mirror changed sides during the save: look again")

@@ -1,0 +1,65 @@
+"""What a reconciliation tells: what it shipped, and which heads lost, so that somebody can keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
+
+import msgspec
+
+from backtrail.engines.base import Engine, Head, Mark
+
+Progress = Callable[[int, int], None]  # records and bytes shipped so far
+Keep = Callable[["Diverged"], Awaitable["Kept"]]
+KeepOn = Callable[[Engine, "Diverged"], Awaitable["Kept"]]  # on the side that was active when it was found
+
+
+class Diverged(msgspec.Struct, frozen=True):
+    """A head that the follower had and the active side did not know: its rows are kept, it is not the head."""
+
+    lineage: str
+    head: Head
+    same_life: bool  #: False: another thread of the same name, made on the other side
+    known: bool = False  #: the active side has what this head stands on, or the same save elsewhere
+    newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
+    here: Head | None = None  #: the head of that life on the active side, if it has another name there
+    said: tuple[Mark, ...] = ()  #: what was said of its checkpoints, in a spool
+
+
+def same_life(here: Head | None, head: Head) -> bool:
+    """Whether they are one thread, and not two of the same name."""
+    return here is not None and here.owner == head.owner
+
+
+class Kept(Enum):
+    """What was done for a head that lost."""
+
+    ENOUGH = auto()  #: nothing: it had been kept before
+    COUNTED = auto()  #: the active side's head knows of what came with it
+    NAMED = auto()  #: it has a label, or a name of its own
+
+
+class Report(msgspec.Struct):
+    """What a reconciliation did."""
+
+    records: int = 0
+    bytes: int = 0
+    diverged: list[Diverged] = []
+    kept: int = 0  #: those for which something had to be done
+    restored: list[str] = []  #: threads that only the follower had
+
+    async def tell(self, losers: Sequence[Diverged], keep: Keep | None) -> bool:
+        """Have heads that lost kept, each once; whether that changed anything."""
+        before = self.kept
+        for found in losers:
+            if found not in self.diverged:
+                self.diverged.append(found)
+                self.kept += keep is not None and await keep(found) is not Kept.ENOUGH
+        return self.kept > before
+
+    def add(self, other: Report) -> None:
+        self.records += other.records
+        self.bytes += other.bytes
+        self.diverged += other.diverged
+        self.kept += other.kept
+        self.restored += other.restored

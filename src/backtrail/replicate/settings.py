@@ -1,0 +1,88 @@
+"""The options of a mirror, checked before anything is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from backtrail.errors import InvalidInput
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How two sides are kept equal, and when the other one takes over."""
+
+    replication: Literal["sync", "async"] = "sync"
+    replica_required: bool = False  #: sync only: refuse a save that the replica did not take
+    failover: bool = True
+    max_failovers: int = 3  #: within `failover_window` seconds
+    failover_window: float = 600.0
+    failback_after: float = 300.0  #: seconds of health before the primary is active again
+    health_every: float = 30.0
+    max_pending: int = 10_000  #: commits waiting for the follower before only their lineages are remembered
+    back_pressure: bool = False  #: async only: a save waits while that many are pending
+    drain: float = 10.0  #: seconds that close() gives to what is pending
+    spool: str | os.PathLike[str] | None = None  #: a directory for saves that neither side can take
+    spool_limit: int | None = None  #: bytes of saves in it beyond which more are refused; None: until the disk is full
+    on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> Settings:
+        """Settings from keywords or from the text of a URL."""
+        as_given = ("replication", "spool")
+        values = {name: value for name, value in given.items() if not isinstance(value, str) or name in as_given}
+        texts = {name: value for name, value in given.items() if name not in values}
+        try:
+            return cls(**values, **msgspec.convert(texts, _Texts, strict=False).given())
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"an option of the mirror makes no sense: {error}") from error
+
+    def __post_init__(self) -> None:
+        if self.replication not in ("sync", "async"):
+            raise InvalidInput(f"replication={self.replication!r} is unknown: use 'sync' or 'async'")
+        if self.replica_required and self.replication == "async":
+            raise InvalidInput(
+                "replica_required=True needs replication='sync': async acknowledges before the replica has it"
+            )
+        if self.back_pressure and self.replication == "sync":
+            raise InvalidInput("back_pressure=True needs replication='async': in sync nothing waits")
+        if self.replica_required and self.spool is not None:
+            raise InvalidInput(
+                "replica_required=True refuses a save that is not on both sides, spool= keeps one that is on neither: "
+                "choose one of them"
+            )
+        if self.spool_limit is not None and self.spool is None:
+            raise InvalidInput("spool_limit= needs spool=: there is no spool to limit")
+        for name in ("failover_window", "failback_after", "health_every", "drain"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                raise InvalidInput(f"{name}={value!r} must be a number of seconds above 0")
+        for name in ("max_failovers", "max_pending", "spool_limit"):
+            value = getattr(self, name)
+            if name == "spool_limit" and value is None:
+                continue
+            if type(value) is not int or value < 1:
+                raise InvalidInput(f"{name}={value!r} must be a whole number from 1 up")
+
+
+class _Texts(msgspec.Struct, omit_defaults=True):
+    """The options that may stand in a URL, with their types."""
+
+    replica_required: bool | msgspec.UnsetType = msgspec.UNSET
+    failover: bool | msgspec.UnsetType = msgspec.UNSET
+    max_failovers: int | msgspec.UnsetType = msgspec.UNSET
+    failover_window: float | msgspec.UnsetType = msgspec.UNSET
+    failback_after: float | msgspec.UnsetType = msgspec.UNSET
+    health_every: float | msgspec.UnsetType = msgspec.UNSET
+    max_pending: int | msgspec.UnsetType = msgspec.UNSET
+    back_pressure: bool | msgspec.UnsetType = msgspec.UNSET
+    drain: float | msgspec.UnsetType = msgspec.UNSET
+    spool_limit: int | msgspec.UnsetType = msgspec.UNSET
+
+    def given(self) -> dict[str, Any]:
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not msgspec.UNSET}
+
+
+OPTIONS = frozenset(Settings.__struct_fields__)

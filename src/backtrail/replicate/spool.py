@@ -1,0 +1,316 @@
+"""Saves that neither side could take: a small store in a local directory, and the journal that says how to repeat them.
+
+Each save is one commit of the spool: its rows, blobs and branches as they are, the heads that it moved, and one row of
+the lineage's *journal*, which lists what belonged together and what the save expected to find. So the spool can be
+asked like any engine for what it has, and each save can be made again, byte for byte, where it belongs.
+
+A spool knows only what was saved into it. Of a branch that goes on here it has a stand-in, and of a list of steps maybe
+the last ones: it answers a question only if it has the whole answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Mark, NewRow, Swap
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.errors import Conflict, Corrupt, InvalidInput
+from backtrail.replicate.control import RESERVED
+
+FILE = "spool.db"
+JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
+_KIN = f"{RESERVED}kin/"  # + name: what the spool has to know of the store it belongs to
+_NOBODY = bytes(16)
+_TRIES = 64
+NOTHING: Final = object()  #: the answer to what a spool does not know, or not all of
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One save as its journal keeps it: everything but the bodies."""
+
+    swaps: tuple[Swap, ...]
+    rows: tuple[tuple[bytes, int], ...]
+    branches: tuple[Branch, ...]
+    marks: tuple[Mark, ...]
+    blobs: tuple[bytes, ...]
+    fence: Fence | None
+    digest: bytes  # of the whole commit
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """What is in a spool."""
+
+    records: int = 0
+    bytes: int = 0
+    since: float | None = None  #: seconds since 1970
+
+
+class Kin(msgspec.Struct, frozen=True, array_like=True):
+    """What was last known of a record that every store has to know when it is opened: its key ring, or that it has
+    none; and in which generation."""
+
+    head: Head | None
+    generation: int
+
+
+_ENTRY = msgspec.msgpack.Decoder(Entry)
+_KIN_NOTE = msgspec.msgpack.Decoder(Kin)
+
+
+def weight(commit: Commit) -> int:
+    """The bytes that a save brings: what a spool counts."""
+    rows = sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
+    return rows + sum(map(len, commit.blobs.values()))
+
+
+class Spool:
+    """A spool over a blocking engine; none of its coroutines suspends."""
+
+    def __init__(self, engine: Engine, path: Path | None = None) -> None:
+        self.engine = engine
+        self.path = path
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str]) -> Spool:
+        """The spool in a directory, which is made if it is not there."""
+        path = Path(os.path.realpath(directory))
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"spool={os.fspath(directory)!r} cannot be made: {error}") from error
+        return cls(SQLiteEngine(path / FILE), path)
+
+    # -- saves ---------------------------------------------------------------------------------------------------------
+
+    async def put(self, commit: Commit) -> int:
+        """Keep a save; its bytes. `Conflict` if one of its threads stands elsewhere in the spool."""
+        engine, lineage = self.engine, commit.lineage
+        written = weight(commit)
+        entry = Entry(
+            tuple(commit.swaps),
+            tuple((row.branch, row.step) for row in commit.rows),
+            tuple(commit.branches),
+            tuple(commit.marks),
+            tuple(commit.blobs),
+            commit.fence,
+            _digest(commit),
+        )
+        for _ in range(_TRIES):
+            heads = {head.thread: head for head in await engine.heads(lineage)}
+            journal = heads.get(JOURNAL + lineage)
+            known = {branch.id for branch in await engine.branches(lineage)}
+            if journal is None and known:
+                await self._drop(lineage)  # whoever delivered these died before it had cleared everything
+                continue
+            swaps = [_follows(swap, heads.get(swap.thread)) for swap in commit.swaps]
+            new = _counted(journal, lineage, written)
+            swaps.append(Swap(new.thread, journal.key if journal is not None else None, new))
+            given = {branch.id for branch in commit.branches}
+            foreign = {row.branch for row in commit.rows} - known - given
+            branches = [
+                *commit.branches,
+                *(Branch(id, lineage, "", _NOBODY) for id in foreign),
+                *(() if journal is not None else (Branch(_journal(lineage), lineage, "", _NOBODY),)),
+            ]
+            marks = [mark for mark in commit.marks if await engine.row(lineage, mark.branch, mark.step) is not None]
+            body = msgspec.msgpack.encode(entry)
+            rows = [
+                *commit.rows,
+                NewRow(_journal(lineage), new.step, _NOBODY, b"", hashlib.blake2b(body).digest()[:16], b"", body),
+            ]
+            try:
+                await engine.commit(Commit(lineage, swaps, rows, branches, marks, commit.blobs))
+            except Conflict:
+                continue  # another save was faster: look again whether this one still fits
+            return written
+        raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving in the spool: save again")
+
+    async def lineages(self) -> list[str]:
+        """Those for which something waits."""
+        return [head.lineage for head in await self.engine.threads(prefix=JOURNAL)]
+
+    async def holds(self, lineage: str) -> bool:
+        """Whether something waits for a lineage."""
+        return await self.engine.head(JOURNAL + lineage) is not None
+
+    async def survey(self) -> Holdings:
+        """What waits."""
+        journals = await self.engine.threads(prefix=JOURNAL)
+        if not journals:
+            return Holdings()
+        since = min(head.created for head in journals) / 1e6
+        return Holdings(sum(head.count for head in journals), sum(head.size for head in journals), since)
+
+    async def entries(self, lineage: str) -> tuple[Head | None, list[Entry]]:
+        """The journal of a lineage: where it stands, and its saves in their order."""
+        journal = await self.engine.head(JOURNAL + lineage)
+        if journal is None:
+            return None, []
+        found: list[Entry] = []
+        for row in await self.engine.rows(lineage, _journal(lineage), 1, journal.step):
+            if hashlib.blake2b(row.payload).digest()[:16] != row.digest:
+                raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
+            found.append(_ENTRY.decode(row.payload))
+        return journal, found
+
+    async def commit_of(self, lineage: str, entry: Entry) -> Commit | None:
+        """A save as it was made; None if it was cleared meanwhile, because another process had delivered it."""
+        rows: list[NewRow] = []
+        for branch, step in entry.rows:
+            found_rows = await self.engine.rows(lineage, branch, step, step)
+            rows += [NewRow(branch, r.step, r.id, r.meta, r.digest, r.root, r.payload) for r in found_rows]
+        found = await self.engine.blobs(lineage, entry.blobs)
+        if len(rows) < len(entry.rows) or len(found) < len(entry.blobs):
+            return None
+        blobs = {id: found[id] for id in entry.blobs}
+        commit = Commit(lineage, entry.swaps, rows, entry.branches, entry.marks, blobs, entry.fence)
+        if _digest(commit) != entry.digest:
+            raise Corrupt(f"a save of {lineage!r} in the spool", "its digest does not fit")
+        return commit
+
+    async def clear(self, lineage: str, journal: Head) -> bool:
+        """Everything up to `journal` is where it belongs: forget it, unless more was saved meanwhile."""
+        heads = await self.engine.heads(lineage)
+        if journal not in heads:
+            return False
+        try:
+            await self.engine.commit(Commit(lineage, [Swap(head.thread, head.key, None) for head in heads]))
+        except Conflict:
+            return False
+        await self._drop(lineage)
+        return True
+
+    async def _drop(self, lineage: str) -> None:
+        branches = [branch.id for branch in await self.engine.branches(lineage)]
+        blobs = [id for id, _ in await self.engine.blob_ids(lineage)]
+        try:
+            await self.engine.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+        except Conflict:
+            return  # a new save is there already, which did this before
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    async def answer(self, method: str, *args: Any, **options: Any) -> Any:
+        """What an engine would answer, or NOTHING."""
+        if method in ("head", "tip", "row"):
+            found = await getattr(self.engine, method)(*args)
+            return NOTHING if found is None else found
+        if method in ("steps", "payloads", "rows"):
+            lineage, branch, first, last = args
+            found = await getattr(self.engine, method)(*args)
+            whole = len(found) == last - first + 1 or await self._began(lineage, branch)
+            return found if whole else NOTHING
+        if method == "blobs":
+            found = await self.engine.blobs(*args)
+            return found if len(found) == len(set(args[1])) else NOTHING
+        if method in ("heads", "branches", "locate", "blob_ids") and await self._whole(args[0]):
+            found = await getattr(self.engine, method)(*args, **options)
+            own = _journal(args[0])
+            if method == "heads":
+                return [head for head in found if head.kind != "spool"]
+            if method == "branches":
+                return [branch for branch in found if branch.id != own]
+            return [one for one in found if one[0] != own] if method == "locate" else found
+        return NOTHING
+
+    async def _began(self, lineage: str, branch: bytes) -> bool:
+        """Whether a branch was begun here, so that all of it is here."""
+        return any(one.id == branch and one.thread for one in await self.engine.branches(lineage))
+
+    async def _whole(self, lineage: str) -> bool:
+        """Whether a lineage was begun here, so that all of it is here."""
+        journal = _journal(lineage)
+        branches = [branch for branch in await self.engine.branches(lineage) if branch.id != journal]
+        ids = {branch.id for branch in branches if branch.thread}
+        inside = all(branch.id in ids and (not branch.origin or branch.origin[0] in ids) for branch in branches)
+        return bool(branches) and inside
+
+    # -- what it belongs to --------------------------------------------------------------------------------------------
+
+    async def remember(self, name: str, kin: Kin) -> None:
+        """Keep what a store has to know when it is opened, for when neither side can tell."""
+        while True:
+            known = await self.engine.head(_KIN + name)
+            note = msgspec.msgpack.encode(kin)
+            if known is not None and known.note == note:
+                return
+            version = 1 if known is None else known.version + 1
+            thread = _KIN + name
+            new = Head(thread, _KIN, _NOBODY, _NOBODY, 0, version, "spool", 0, 0, 0, 0, note)
+            try:
+                await self.engine.commit(Commit(_KIN, (Swap(thread, known.key if known is not None else None, new),)))
+            except Conflict:
+                continue
+            return
+
+    async def recall(self, name: str) -> Kin | None:
+        head = await self.engine.head(_KIN + name)
+        return None if head is None else _KIN_NOTE.decode(head.note)
+
+    async def kin(self) -> list[tuple[str, Kin]]:
+        """Everything that was remembered, by name."""
+        heads = await self.engine.threads(prefix=_KIN)
+        return [(head.thread.removeprefix(_KIN), _KIN_NOTE.decode(head.note)) for head in heads]
+
+    async def check(self) -> None:
+        """Refuse a store that somebody keeps under the spool's name."""
+        heads = await self.engine.threads(limit=1)
+        if heads and not await self.engine.threads(prefix=RESERVED, limit=1):
+            raise InvalidInput(f"{self.path or 'the spool'} holds a store of its own: give spool= another directory")
+
+
+def _follows(swap: Swap, here: Head | None) -> Swap:
+    """A swap as the spool can check it: what the thread stood at before, only the sides know."""
+    if here is None:
+        return Swap(swap.thread, None, swap.new)
+    if here.key != swap.expect:
+        raise Conflict(swap.thread, None, None, f"thread {swap.thread!r} stands elsewhere in the spool: look again")
+    return swap
+
+
+def _counted(journal: Head | None, lineage: str, written: int) -> Head:
+    """The head of a journal with one save more."""
+    now = time.time_ns() // 1000
+    if journal is None:
+        return Head(JOURNAL + lineage, lineage, _NOBODY, _journal(lineage), 1, 1, "spool", now, now, 1, written)
+    return msgspec.structs.replace(
+        journal,
+        step=journal.step + 1,
+        version=journal.version + 1,
+        updated=now,
+        count=journal.count + 1,
+        size=journal.size + written,
+    )
+
+
+def _journal(lineage: str) -> bytes:
+    """The branch that is a lineage's journal."""
+    return hashlib.blake2b(f"{JOURNAL}{lineage}".encode(), digest_size=16).digest()
+
+
+def _digest(commit: Commit) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode(commit), digest_size=16).digest()
+
+
+def check_directory(value: Any, places: Sequence[Path]) -> None:
+    """Refuse what cannot be a spool, before anything is made. `places` are the files and directories of the sides."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fspath(value):
+        raise InvalidInput(f"spool={value!r} is no directory: give a path")
+    path = Path(os.path.realpath(value))
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"spool={value!r} is not a directory")
+    for place in places:
+        if place in (path, path / FILE) or place in path.parents:
+            raise InvalidInput(
+                f"spool={value!r} is a side of the mirror itself, or inside of it: give another directory"
+            )
+    for folder in (path, *path.parents):
+        if (folder / "backtrail.json").exists():
+            raise InvalidInput(f"spool={value!r} is inside the store {folder}: give another directory")

@@ -1,0 +1,395 @@
+"""A mirror with a spool: while neither side can take a save, it is kept in a local store, and brought over afterwards.
+
+*Adrift* is the time from a save that nobody could take until everything in the spool has been delivered. Saves go
+straight to the spool then, and build on what the spool has, on what this process saw of a thread last, or, for a name
+that it never saw, on nothing. Questions are answered from the spool where it has the whole answer, and else by nobody:
+what a process remembers may be old, which is good enough to build on (the delivery keeps both if it was) and not to be
+given out as the state.
+
+Every process writes on branches of its own here, so that a save can be made again later as it was planned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from backtrail.engines.base import Commit, Drop, Head, Row
+from backtrail.engines.stepping import finish
+from backtrail.errors import BacktrailError, Conflict, InvalidInput, LockLost, Unavailable
+from backtrail.replicate import colour
+from backtrail.replicate.asking import Asking
+from backtrail.replicate.delivery import Delivery
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
+from backtrail.replicate.status import SpoolStatus, Status, log
+from backtrail.replicate.tips import Tips
+
+T = TypeVar("T")
+_QUICK = 0.5  # seconds between two looks whether a side is back
+_ROUND = 5.0  # seconds that a look under way may still take when the store is closed
+_ROLE = ""  # the name under which the generation is remembered
+_KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
+
+
+def _look_again(commit: Commit) -> Conflict:
+    return Conflict(commit.lineage, None, None, "the mirror went to its spool, or came back: look again")
+
+
+def _made(ring: Head | None) -> int | None:
+    """What tells one key ring from another."""
+    return None if ring is None else ring.created
+
+
+class Spooled(Asking):
+    """A mirror that goes on while both its sides are away."""
+
+    def __init__(self, mirror: Mirror, spool: Spool) -> None:
+        self.mirror = mirror
+        self.properties = mirror.properties
+        self._spool = spool
+        self._blocking = mirror.properties.blocking
+        self._delivery = Delivery(spool, self._local, mirror)
+        self._tips = Tips()
+        self._starting, self._landing, self._gate = (colour.Turn(self._blocking) for _ in range(3))
+        self._background = colour.Background(self._blocking, self._tick)
+        self._tracks = colour.Tracks(self._blocking)
+        self._known = self._going = self._closed = False
+        self._refusals = 0  # attempts to land that came to nothing
+        self._generation = 0  # the last one that is known
+        self._holdings = Holdings()
+        self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
+        self.adrift = False
+        # Also while this process is ashore and brings what another one left in the spool.
+        mirror.hold(lambda: self.adrift or self._delivery.under_way or not self._known)
+
+    @property
+    def _era(self) -> int:
+        """The generation in which something is seen now."""
+        return self.mirror.generation or self._generation
+
+    @property
+    def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
+        return self.mirror.stamp_of(self._generation)
+
+    async def _local(self, work: Coroutine[Any, Any, T]) -> T:
+        """Let the spool work, in the mirror's colour."""
+        try:
+            return await work if self._blocking else await asyncio.to_thread(finish, work)
+        except Unavailable as error:
+            if not self.adrift:
+                raise
+            raise Unavailable(f"{self.mirror.both_away()}; and the spool cannot be used: {error}") from error
+
+    # -- leaving and coming back ---------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        """At the first call: know the sides, or know that there is a spool to stand in for them."""
+        if self._closed:
+            raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
+        if not self._known:
+            async with self._starting:
+                if not self._known:
+                    await self._begin()
+                    self._known = True
+
+    async def _begin(self) -> None:
+        await self._local(self._spool.check())
+        kin = await self._local(self._spool.recall(_ROLE))
+        self._generation = kin.generation if kin is not None else 0
+        await self._count()
+        try:
+            await self._arrive()
+            self.adrift = self._holdings.records > 0  # until what an earlier process left has been delivered
+        except Unavailable as error:
+            if kin is None:
+                raise  # a spool that never met its store cannot stand in for it
+            self._leave(error)
+
+    async def _ready(self) -> None:
+        """Before anything is asked or saved: what an earlier process left in the spool goes first."""
+        if self._going:
+            if self._closed:
+                await self._start()
+            return
+        await self._start()
+        if self.adrift and self._holdings.records:
+            await self._try_ashore()
+        self._going = True
+        self._background.wake()
+
+    async def _arrive(self) -> None:
+        """Somebody answers: know who is active, and remember what has to be known when nobody does."""
+        await self.mirror.learn()
+        self._generation = max(self._generation, self.mirror.generation)
+        await self._local(self._spool.remember(_ROLE, Kin(None, self._generation)))
+
+    def _leave(self, error: BaseException) -> None:
+        if not self.adrift:
+            self.adrift = True
+            # What is built on from here may be older than what the sides have, so nothing goes on with the branches of
+            # before: a step of one of them may be taken there.
+            self.mirror.renew()
+            log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
+            self._tell()
+        if self._going:
+            self._background.wake()
+
+    async def _land(self) -> None:
+        """Deliver everything, and be a mirror again. `Unavailable` if nobody answers yet."""
+        asked = self._refusals
+        async with self._landing:
+            if not self.adrift and not self._holdings.records:
+                return
+            if self._refusals > asked:  # somebody tried while we waited for our turn
+                raise self.mirror.both_away()
+            try:
+                was_adrift = await self._try_to_land()
+            except Unavailable:
+                self._refusals += 1
+                raise
+        if was_adrift:
+            log.warning("a side is back, and what was spooled is delivered (%d saves left)", self._holdings.records)
+            self._tell()
+
+    async def _try_ashore(self) -> None:
+        try:
+            await self._land()
+        except Unavailable as error:
+            self._leave(error)
+
+    async def _try_to_land(self) -> bool:
+        for last in (False, False, True):
+            try:
+                return await self._bring()
+            except LockLost as error:  # others are changing the roles
+                if last:
+                    raise Unavailable(f"the spool could not be delivered yet: {error}") from error
+        raise AssertionError("the loop above returns or raises")
+
+    async def _bring(self) -> bool:
+        self._delivery.under_way = True
+        try:
+            await self._arrive()
+            await self._same_store()
+            left = await self._delivery.everything(set())
+            async with self._gate:  # what was saved during the delivery; from here on saves wait
+                if await self._delivery.everything(left):
+                    self.mirror.renew()  # nobody goes on with a branch of which the spool has the next step
+                was_adrift, self.adrift = self.adrift, False
+                self._kept.clear()
+        finally:
+            self._delivery.under_way = False
+        self.mirror.go_on()
+        await self._count()
+        return was_adrift
+
+    async def _same_store(self) -> None:
+        """Refuse to deliver to a store that is sealed with other keys than what was spooled."""
+        for name, kin in await self._local(self._spool.kin()):
+            if name.endswith(_KEYS) and _made(await self.mirror.active.head(name)) != _made(kin.head):
+                raise InvalidInput(
+                    "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
+                    "another directory"
+                )
+
+    async def _count(self) -> None:
+        async with self._gate:  # a save counts itself
+            self._holdings = await self._local(self._spool.survey())
+            self.mirror.spool = self._status()
+
+    def _status(self) -> SpoolStatus:
+        held = self._holdings
+        limit = self.mirror.settings.spool_limit
+        return SpoolStatus(adrift=self.adrift, records=held.records, bytes=held.bytes, since=held.since, limit=limit)
+
+    def _tell(self) -> None:
+        self.mirror.spool = self._status()
+        self.mirror.announce()
+
+    async def _tick(self) -> float:
+        """Look whether a side is back, and whether another process left something."""
+        try:
+            await self._count()
+            if self.adrift or self._holdings.records:
+                await self._land()
+        except BacktrailError as error:
+            self.mirror.failed(error)
+        except Exception as error:  # noqa: BLE001  # the background goes on; what is spooled stays, and is visible
+            if not self._closed:
+                self.mirror.failed(error)
+                log.exception("the delivery of the spool failed; it is tried again")
+        every = self.mirror.settings.health_every
+        return min(_QUICK, every) if self.adrift else every
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def commit(self, commit: Commit) -> None:
+        await self._ready()
+        if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
+            await self._ashore()  # only saves can wait
+            await self.mirror.commit(commit)
+            await self._know_rings(commit)
+            return
+        async with self._tracks.of(commit.lineage):
+            await self._save(commit)
+            self._tips.learn(commit, self._era)
+
+    async def _save(self, commit: Commit) -> None:
+        in_doubt = False
+        if not self.adrift:
+            if commit.lineage in self._delivery.stranded:
+                async with self._landing:
+                    await self._delivery.first(commit.lineage)
+            try:
+                await self.mirror.commit(commit)
+                return
+            except Unavailable as error:
+                if self._closed:
+                    raise
+                # A side may have got it. So the very same save goes to the spool, and nothing else onto its branch.
+                in_doubt = True
+                self._leave(error)
+                self.mirror.renew()
+        if commit.lineage in self._kept and not await self._local(self._spool.holds(commit.lineage)):
+            # Another process has delivered it: somebody can be reached.
+            await self._try_ashore()
+        async with self._gate:
+            if in_doubt:
+                self.adrift = True  # also if a side came back just now: the delivery will know it
+                self._background.wake()  # it may have looked into the spool before; now it waits for the gate
+            elif not self.adrift or self.mirror.planned_before(commit, self.stamp):
+                raise _look_again(commit)
+            self._check_base(commit)
+            await self._check_room(weight(commit))
+            written = await self._local(self._spool.put(commit))
+            self._kept.add(commit.lineage)
+            held = self._holdings
+            since = time.time() if held.since is None else held.since
+            self._holdings = Holdings(held.records + 1, held.bytes + written, since)
+            self.mirror.spool = self._status()
+
+    def _check_base(self, commit: Commit) -> None:
+        """Refuse a save that goes on with a branch from where this process itself has gone on already: on the sides, or
+        in a part of the spool that was delivered."""
+        new = {branch.id for branch in commit.branches}
+        if all(row.branch in new for row in commit.rows):
+            return
+        for swap in commit.swaps:
+            known = self._tips.get(swap.thread)
+            if known is None:
+                self.mirror.renew()  # it is not remembered any more: let it be planned anew, on a branch of its own
+            if known is None or known[0].key != swap.expect:
+                raise _look_again(commit)
+
+    async def _check_room(self, more: int) -> None:
+        """Refuse a save for which the spool has no room; what is in it stays as it is."""
+        limit = self.mirror.settings.spool_limit
+        if limit is None or self._holdings.bytes + more <= limit:
+            return
+        self._holdings = await self._local(self._spool.survey())  # others may have delivered something
+        if self._holdings.bytes + more > limit:
+            raise Unavailable(
+                f"{self.mirror.both_away()}; and the spool is full: it holds {self._holdings.bytes:,} bytes, and this "
+                f"save of {more:,} would go beyond spool_limit={limit}; nothing was saved: bring a side back, or raise "
+                "the limit"
+            )
+
+    async def _know_rings(self, commit: Commit) -> None:
+        for swap in commit.swaps:
+            if swap.thread.endswith(_KEYS):
+                await self._local(self._spool.remember(swap.thread, Kin(swap.new, self._generation)))
+
+    async def drop(self, drop: Drop) -> None:
+        await self._ashore()
+        await self.mirror.drop(drop)
+
+    async def _ashore(self) -> None:
+        await self._ready()
+        if self.adrift:
+            await self._land()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        await self._ready()
+        if self.adrift:
+            found = await self._local(self._spool.answer(method, *args, **options))
+            if found is not NOTHING:
+                return found
+            await self._land()
+        return await getattr(self.mirror, method)(*args, **options)
+
+    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
+        await self._ready()
+        if not self.adrift:
+            try:
+                return await self.tip(thread)
+            except Unavailable as error:
+                if self._closed:
+                    raise
+                self._leave(error)
+        found = await self._local(self._spool.answer("tip", thread))
+        if found is not NOTHING:
+            self._tips.put(thread, found, self._era, sure=True)  # what is spooled is gone on with, whoever did it
+        known = self._tips.get(thread)
+        if known is not None and known[1] is None:
+            raise self.mirror.both_away()  # it was moved to a step that this process has not seen
+        return known
+
+    async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        found = await super().tip(thread)
+        self._tips.put(thread, found, self._era)
+        return found
+
+    async def head(self, thread: str) -> Head | None:
+        if not thread.endswith(_KEYS):
+            return await super().head(thread)
+        # A store is opened with its key ring, so that has to be known when nobody can be asked; and nothing is
+        # delivered before, because what lost against others could not be labelled.
+        await self._start()
+        known = await self._local(self._spool.recall(thread))
+        try:
+            ring = await self.mirror.head(thread)
+        except Unavailable:
+            if known is None:
+                raise
+            return known.head
+        if known is None or not self._holdings.records or _made(known.head) == _made(ring):
+            await self._local(self._spool.remember(thread, Kin(ring, self._generation)))
+        return ring
+
+    # -- the place -----------------------------------------------------------------------------------------------------
+
+    async def compact(self) -> None:
+        await self._ashore()
+        await self.mirror.compact()
+
+    async def settle(self) -> Status:
+        """Deliver what is spooled, compare both sides and ship everything now; what is left shows in the status."""
+        await self._ready()
+        await self._count()  # another process may have left something
+        if self.adrift or self._holdings.records:
+            await self._land()
+        return await self.mirror.settle()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._background.stop(_ROUND)
+        try:
+            if self._known:
+                await self._count()
+            if self._holdings.records:
+                log.warning(
+                    "closed with %d saves (%d bytes) in the spool %s: they are delivered when it is opened again",
+                    self._holdings.records,
+                    self._holdings.bytes,
+                    self._spool.path,
+                )
+        finally:
+            await self.mirror.close()
+            await self._local(self._spool.engine.close())

@@ -1,0 +1,130 @@
+"""What an operator sees of a mirror, and how it gets into logs and metrics."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+log = logging.getLogger("backtrail.replicate")
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two stores."""
+
+    role: Literal["primary", "replica"]
+    engine: str
+    healthy: bool
+    active: bool
+    error: str | None = None
+
+
+class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits in the spool. `adrift`: saves go there now, because neither side can take them."""
+
+    adrift: bool
+    records: int
+    bytes: int
+    since: float | None  #: when the oldest was saved, in seconds since 1970
+    limit: int | None = None  #: bytes beyond which it takes no more
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a mirror stands. `behind`: lineages of which the follower lacks something; `spool`: None without one."""
+
+    active: Literal["primary", "replica"]
+    generation: int
+    replication: Literal["sync", "async"]
+    primary: Side
+    replica: Side
+    behind: int
+    lag_records: int
+    lag_bytes: int
+    lag_seconds: float
+    failovers: int
+    failbacks: int
+    last_failover: float | None  #: seconds since 1970
+    diverged: int
+    last_error: str | None
+    spool: SpoolStatus | None = None
+
+
+def announce(status: Status) -> None:
+    """Say a change in the log."""
+    for side in (status.primary, status.replica):
+        level = logging.INFO if side.healthy else logging.WARNING
+        state = "healthy" if side.healthy else f"away ({side.error})"
+        log.log(level, "%s (%s) is %s%s", side.role, side.engine, state, ", active" if side.active else "")
+    if status.spool is not None and (status.spool.adrift or status.spool.records):
+        log.warning("%d saves (%d bytes) are in the spool", status.spool.records, status.spool.bytes)
+
+
+class Announcer:
+    """Tells changes to the log and to a callback, one at a time and in the order in which they happened.
+
+    Several threads may see a change at once. A status is looked at and put in line in one step, so an older one is
+    never told after a newer one. Who finds another thread telling leaves it to that one, and waits for no callback."""
+
+    def __init__(self, look: Callable[[], Status], callback: Callable[[Status], None] | None) -> None:
+        self._look = look
+        self._callback = callback
+        self._lock = threading.Lock()
+        self._line: deque[Status] = deque()
+        self._telling = False
+
+    def tell(self) -> None:
+        """Something changed."""
+        with self._lock:
+            self._line.append(self._look())
+            if self._telling:
+                return
+            self._telling = True
+        try:
+            while (status := self._next()) is not None:
+                self._tell(status)
+        except BaseException:
+            self._telling = False
+            raise
+
+    def _next(self) -> Status | None:
+        with self._lock:
+            self._telling = bool(self._line)
+            return self._line.popleft() if self._line else None
+
+    def _tell(self, status: Status) -> None:
+        announce(status)
+        if self._callback is not None:
+            try:
+                self._callback(status)
+            except Exception:
+                # It is called in the middle of a change of sides, which must not fail because somebody listens badly.
+                log.exception("on_change raised; the mirror goes on")
+
+
+class Meters:
+    """OpenTelemetry metrics of a mirror, where OpenTelemetry is installed; else nothing."""
+
+    def __init__(self) -> None:
+        self._lag: Any = None
+        self._changes: Any = None
+        try:
+            from opentelemetry import metrics
+        except ImportError:
+            return
+        meter = metrics.get_meter("backtrail")
+        self._lag = meter.create_histogram("backtrail.mirror.lag", unit="1", description="commits the follower lacks")
+        self._changes = meter.create_counter(
+            "backtrail.mirror.changes", unit="1", description="changes of the active side"
+        )
+
+    def lag(self, records: int) -> None:
+        if self._lag is not None:
+            self._lag.record(records)
+
+    def changed(self, to: str) -> None:
+        if self._changes is not None:
+            self._changes.add(1, {"active": to})

@@ -1,0 +1,154 @@
+"""What a sweep took away on one side only: remembered, so that it does not come back from the other.
+
+Rows of two sides are united, so what one has and the other has not would be brought over. A sweep that the follower
+could not take part in (it was away, or had not got that far) therefore leaves a *stone* on the active side that names
+what went. When the follower is compared it gives nothing of that back, and lets go of it; then the stone is taken away.
+
+A stone never takes away what its own side has: what a stone names is only meant as long as it is not there.
+
+Whether a lineage has stones is one question: its *marker* is there, and is touched after each new stone. So who takes
+the stones away that it saw takes the marker away only if no more have come since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
+from backtrail.errors import Conflict, Corrupt, LockLost
+from backtrail.replicate.control import LINEAGE, RESERVED
+
+_SWEPT = f"{RESERVED}swept/"
+_NOBODY = bytes(16)
+_MOST = 64  # things that one stone names: a head's note is a few KB at most
+
+Place = tuple[bytes, int]
+
+
+class _Names(msgspec.Struct, frozen=True, array_like=True):
+    """What one stone names."""
+
+    lineage: str
+    rows: list[Place] = []
+    bodies: list[Place] = []
+    branches: list[bytes] = []
+    blobs: list[bytes] = []
+
+
+_NAMES = msgspec.msgpack.Decoder(_Names)
+
+
+class Swept:
+    """Everything that was swept from a lineage on one side, and the stones that say so."""
+
+    def __init__(self, marker: Head | None = None, stones: Sequence[Head] = ()) -> None:
+        self.marker = marker
+        self.stones = stones
+        self.rows: set[Place] = set()
+        self.bodies: set[Place] = set()
+        self.branches: set[bytes] = set()
+        self.blobs: set[bytes] = set()
+        for stone in stones:
+            names = _read(stone)
+            self.rows.update(names.rows)
+            self.bodies.update(names.bodies)
+            self.branches.update(names.branches)
+            self.blobs.update(names.blobs)
+
+    def add(self, rows: Iterable[Place], branches: Iterable[bytes]) -> None:
+        """These are to go as well, and are written on no stone."""
+        self.rows.update(rows)
+        self.branches.update(branches)
+
+    def spare(self, way: Mapping[bytes, int]) -> None:
+        """Something builds on these branches, up to these steps: it could not be read without them."""
+        self.rows = {place for place in self.rows if place[1] > way.get(place[0], -1)}
+        self.bodies = {place for place in self.bodies if place[1] > way.get(place[0], -1)}
+        self.branches -= way.keys()
+        self.blobs.clear()
+
+    def __bool__(self) -> bool:
+        return bool(self.marker or self.rows or self.branches)
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, tuple) and (place in self.rows or place[0] in self.branches)
+
+
+async def remember(side: Engine, drop: Drop) -> None:
+    """Leave stones for a sweep."""
+    marker = _marker(drop.lineage)
+    for names in _parts(drop):
+        note = msgspec.msgpack.encode(names)
+        stone = _head(f"{marker}/{hashlib.blake2b(note, digest_size=16).hexdigest()}", 1, note)
+        if await side.head(stone.thread) is None:
+            await _swap(side, stone.thread, None, stone)
+    note = msgspec.msgpack.encode(_Names(drop.lineage))
+    while True:
+        known = await side.head(marker)
+        if await _swap(side, marker, known, _head(marker, 1 if known is None else known.version + 1, note)):
+            return
+
+
+async def of(side: Engine, lineage: str) -> Swept:
+    """What a side remembers of a lineage."""
+    marker = await side.head(_marker(lineage))
+    return Swept() if marker is None else Swept(marker, await side.threads(prefix=f"{marker.thread}/"))
+
+
+async def lineages(side: Engine) -> set[str]:
+    """Those of which a side remembers something."""
+    return {_read(stone).lineage for stone in await side.threads(prefix=_SWEPT)}
+
+
+def _read(stone: Head) -> _Names:
+    try:
+        return _NAMES.decode(stone.note)
+    except msgspec.DecodeError as error:
+        raise Corrupt("what the mirror remembers of a sweep", str(error)) from error
+
+
+async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: Iterable[Head]) -> None:
+    """Let `other`, whose heads are these, let go of what `side` swept; then forget it. `Conflict` if a head moved."""
+    here = {branch.id for branch in await side.branches(lineage)}
+    rows = [place for place in sorted(swept.rows) if await side.row(lineage, *place) is None]
+    bodies = [
+        place for place in sorted(swept.bodies) if (row := await side.row(lineage, *place)) is None or not row.root
+    ]
+    kept = await side.blobs(lineage, list(swept.blobs)) if swept.blobs else {}
+    expect = [(head.thread, head.key) for head in heads]
+    blobs = [id for id in swept.blobs if id not in kept]
+    await other.drop(Drop(lineage, expect, rows, bodies, [id for id in swept.branches if id not in here], blobs))
+    for stone in swept.stones:
+        await _swap(side, stone.thread, stone, None)
+    if swept.marker is not None:
+        await _swap(side, swept.marker.thread, swept.marker, None)
+
+
+def _marker(lineage: str) -> str:
+    """The name of a lineage's marker."""
+    return f"{_SWEPT}{hashlib.blake2b(lineage.encode(), digest_size=16).hexdigest()}"
+
+
+def _head(name: str, version: int, note: bytes) -> Head:
+    return Head(name, LINEAGE, _NOBODY, _NOBODY, 0, version, "swept", 0, 0, 0, 0, note)
+
+
+async def _swap(side: Engine, name: str, known: Head | None, new: Head | None) -> bool:
+    """Put one in the place of another; False if somebody else was faster."""
+    try:
+        await side.commit(Commit(LINEAGE, (Swap(name, None if known is None else known.key, new),)))
+    except LockLost:
+        raise
+    except Conflict:
+        return False
+    return True
+
+
+def _parts(drop: Drop) -> Iterator[_Names]:
+    for kind in ("rows", "bodies", "branches", "blobs"):
+        things = list(getattr(drop, kind))
+        for start in range(0, len(things), _MOST):
+            yield _Names(drop.lineage, **{kind: things[start : start + _MOST]})

@@ -1,0 +1,79 @@
+// What changed between two checkpoints: by default from the parent to the chosen one, else from any other by its name.
+
+import { get } from "./api.js";
+import { bytes, h, plural } from "./dom.js";
+import { leaf } from "./tree.js";
+
+const SIGN = { added: "+", removed: "−", changed: "~" };
+
+export async function diff(view, thread, row, signal, base, onBase) {
+  const from = base ?? row.parent_id;
+  const input = h("input", {
+    id: "diff-base", value: base ?? "", placeholder: row.parent_id ? "its parent" : "nothing before it",
+    "aria-label": "Compare with: a step, @, @~2, a label or an id", spellcheck: "false", autocomplete: "off",
+  });
+  const form = h("form", { class: "compare", onsubmit: (event) => { event.preventDefault(); onBase(input.value.trim() || null); } },
+    h("label", { for: "diff-base" }, "Compared with"), input, h("button", { type: "submit" }, "Compare"),
+    base ? h("button", { type: "button", onclick: () => onBase(null) }, "Parent") : null,
+    h("button", { type: "button", onclick: () => onBase("@") }, "Head"));
+  if (!from) {
+    view.replaceChildren(form, h("p", { class: "hint" }, "This is the first checkpoint: all of its state is new."));
+    return;
+  }
+  let found;
+  try {
+    found = await get("/diff", { thread, a: from, b: row.id }, signal);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    view.replaceChildren(form, h("p", { class: "hint bad" }, error.message));
+    return;
+  }
+  const grown = found.b.size - found.a.size;
+  const summary = h("p", { class: "hint" }, `Step ${found.a.step} → step ${found.b.step}: ${plural(found.total, "change")}, ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}.`);
+  const items = found.changes.map((change) => h("li", { class: `change ${change.kind}` },
+    h("header", {}, h("b", { "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)), body(change)));
+  if (found.total > found.changes.length) items.push(h("li", { class: "dim" }, `… ${found.total - found.changes.length} more changes; \`backtrail diff\` shows all`));
+  view.replaceChildren(form, summary, h("ul", { class: "changes" }, items));
+}
+
+function body(change) {
+  if (typeof change.old === "string" && typeof change.new === "string" && (change.old + change.new).includes("\n")) return lines(change.old, change.new);
+  return [
+    "old" in change ? h("div", { class: "old" }, value(change.old)) : null,
+    "new" in change ? h("div", { class: "new" }, value(change.new)) : null,
+  ];
+}
+
+function value(held) {
+  if (held && typeof held === "object" && typeof held.role === "string") {
+    return [h("span", { class: `role ${held.role}` }, held.role), h("span", { class: "v" }, spoken(held))];
+  }
+  return leaf(held);
+}
+
+function spoken(message) {
+  if (typeof message.content === "string" && message.content) return message.content;
+  const calls = Array.isArray(message.tool_calls) ? message.tool_calls.map((call) => call.function ?? call) : [];
+  if (calls.length && calls.every((call) => typeof call.name === "string")) {
+    return calls.map((call) => `${call.name}(${typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.args ?? {})})`).join("\n");
+  }
+  return JSON.stringify(message.tool_calls ?? message.content ?? message, null, 1);
+}
+
+// A line diff by the longest common subsequence; for very long texts the two are shown one after the other.
+export function lines(old, fresh) {
+  const a = old.split("\n"), b = fresh.split("\n");
+  if (a.length * b.length > 400000) return [h("pre", { class: "old" }, old), h("pre", { class: "new" }, fresh)];
+  const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
+  }
+  const out = [];
+  let i = 0, j = 0;
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) { out.push(h("span", {}, `  ${a[i]}\n`)); i++; j++; }
+    else if (j < b.length && (i === a.length || table[i][j + 1] > table[i + 1][j])) out.push(h("ins", {}, `+ ${b[j++]}\n`));
+    else out.push(h("del", {}, `− ${a[i++]}\n`));
+  }
+  return h("pre", { class: "lines" }, out);
+}

@@ -1,0 +1,37 @@
+"""The contract suite: every sentence of `backtrail.engines.base`, as tests that any engine can be bound to.
+
+    class TestMyEngine(DurableEngineContract):
+        def make_engine(self, place: Path) -> Engine:
+            return MyEngine(place / "store")
+
+`place` is a fresh directory for each case. An engine on a server makes its name for a private space from it. Each case
+runs in every colour that `colours` lists: a blocking engine is stepped in place and hopped through threads, an engine
+that awaits its client sets `colours = ("awaited",)`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before the cases are imported, so that a failing assert shows its values.
+for _room in "leases", "listing", "lives", "racing", "reading", "sweeping", "writing":
+    pytest.register_assert_rewrite(f"{__name__}.{_room}")
+
+from backtrail.testing.contract.binding import Binding, case  # noqa: E402
+from backtrail.testing.contract.leases import LeaseCases  # noqa: E402
+from backtrail.testing.contract.listing import ListingCases  # noqa: E402
+from backtrail.testing.contract.lives import DurableCases, PlaceCases  # noqa: E402
+from backtrail.testing.contract.racing import RacingCases  # noqa: E402
+from backtrail.testing.contract.reading import ReadingCases  # noqa: E402
+from backtrail.testing.contract.sweeping import SweepingCases  # noqa: E402
+from backtrail.testing.contract.writing import WritingCases  # noqa: E402
+
+__all__ = ["Binding", "DurableEngineContract", "EngineContract", "case"]
+
+
+class EngineContract(WritingCases, ReadingCases, ListingCases, SweepingCases, LeaseCases, RacingCases, PlaceCases):
+    """What every engine must do."""
+
+
+class DurableEngineContract(EngineContract, DurableCases):
+    """What an engine must do besides if its store outlives the engine and may be opened twice at once."""

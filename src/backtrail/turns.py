@@ -1,0 +1,332 @@
+"""Messages as turns: who speaks, which tool calls a message makes, which it answers, and what a provider would refuse.
+
+Pure, and free of any provider's library. A message is a dict that nobody here changes; it is only read, in the shapes
+of OpenAI (chat and responses), Anthropic, LangChain, Gemini, pydantic-ai, the Vercel AI SDK and the transcripts of
+Claude Code. A call and its result are tied by the id that both carry (by the tool's name, where a shape has no ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+Message = dict[str, Any]
+
+_ID_KEYS = ("id", "uuid", "message_id", "messageId")
+_WRAPPERS = ("data", "kwargs", "message", "content")  # where a shape keeps the message proper one level down
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "user", "response": "assistant"}
+_CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
+_CALLS = ("functionCall", "function_call")  # Gemini, in its two spellings
+_RESPONSES = ("functionResponse", "function_response")
+_CALLED = "function"  # the role of results in OpenAI's first shape, which has no ids
+_TOOLS = frozenset({"tool_calls", "tool_call_id", "function_call", "call_id", "parts"})
+_CALL_BLOCKS = frozenset({"tool_use", "tool-call", "function_call"})
+_RESULT_BLOCKS = frozenset({"tool_result", "tool-result", "tool-return", "retry-prompt", "function_call_output"})
+
+ProblemKind = Literal["unanswered call", "orphan result", "two user turns"]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something in a conversation that a provider would refuse."""
+
+    kind: ProblemKind
+    index: int  #: position of the message in the list that was looked at
+    call_id: str | None = None
+    message_id: str | None = None  #: filled in by the session
+
+    def __str__(self) -> str:
+        what = {
+            "unanswered call": f"tool call {self.call_id!r} has no result",
+            "orphan result": f"the result of {self.call_id!r} has no call before it",
+            "two user turns": "a user turn follows a user turn",
+        }
+        return f"message {self.message_id or self.index}: {what[self.kind]}"
+
+
+def body(message: Message) -> Message:
+    """The message proper: a shape may wrap it."""
+    if "role" not in message:
+        for key in _WRAPPERS:
+            inner = message.get(key)
+            if type(inner) is dict:
+                return inner
+    return message
+
+
+def own_id(message: Message) -> str | None:
+    """The id that a message carries under one of the usual keys."""
+    for holder in (message, body(message)):
+        for key in _ID_KEYS:
+            value = holder.get(key)
+            if type(value) is str and value:
+                return value
+            if type(value) is int:
+                return str(value)
+    return None
+
+
+def role(message: Message) -> str:
+    """user, assistant, system, tool, …; "" where a shape tells none."""
+    inner = body(message)
+    for holder in (inner, message):
+        for key in ("role", "type", "kind"):
+            value = holder.get(key)
+            if type(value) is str and value not in ("message", "constructor"):
+                return _ROLES.get(value, value)
+    name = message.get("id")  # LangChain's own serialisation names the class instead
+    if type(name) is list and name and type(name[-1]) is str:
+        kind = name[-1].removesuffix("Message").removesuffix("MessageChunk").lower()
+        return _ROLES.get(kind, kind)
+    return ""
+
+
+def blocks(message: Message) -> Iterator[Message]:
+    """The parts of a message's content that are dicts."""
+    inner = body(message)
+    for part in (inner.get("content"), inner.get("parts")):
+        if type(part) is list:
+            yield from (block for block in part if type(block) is dict)
+
+
+def _only_talks(message: Message) -> bool:
+    """Whether a message plainly has neither calls nor results. Most have not, and this is asked of every one read."""
+    return type(message.get("content")) is str and "role" in message and _TOOLS.isdisjoint(message)
+
+
+def calls(message: Message) -> list[str]:
+    """The ids of the tool calls that a message makes."""
+    if _only_talks(message):
+        return []
+    inner = body(message)
+    found: list[str] = []
+    listed = inner.get("tool_calls")
+    if type(listed) is list:
+        found += [_call_id(call) for call in listed if type(call) is dict]
+    kind = inner.get("type")
+    if type(kind) is str and kind.endswith("_call") and type(inner.get("call_id")) is str:
+        found.append(inner["call_id"])
+    if type(inner.get("function_call")) is dict:
+        found.append(_call_id(inner["function_call"]))
+    for block in blocks(message):
+        if _kind(block) in _CALL_BLOCKS:
+            found.append(_call_id(block))
+        found += [_call_id(block[key]) for key in _CALLS if type(block.get(key)) is dict]
+    return list(dict.fromkeys(found))
+
+
+def results(message: Message) -> list[str]:
+    """The ids of the tool calls that a message answers."""
+    if _only_talks(message) and message["role"] != "function":
+        return []
+    inner = body(message)
+    found: list[str] = []
+    if type(inner.get("tool_call_id")) is str:
+        found.append(inner["tool_call_id"])
+    elif inner.get("role") == "function":
+        found.append(_call_id(inner))
+    kind = inner.get("type")
+    if type(kind) is str and kind.endswith("_call_output") and type(inner.get("call_id")) is str:
+        found.append(inner["call_id"])
+    for block in blocks(message):
+        if _kind(block) in _RESULT_BLOCKS and _has_call_id(block):
+            found.append(_call_id(block))
+        found += [_call_id(block[key]) for key in _RESPONSES if type(block.get(key)) is dict]
+    return list(dict.fromkeys(found))
+
+
+def _kind(block: Message) -> str:
+    kind = block.get("type") or block.get("part_kind")
+    return kind if type(kind) is str else ""
+
+
+def _has_call_id(block: Message) -> bool:
+    return any(type(block.get(key)) is str for key in _CALL_IDS[:4])
+
+
+def _call_id(call: Message) -> str:
+    for key in _CALL_IDS:
+        value = call.get(key)
+        if type(value) is str and value:
+            return value
+    name = call.get("name") or call.get("tool_name") or ""
+    return f"name:{name}"
+
+
+def is_user_turn(message: Message) -> bool:
+    """Whether a person speaks here. A user message that only carries tool results is the machine's."""
+    return role(message) == "user" and not (results(message) and not _says_more(message))
+
+
+def _says_more(message: Message) -> bool:
+    said = [block for block in blocks(message) if not (_is_result(block))]
+    content = body(message).get("content")
+    return bool(said) or (type(content) is str and bool(content) and "tool_call_id" not in body(message))
+
+
+def _is_result(block: Message) -> bool:
+    return _kind(block) in _RESULT_BLOCKS or bool(block.keys() & set(_RESPONSES))
+
+
+def user_turns(messages: Sequence[Message]) -> int:
+    """How many of the messages are user turns."""
+    return sum(map(is_user_turn, messages))
+
+
+def open_results(messages: Sequence[Message]) -> set[str]:
+    """The calls that these messages answer without making them: they must have been made before."""
+    made: set[str] = set()
+    lacking: set[str] = set()
+    for message in messages:
+        # `_only_talks`, written out: this is asked of every message of every window that is read.
+        if (
+            type(message.get("content")) is str
+            and message.get("role", _CALLED) != _CALLED
+            and _TOOLS.isdisjoint(message)
+        ):
+            continue
+        made.update(calls(message))
+        lacking.update(id for id in results(message) if id not in made)
+    return lacking
+
+
+def problems(messages: Sequence[Message], *, alternating: bool = False) -> list[Problem]:
+    """What a provider would refuse, in the order of the messages. `alternating`: also two user turns in a row."""
+    found: list[Problem] = []
+    waiting: dict[str, int] = {}
+    before_was_user = False
+    for index, message in enumerate(messages):
+        answered = results(message)
+        found += [Problem("orphan result", index, id) for id in answered if waiting.pop(id, None) is None]
+        speaks = is_user_turn(message)
+        if alternating and speaks and before_was_user:
+            found.append(Problem("two user turns", index))
+        if role(message) in ("user", "assistant", "tool") or answered:
+            before_was_user = speaks
+        waiting.update((id, index) for id in calls(message))
+    found += [Problem("unanswered call", index, id) for id, index in waiting.items()]
+    return sorted(found, key=lambda problem: problem.index)
+
+
+# -- mending -----------------------------------------------------------------------------------------------------------
+
+INTERRUPTED = "[backtrail: this call was interrupted; its result was never recorded]"
+NO_REPLY = "[backtrail: no reply was recorded]"
+
+
+def mend(messages: Sequence[Message], *, alternating: bool = False) -> list[Message]:
+    """The messages with every problem closed: a marked result for each unanswered call, a marked reply between two
+    user turns, orphan results taken out. The messages themselves are not changed."""
+    closing: dict[int, list[Message]] = {}
+    orphans: dict[int, set[str]] = {}
+    unanswered: dict[int, list[str]] = {}
+    for problem in problems(messages):
+        if problem.kind == "unanswered call":
+            unanswered.setdefault(problem.index, []).append(problem.call_id or "")
+        else:
+            orphans.setdefault(problem.index, set()).add(problem.call_id or "")
+    for index, ids in unanswered.items():
+        closing.setdefault(_after_results(messages, index), []).extend(_closing(messages[index], ids))
+    mended: list[Message] = []
+    for index, message in enumerate(messages):
+        kept = _without(message, orphans[index]) if index in orphans else message
+        if kept is not None:
+            mended.append(kept)
+        mended += closing.get(index, ())
+    if not alternating:
+        return mended
+    silent = {problem.index for problem in problems(mended, alternating=True) if problem.kind == "two user turns"}
+    return [part for i, m in enumerate(mended) for part in ((_silence(m), m) if i in silent else (m,))]
+
+
+def _after_results(messages: Sequence[Message], index: int) -> int:
+    """The last message that answers calls of message `index`, or that message itself."""
+    made = set(calls(messages[index]))
+    last = index
+    for later in range(index + 1, len(messages)):
+        answered = set(results(messages[later]))
+        if not answered:
+            break
+        if answered & made:
+            last = later
+    return last
+
+
+def _closing(message: Message, ids: list[str]) -> list[Message]:
+    """Results for these calls in the shape that the message has."""
+    inner = body(message)
+    if type(inner.get("type")) is str and inner["type"].endswith("_call"):
+        return [{"type": f"{inner['type']}_output", "call_id": id, "output": INTERRUPTED} for id in ids]
+    if inner.get("tool_calls"):
+        if "role" in inner:
+            return [{"role": "tool", "tool_call_id": id, "content": INTERRUPTED} for id in ids]
+        return [{"type": "tool", "tool_call_id": id, "content": INTERRUPTED} for id in ids]
+    if type(inner.get("function_call")) is dict:
+        return [{"role": "function", "name": id.removeprefix("name:"), "content": INTERRUPTED} for id in ids]
+    by_id = {_block_call_id(block): block for block in blocks(message)}
+    parts = [_closing_part(by_id.get(id, {}), id) for id in ids]
+    if "parts" in inner:
+        reply: Message = {"kind": "request", "parts": parts} if "kind" in inner else {"role": "user", "parts": parts}
+        return [{"author": message.get("author"), "content": reply} if inner is message.get("content") else reply]
+    answer = {"role": "tool" if parts[0].get("type") == "tool-result" else "user", "content": parts}
+    if inner is not message and "uuid" in message:  # a line of a transcript: wrapped, and hung under the call's line
+        kept: Message = {key: message[key] for key in ("sessionId", "cwd") if key in message}
+        return [{"type": "user", "parentUuid": message["uuid"], **kept, "message": answer}]
+    return [answer]
+
+
+def _block_call_id(block: Message) -> str:
+    for key in _CALLS:
+        if type(block.get(key)) is dict:
+            return _call_id(block[key])
+    return _call_id(block)
+
+
+def _closing_part(block: Message, id: str) -> Message:
+    if block.get("part_kind") == "tool-call":
+        name = block.get("tool_name", "")
+        return {"part_kind": "tool-return", "tool_name": name, "tool_call_id": id, "content": INTERRUPTED}
+    if block.get("type") == "tool-call":
+        output = {"type": "error-text", "value": INTERRUPTED}
+        return {"type": "tool-result", "toolCallId": id, "toolName": block.get("toolName", ""), "output": output}
+    for key, answer in zip(_CALLS, _RESPONSES, strict=True):
+        if type(block.get(key)) is dict:
+            call = block[key]
+            response = {"name": call.get("name", ""), "response": {"error": INTERRUPTED}}
+            return {answer: {**({"id": call["id"]} if "id" in call else {}), **response}}
+    return {"type": "tool_result", "tool_use_id": id, "content": INTERRUPTED, "is_error": True}
+
+
+def _silence(message: Message) -> Message:
+    inner = body(message)
+    if "kind" in inner:
+        return {"kind": "response", "parts": [{"part_kind": "text", "content": NO_REPLY}]}
+    if "parts" in inner:
+        reply: Message = {"role": "model", "parts": [{"text": NO_REPLY}]}
+        return {"author": "backtrail", "content": reply} if inner is message.get("content") else reply
+    if "role" not in inner and inner.get("type") == "human":
+        return {"type": "ai", "content": NO_REPLY}
+    return {"role": "assistant", "content": NO_REPLY}
+
+
+def _without(message: Message, ids: set[str]) -> Message | None:
+    """The message without its results for these calls; None if nothing else is in it."""
+    inner = body(message)
+    for key in ("content", "parts"):
+        part = inner.get(key)
+        if type(part) is list:
+            kept = [block for block in part if not (type(block) is dict and _result_id(block) in ids)]
+            if len(kept) < len(part):
+                if not kept:
+                    return None
+                lighter = {**inner, key: kept}
+                return lighter if inner is message else {k: lighter if v is inner else v for k, v in message.items()}
+    return None
+
+
+def _result_id(block: Message) -> str | None:
+    for key in _RESPONSES:
+        if type(block.get(key)) is dict:
+            return _call_id(block[key])
+    return _call_id(block) if _is_result(block) else None

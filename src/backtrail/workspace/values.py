@@ -1,0 +1,129 @@
+"""The values of a workspace: what a snapshot holds, what a restore would do, what was left out and why.
+
+Paths are `str` with undecodable bytes kept by `os.fsdecode`, so that every name survives a round trip. All of these
+are frozen, and print as a person would want to read them.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from backtrail.model import counted
+
+Kind = Literal["added", "removed", "changed", "mode", "type"]
+
+_LETTERS = {"added": "+", "removed": "-", "changed": "~", "mode": "m", "type": "t"}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Caps that keep a snapshot from running away. `file_bytes` skips a file; the others refuse the snapshot."""
+
+    file_bytes: int = 100 * 2**20
+    files: int = 500_000
+    total_bytes: int = 20 * 2**30
+    seconds: float = 600.0
+
+
+class Skipped(msgspec.Struct, frozen=True, order=True):
+    """Something in the directory that is not in the snapshot, and why."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A saved state of the directory."""
+
+    id: str
+    created_at: datetime
+    label: str | None
+    tree: str  #: the root tree's hash, in hex: equal trees are equal directories
+    files: int
+    bytes: int
+    workspace: str  #: the thread that keeps it
+    reason: str = "snapshot"  #: "snapshot", or "safety" where a restore took it
+    flagged: tuple[Skipped, ...] = ()  #: files that could not be read, or kept changing while they were read
+
+    async def refer(self) -> str:
+        """The snapshot as a checkpoint's `files` names it."""
+        return f"{self.id}@{self.workspace}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file that the rules include was read, and stood still meanwhile."""
+        return not self.flagged
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One path that differs. `unsaved`: what is there now is in no snapshot but the safety snapshot of this restore."""
+
+    path: str
+    kind: Kind
+    unsaved: bool = False
+    text: str | None = None  #: a unified diff, where both sides are text
+
+    def __str__(self) -> str:
+        return f"{_LETTERS[self.kind]} {self.path}" + ("   (changed since the last snapshot)" if self.unsaved else "")
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What a restore did, or would do: `changes` to the directory, and what was `kept` although it differs."""
+
+    changes: tuple[Change, ...]
+    kept: tuple[Skipped, ...] = ()
+    safety: str | None = None  #: the id of the snapshot that holds the state before
+    dry_run: bool = False
+
+    @property
+    def unsaved(self) -> tuple[Change, ...]:
+        """Changes to files that were edited since the last snapshot."""
+        return tuple(change for change in self.changes if change.unsaved)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __str__(self) -> str:
+        lines = [str(change) for change in self.changes]
+        lines += [f"= {kept.path}   (kept: {kept.reason})" for kept in self.kept]
+        return "\n".join(lines) or "nothing differs"
+
+
+class FileDiff(msgspec.Struct, frozen=True):
+    """How two snapshots, or a snapshot and the directory now, differ."""
+
+    changes: tuple[Change, ...]
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def __str__(self) -> str:
+        return "\n".join(change.text or str(change) for change in self.changes) or "nothing differs"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The directory now: what the next snapshot would hold, how it differs from the last one, what it leaves out."""
+
+    files: int
+    bytes: int
+    changes: tuple[Change, ...]
+    skipped: tuple[Skipped, ...]
+    flagged: tuple[Skipped, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{counted(self.files, 'file')}, {counted(self.bytes, 'byte')}"]
+        lines += [str(change) for change in self.changes]
+        lines += [f"! {item}" for item in self.flagged]
+        lines += [f"  {item.path}   (skipped: {item.reason})" for item in self.skipped]
+        return "\n".join(lines)

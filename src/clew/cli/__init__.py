@@ -1,5 +1,0 @@
-"""The command `clew`. Everything a person can do with a store, from a terminal; the one room that prints.
-
-`main` is the table of commands, `frame` what all of them share, `screen` how things are shown. Each command is a module
-of its own in `commands/`, imported only when it is called: `clew --help` and `clew log` start at once.
-"""

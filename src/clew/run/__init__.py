@@ -1,6 +1,0 @@
-"""A run: a thread seen as a resumable job. `core` says what that means, `doors` and `awaited` say it in two colours."""
-
-from clew.run.core import RunCore, RunInfo, list_runs
-from clew.run.doors import Run
-
-__all__ = ["Run", "RunCore", "RunInfo", "list_runs"]
