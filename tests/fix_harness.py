@@ -25,13 +25,13 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Engine
+from backtrail.engines.drive import finish
 from backtrail.engines.jsonl import JSONLEngine
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.engines.stepping import finish
-from backtrail.history.core import Core
+from backtrail.history.context import Context
 from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_children import Child
 from fix_flaky import Flaky
@@ -255,12 +255,12 @@ class Harness:
         if self.rounds % 4:
             yield
             return
-        true, step = Core.now, self.dice.choice((-1, 1)) * 3_600_000_000
-        Core.now = staticmethod(lambda: true() + step)  # type: ignore[method-assign]
+        true, step = Context.now, self.dice.choice((-1, 1)) * 3_600_000_000
+        Context.now = staticmethod(lambda: true() + step)  # type: ignore[method-assign]
         try:
             yield
         finally:
-            Core.now = staticmethod(true)  # type: ignore[method-assign]
+            Context.now = staticmethod(true)  # type: ignore[method-assign]
 
     def _names(self) -> list[str]:
         return [f"{self.rounds % 3}-{n}" for n in range(WRITERS)]

@@ -14,7 +14,7 @@ import backtrail.aio
 import backtrail.errors
 from backtrail.janitor import AsyncJanitor, Janitor
 from backtrail.run import Run
-from backtrail.run.awaited import AsyncRun
+from backtrail.run.aio import AsyncRun
 from backtrail.session import AsyncSession, Session
 from backtrail.workspace import AsyncWorkspace, Workspace
 

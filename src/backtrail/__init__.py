@@ -40,6 +40,7 @@ from backtrail.errors import (
 if TYPE_CHECKING:
     from backtrail import aio as aio
     from backtrail.encode.types import Unregistered
+    from backtrail.message_shapes import Problem
     from backtrail.model import (
         Change,
         Checkpoint,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from backtrail.run import Run, RunInfo
     from backtrail.session import Session, SessionInfo
     from backtrail.store import Store, Thread, open
-    from backtrail.turns import Problem
     from backtrail.workspace import Limits, Snapshot, Workspace
 
 __all__ = [
@@ -115,7 +115,7 @@ _HOMES = {
     "backtrail.run": ("Run", "RunInfo"),
     "backtrail.session": ("Session", "SessionInfo"),
     "backtrail.store": ("Store", "Thread", "open"),
-    "backtrail.turns": ("Problem",),
+    "backtrail.message_shapes": ("Problem",),
     "backtrail.workspace": ("Limits", "Snapshot", "Workspace"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

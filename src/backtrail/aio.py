@@ -13,27 +13,27 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from backtrail import opening
-from backtrail.autosave import Every
-from backtrail.doors import Hop, Listed, awaitable, listing, sharing
+from backtrail import factory
+from backtrail.autosave import EveryNth
 from backtrail.engines.base import Engine, Taken
 from backtrail.history import keyring
-from backtrail.history.core import Core
-from backtrail.history.forks import forks
+from backtrail.history.context import Context
 from backtrail.history.lock import POLL
 from backtrail.history.lock import Lock as CoreLock
 from backtrail.history.outline import outline
+from backtrail.history.relatives import forks
+from backtrail.history.store import Upkeep
 from backtrail.history.sweep import Progress
 from backtrail.history.thread import Thread as CoreThread
-from backtrail.history.upkeep import Upkeep
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Checkpoint, Copied, Retention
 from backtrail.run import RunCore, RunInfo, list_runs
-from backtrail.run.awaited import AsyncRun
+from backtrail.run.aio import AsyncRun
+from backtrail.runner import AsyncRunner, Listed, awaitable, listing, sharing
 from backtrail.session import AsyncSession, SessionCore, SessionInfo, list_sessions
 
 if TYPE_CHECKING:
-    from backtrail.importing import Report
+    from backtrail.importers import Report
     from backtrail.replicate.report import Progress as SyncProgress
     from backtrail.replicate.report import Report as Synced
     from backtrail.workspace import AsyncWorkspace
@@ -44,7 +44,7 @@ _Raised = type[BaseException] | None
 
 
 @overload
-async def open(target: str | PathLike[str] | Engine, **options: Unpack[opening.Options]) -> AsyncStore: ...
+async def open(target: str | PathLike[str] | Engine, **options: Unpack[factory.Options]) -> AsyncStore: ...
 @overload
 async def open(target: str | PathLike[str] | Engine, **options: Any) -> AsyncStore: ...
 async def open(target: Any, **options: Any) -> AsyncStore:
@@ -52,17 +52,17 @@ async def open(target: Any, **options: Any) -> AsyncStore:
 
     store = await backtrail.aio.open("agents.db")
     """
-    core = await asyncio.to_thread(opening.open_core, target, options, asynchronous=True)
-    store = AsyncStore(core)
+    context = await asyncio.to_thread(factory.open_context, target, options, asynchronous=True)
+    store = AsyncStore(context)
     try:
-        if core.mirrored:
-            from backtrail.history import mirroring
+        if context.mirrored:
+            from backtrail.history import replication
 
-            await store.hop(mirroring.check_rings(core))
-        await store.hop(keyring.unlock(core))
+            await store.hop(replication.check_rings(context))
+        await store.hop(keyring.unlock(context))
     except BaseException:
         if not isinstance(target, Engine):
-            await store.hop(core.engine.close())
+            await store.hop(context.engine.close())
         raise
     return store
 
@@ -70,10 +70,10 @@ async def open(target: Any, **options: Any) -> AsyncStore:
 class AsyncStore:
     """One engine, one codec, one retention policy, for one event loop; also an async context manager."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.core = Upkeep(core)
-        self.hop = Hop(core.engine)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.core = Upkeep(context)
+        self.hop = AsyncRunner(context.engine)
 
     threads = listing(Upkeep.threads)
     count = awaitable(Upkeep.count)
@@ -93,71 +93,71 @@ class AsyncStore:
     def thread(self, id: str, type: type[S]) -> AsyncThread[S]: ...
     def thread(self, id: str, type: Any = None) -> AsyncThread[Any]:
         """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
-        self._core.check_open()
-        return AsyncThread(CoreThread(self._core, id, type), self.hop)
+        self._context.check_open()
+        return AsyncThread(CoreThread(self._context, id, type), self.hop)
 
     def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> AsyncSession:
         """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
-        self._core.check_open()
-        core = SessionCore(self._core, id, errors)
+        self._context.check_open()
+        core = SessionCore(self._context, id, errors)
         return AsyncSession(core, AsyncThread(core.thread, self.hop), self.hop)
 
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> Listed[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-        return Listed(self.hop(list_sessions(self._core, prefix, limit, after)))
+        return Listed(self.hop(list_sessions(self._context, prefix, limit, after)))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> AsyncRun:
         """A thread seen as a resumable job, for an `async with` block. If another process has it, wait for `timeout`
         seconds before saying so."""
-        self._core.check_open()
-        core = RunCore(self._core, id, task)
+        self._context.check_open()
+        core = RunCore(self._context, id, task)
         return AsyncRun(core, AsyncThread(core.thread, self.hop), self.hop, timeout)
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> Listed[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
-        return Listed(self.hop(list_runs(self._core, prefix, limit, after)))
+        return Listed(self.hop(list_runs(self._context, prefix, limit, after)))
 
     def workspace(self, root: Any, name: str | None = None, **options: Any) -> AsyncWorkspace:
         """A directory seen as file snapshots. A restore that died in it is finished, or taken back, on first use."""
         from backtrail.workspace import AsyncWorkspace as Door
         from backtrail.workspace import WorkspaceCore
 
-        return Door(WorkspaceCore(self._core, root, name, work=self.hop.work, **options), self.hop)
+        return Door(WorkspaceCore(self._context, root, name, work=self.hop.work, **options), self.hop)
 
     async def import_(
         self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
     ) -> Report:
         """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
         already is not imported again, and nothing newer is overwritten; bad files are in the report."""
-        from backtrail.importing import import_awaited
+        from backtrail.importers import import_awaited
 
-        return await import_awaited(self._core, self.hop, target, format, progress)
+        return await import_awaited(self._context, self.hop, target, format, progress)
 
     async def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
         """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
-        from backtrail import exporting
+        from backtrail import export
 
-        form = exporting.form_of(format, to)
-        text = exporting.write(await self.hop(exporting.document(self._core, id, at)), form)
+        form = export.form_of(format, to)
+        text = export.write(await self.hop(export.document(self._context, id, at)), form)
         if to is not None:
-            await asyncio.to_thread(exporting.put, text, to)
+            await asyncio.to_thread(export.put, text, to)
         return text
 
     async def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:
         """Make another store (an AsyncStore, or what `open` takes) equal to this one by exchanging only what is
         missing; this one is right about heads."""
-        from backtrail.history import mirroring
+        from backtrail.history import replication
 
         if not isinstance(other, AsyncStore):
             async with await open(other, **options) as target:
                 return await self.sync_to(target, progress)
-        work = mirroring.sync(self._core, other.core.core, progress)
-        blocking = self._core.engine.properties.blocking and other.core.core.engine.properties.blocking
+        work = replication.sync(self._context, other.core.context, progress)
+        blocking = self._context.engine.properties.blocking and other.core.context.engine.properties.blocking
         return await (self.hop(work) if blocking else work)
 
     def janitor(self, every: float = 3600.0, retention: Any = None) -> AsyncJanitor:
         """Someone who prunes every so many seconds, once started: `await store.janitor(every=600).start()`."""
-        return AsyncJanitor(self._core, self.hop, every, retention)
+        return AsyncJanitor(self._context, self.hop, every, retention)
 
     async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
@@ -165,9 +165,9 @@ class AsyncStore:
         if not isinstance(other, AsyncStore):
             async with await open(other, **options) as target:
                 return await self.copy_to(target, progress)
-        call = self.core.copy_to(other.core.core, progress)
+        call = self.core.copy_to(other.core.context, progress)
         # A call may run in a thread only if it never has to wait for the loop.
-        threaded = other.core.core.engine.properties.blocking
+        threaded = other.core.context.engine.properties.blocking
         return await self.hop(call) if threaded else await call
 
     async def close(self) -> None:
@@ -181,7 +181,9 @@ class AsyncStore:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<backtrail.AsyncStore {self._core.engine.properties.name}{' closed' if self._core.closed else ''}>"
+        return (
+            f"<backtrail.AsyncStore {self._context.engine.properties.name}{' closed' if self._context.closed else ''}>"
+        )
 
 
 class AsyncThread(Generic[S]):
@@ -190,7 +192,7 @@ class AsyncThread(Generic[S]):
     await thread.append("messages", [{"role": "user", "content": "hello"}])
     """
 
-    def __init__(self, core: CoreThread[S], hop: Hop) -> None:
+    def __init__(self, core: CoreThread[S], hop: AsyncRunner) -> None:
         self.core = core
         self.hop = hop
 
@@ -245,7 +247,7 @@ class AsyncThread(Generic[S]):
     async def fork(self, to: str | None = None, at: At | None = None) -> AsyncThread[S]:
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = await self.hop(self.core.fork(to, at))
-        return AsyncThread(type(self.core)(self.core.core, name, self.core.type, self.core.kind), self.hop)
+        return AsyncThread(type(self.core)(self.core.context, name, self.core.type, self.core.kind), self.hop)
 
     async def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. With `files`, the directory goes along, or nothing moves."""
@@ -277,7 +279,7 @@ class AsyncThread(Generic[S]):
 class AsyncLock:
     """A thread's lock, held inside `async with`."""
 
-    def __init__(self, core: CoreLock, hop: Hop) -> None:
+    def __init__(self, core: CoreLock, hop: AsyncRunner) -> None:
         self.core = core
         self.hop = hop
 
@@ -317,7 +319,7 @@ class AsyncAutosave:
 
     def __init__(self, thread: AsyncThread[Any], every: int) -> None:
         self._thread = thread
-        self._every = Every(every)
+        self._every = EveryNth(every)
 
     async def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
         """Note a state; the checkpoint, if this was one to save."""

@@ -7,7 +7,7 @@ from typing import Any
 from backtrail.errors import InvalidInput
 
 
-class Every:
+class EveryNth:
     """Decides which of many states is saved. The front doors do the saving."""
 
     def __init__(self, every: int) -> None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backtrail.doors import Hop
 from backtrail.engines.base import Taken
-from backtrail.engines.stepping import finish
+from backtrail.engines.drive import finish
 from backtrail.errors import BacktrailError, InvalidInput
-from backtrail.history.core import Core
+from backtrail.history.context import Context
 from backtrail.history.sweep import Sweeper
 from backtrail.model import Pruned
+from backtrail.runner import AsyncRunner
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,12 +48,12 @@ class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
 class _Rounds:
     """What both janitors have in common: one round, and the account of all of them."""
 
-    def __init__(self, core: Core, every: Any, retention: Any) -> None:
+    def __init__(self, context: Context, every: Any, retention: Any) -> None:
         if isinstance(every, dt.timedelta):
             every = every.total_seconds()
         if isinstance(every, bool) or not isinstance(every, (int, float)) or not 0 < every < float("inf"):
             raise InvalidInput(f"every={every!r}: a janitor needs a number of seconds above 0")
-        self.core = core
+        self.context = context
         self.every = float(every)
         self._retention = retention
         self._owner = uuid.uuid4().hex
@@ -67,10 +67,10 @@ class _Rounds:
         account = self.account
         try:
             ttl = max(2 * self.every, _LEAST_LEASE)
-            if isinstance(await self.core.engine.lease(_LEASE, self._owner, ttl), Taken):
+            if isinstance(await self.context.engine.lease(_LEASE, self._owner, ttl), Taken):
                 self.note(skipped=account.skipped + 1)
                 return
-            report = await Sweeper(self.core).prune(self._retention)
+            report = await Sweeper(self.context).prune(self._retention)
         except (BacktrailError, OSError) as error:
             _log.warning("the janitor's round failed and is tried again in %g s: %s", self.every, error)
             self.note(errors=account.errors + 1, last_error=f"{type(error).__name__}: {error}")
@@ -79,8 +79,8 @@ class _Rounds:
 
     async def leave(self) -> None:
         """Let another janitor work."""
-        if not self.core.closed:
-            await self.core.engine.release(_LEASE, self._owner)
+        if not self.context.closed:
+            await self.context.engine.release(_LEASE, self._owner)
 
 
 class Janitor:
@@ -89,8 +89,8 @@ class Janitor:
     with store.janitor(every=3600): …
     """
 
-    def __init__(self, core: Core, every: float, retention: Any) -> None:
-        self._rounds = _Rounds(core, every, retention)
+    def __init__(self, context: Context, every: float, retention: Any) -> None:
+        self._rounds = _Rounds(context, every, retention)
         self._lock = threading.Lock()
         self._enough = threading.Event()
         self._thread: threading.Thread | None = None
@@ -122,7 +122,7 @@ class Janitor:
             finish(self._rounds.leave())
 
     def _work(self, enough: threading.Event) -> None:
-        while not enough.is_set() and not self._rounds.core.closed:
+        while not enough.is_set() and not self._rounds.context.closed:
             finish(self._rounds.once())
             enough.wait(self._rounds.every)
 
@@ -138,8 +138,8 @@ class Janitor:
 class AsyncJanitor:
     """Prunes in a task of the running loop."""
 
-    def __init__(self, core: Core, hop: Hop, every: float, retention: Any) -> None:
-        self._rounds = _Rounds(core, every, retention)
+    def __init__(self, context: Context, hop: AsyncRunner, every: float, retention: Any) -> None:
+        self._rounds = _Rounds(context, every, retention)
         self._hop = hop
         self._enough: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -170,7 +170,7 @@ class AsyncJanitor:
     async def _work(self, enough: asyncio.Event) -> None:
         from asyncio import wait_for
 
-        while not enough.is_set() and not self._rounds.core.closed:
+        while not enough.is_set() and not self._rounds.context.closed:
             await self._hop(self._rounds.once())
             with suppress(TimeoutError):
                 await wait_for(enough.wait(), self._rounds.every)

@@ -8,26 +8,26 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
 
-from backtrail import opening
-from backtrail.autosave import Every
-from backtrail.doors import blocking
+from backtrail import factory
+from backtrail.autosave import EveryNth
 from backtrail.engines.base import Engine
-from backtrail.engines.stepping import finish
+from backtrail.engines.drive import finish
 from backtrail.errors import InvalidInput
 from backtrail.history import keyring
-from backtrail.history.core import Core
-from backtrail.history.forks import forks
+from backtrail.history.context import Context
 from backtrail.history.lock import POLL
 from backtrail.history.lock import Lock as CoreLock
 from backtrail.history.outline import outline
+from backtrail.history.relatives import forks
+from backtrail.history.store import Upkeep
 from backtrail.history.sweep import Progress
 from backtrail.history.thread import Thread as CoreThread
-from backtrail.history.upkeep import Upkeep
 from backtrail.janitor import Janitor
 from backtrail.model import At, Checkpoint, Copied, Retention
+from backtrail.runner import blocking
 
 if TYPE_CHECKING:  # the views are imported by the methods that give them: most programs use one of them
-    from backtrail.importing import Report
+    from backtrail.importers import Report
     from backtrail.replicate.report import Progress as SyncProgress
     from backtrail.replicate.report import Report as Synced
     from backtrail.run import Run, RunInfo
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @overload
-def open(target: str | PathLike[str] | Engine, **options: Unpack[opening.Options]) -> Store: ...
+def open(target: str | PathLike[str] | Engine, **options: Unpack[factory.Options]) -> Store: ...
 @overload
 def open(target: str | PathLike[str] | Engine, **options: Any) -> Store: ...
 def open(target: Any, **options: Any) -> Store:
@@ -54,20 +54,20 @@ def open(target: Any, **options: Any) -> Store:
     and more; SQLite and JSONL take `durability` ("full", "normal") and `create`; servers have options of their own. All
     may also stand in a URL, as `?name=value`. One that is not known is refused, with a list of those that are.
     """
-    core = opening.open_core(target, options, asynchronous=False)
-    if not core.engine.properties.blocking:
-        raise InvalidInput(f"the {core.engine.properties.name} engine is asynchronous: use backtrail.aio.open()")
+    context = factory.open_context(target, options, asynchronous=False)
+    if not context.engine.properties.blocking:
+        raise InvalidInput(f"the {context.engine.properties.name} engine is asynchronous: use backtrail.aio.open()")
     try:
-        if core.mirrored:
-            from backtrail.history import mirroring
+        if context.mirrored:
+            from backtrail.history import replication
 
-            finish(mirroring.check_rings(core))
-        finish(keyring.unlock(core))
+            finish(replication.check_rings(context))
+        finish(keyring.unlock(context))
     except BaseException:
         if not isinstance(target, Engine):
-            finish(core.engine.close())
+            finish(context.engine.close())
         raise
-    return Store(core)
+    return Store(context)
 
 
 class Store:
@@ -77,9 +77,9 @@ class Store:
     thread = store.thread("support-42")
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.core = Upkeep(core)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.core = Upkeep(context)
 
     threads = blocking(Upkeep.threads)
     count = blocking(Upkeep.count)
@@ -100,79 +100,79 @@ class Store:
     def thread(self, id: str, type: type[S]) -> Thread[S]: ...
     def thread(self, id: str, type: Any = None) -> Thread[Any]:
         """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
-        self._core.check_open()
-        return Thread(CoreThread(self._core, id, type))
+        self._context.check_open()
+        return Thread(CoreThread(self._context, id, type))
 
     def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> Session:
         """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
         from backtrail.session import Session, SessionCore
 
-        self._core.check_open()
-        core = SessionCore(self._core, id, errors)
+        self._context.check_open()
+        core = SessionCore(self._context, id, errors)
         return Session(core, Thread(core.thread))
 
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
         from backtrail.session import list_sessions
 
-        return finish(list_sessions(self._core, prefix, limit, after))
+        return finish(list_sessions(self._context, prefix, limit, after))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
         """A thread seen as a resumable job, for a `with` block. If another process has it, wait for `timeout` seconds
         before saying so."""
         from backtrail.run import Run, RunCore
 
-        self._core.check_open()
-        core = RunCore(self._core, id, task)
+        self._context.check_open()
+        core = RunCore(self._context, id, task)
         return Run(core, Thread(core.thread), timeout)
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """Runs that have not finished, newest first; `after` is the last id of the page before."""
         from backtrail.run import list_runs
 
-        return finish(list_runs(self._core, prefix, limit, after))
+        return finish(list_runs(self._context, prefix, limit, after))
 
     def import_(
         self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
     ) -> Report:
         """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
         already is not imported again, and nothing newer is overwritten; bad files are in the report."""
-        from backtrail.importing import import_blocking
+        from backtrail.importers import import_blocking
 
-        return import_blocking(self._core, target, format, progress)
+        return import_blocking(self._context, target, format, progress)
 
     def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
         """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
-        from backtrail import exporting
+        from backtrail import export
 
-        form = exporting.form_of(format, to)
-        text = exporting.write(finish(exporting.document(self._core, id, at)), form)
+        form = export.form_of(format, to)
+        text = export.write(finish(export.document(self._context, id, at)), form)
         if to is not None:
-            exporting.put(text, to)
+            export.put(text, to)
         return text
 
     def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:
         """Make another store (a Store, or what `open` takes) equal to this one by exchanging only what is missing; this
         one is right about heads."""
-        from backtrail.history import mirroring
+        from backtrail.history import replication
 
         if not isinstance(other, Store):
             with open(other, **options) as target:
                 return self.sync_to(target, progress)
-        return finish(mirroring.sync(self._core, other.core.core, progress))
+        return finish(replication.sync(self._context, other.core.context, progress))
 
     def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
         """A directory seen as file snapshots. A restore that died in it is finished first, or taken back."""
         from backtrail.workspace import Workspace as Door
         from backtrail.workspace import WorkspaceCore
 
-        core = WorkspaceCore(self._core, root, name, **options)
+        core = WorkspaceCore(self._context, root, name, **options)
         finish(core.recover())
         return Door(core)
 
     def janitor(self, every: float = 3600.0, retention: Any = None) -> Janitor:
         """Someone who prunes every so many seconds, once started: `store.janitor(every=600).start()`, or `with`."""
-        return Janitor(self._core, every, retention)
+        return Janitor(self._context, every, retention)
 
     def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
         """Bring everything into another store (a Store, or what `open` takes) that it lacks. Interrupted, or repeated
@@ -181,7 +181,7 @@ class Store:
             store.copy_to("backup.db")
         """
         if isinstance(other, Store):
-            return finish(self.core.copy_to(other.core.core, progress))
+            return finish(self.core.copy_to(other.core.context, progress))
         with open(other, **options) as target:
             return self.copy_to(target, progress)
 
@@ -197,7 +197,7 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<backtrail.Store {self._core.engine.properties.name}{' closed' if self._core.closed else ''}>"
+        return f"<backtrail.Store {self._context.engine.properties.name}{' closed' if self._context.closed else ''}>"
 
 
 class Thread(Generic[S]):
@@ -262,7 +262,7 @@ class Thread(Generic[S]):
     def fork(self, to: str | None = None, at: At | None = None) -> Thread[S]:
         """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
         name = finish(self.core.fork(to, at))
-        return Thread(type(self.core)(self.core.core, name, self.core.type, self.core.kind))
+        return Thread(type(self.core)(self.core.context, name, self.core.type, self.core.kind))
 
     def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
         """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
@@ -326,7 +326,7 @@ class Autosave:
 
     def __init__(self, thread: Thread[Any], every: int) -> None:
         self._thread = thread
-        self._every = Every(every)
+        self._every = EveryNth(every)
 
     def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
         """Note a state; the checkpoint, if this was one to save."""

@@ -22,7 +22,7 @@ from langgraph.types import Command, Send, interrupt
 
 import backtrail
 from backtrail.adapters.langgraph import BacktrailSaver
-from backtrail.adapters.langgraph.values import MARK, MESSAGES, Plain, clone
+from backtrail.adapters.langgraph.message_codec import MARK, MESSAGES, MessageCodec, clone
 from backtrail.errors import InvalidInput
 
 
@@ -392,7 +392,7 @@ def test_every_class_of_message_comes_back_as_langgraphs_serializer_would_give_i
     if cls is RemoveMessage:
         fields = {"id": "i"}
     message = cls(**fields)
-    plain, serde = Plain(JsonPlusSerializer()), JsonPlusSerializer()
+    plain, serde = MessageCodec(JsonPlusSerializer()), JsonPlusSerializer()
     stored = plain.channel([message])
     assert stored[0][MARK] == cls.__name__
     back = plain.value(stored)[0]

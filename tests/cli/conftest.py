@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import backtrail
-from backtrail.cli import frame
+from backtrail.cli import context
 from backtrail.cli.main import backtrail as group
 
 
@@ -68,7 +68,7 @@ def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             out, err = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
-                    frame.run(group, list(args))
+                    context.run(group, list(args))
                 except SystemExit as leave:
                     code = leave.code
                 except Exception:  # noqa: BLE001  # whatever --debug lets through

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 
 import backtrail
-from backtrail.server import questions as ask
-from backtrail.server.desk import Desk
+from backtrail.server import requests as ask
+from backtrail.server.handlers import Handlers
 from fix_stores import EVERY_ENGINE, address
 
 from .conftest import Run
@@ -48,7 +48,7 @@ def test_a_thread_is_looked_at_and_changed_on_any_engine(run: Run, url: str, tmp
 
 def test_the_desk_answers_on_any_engine(url: str) -> None:
     with backtrail.open(url) as store:
-        desk = Desk(store, name="test", read_only=False)
+        desk = Handlers(store, name="test", read_only=False)
         assert [t["id"] for t in desk.threads(ask.AskThreads())["threads"]] == ["talk"]
         history = desk.history(ask.AskHistory(thread="talk"))
         assert [row["step"] for row in history["rows"]] == [3, 4, 3, 2, 1]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import backtrail
-from backtrail.present import advice
+from backtrail.render import hints
 
 from .conftest import Run
 
@@ -25,7 +25,7 @@ def test_every_advice_of_the_library_that_is_reworded_is_still_given_by_it() -> 
         for path in SOURCES.rglob("*.py")
         if path.name != "advice.py" and "cli" not in path.parts
     ).replace('MissingExtra("store.workspace()"', "store.workspace() needs")
-    for theirs in advice._COMMANDS:
+    for theirs in hints._COMMANDS:
         assert theirs in said, theirs
 
 

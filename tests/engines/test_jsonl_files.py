@@ -17,8 +17,8 @@ from backtrail.encode.frame import Frames
 from backtrail.encode.payload import Section, pack
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
 from backtrail.engines.jsonl import JSONLEngine
-from backtrail.engines.jsonl.log import Log
-from backtrail.engines.jsonl.names import file_name
+from backtrail.engines.jsonl.file_names import file_name
+from backtrail.engines.jsonl.log import LineageLog
 from backtrail.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.testing import records
 from backtrail.testing.drive import step
@@ -417,13 +417,13 @@ def test_the_file_of_an_empty_lineage_goes(engine: JSONLEngine, place: Path) -> 
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the logs that were read."""
     found: list[str] = []
-    real = Log._read_on
+    real = LineageLog._read_on
 
-    def spy(log: Log) -> None:
+    def spy(log: LineageLog) -> None:
         found.append(log.lineage)
         real(log)
 
-    monkeypatch.setattr(Log, "_read_on", spy)
+    monkeypatch.setattr(LineageLog, "_read_on", spy)
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import backtrail
-from backtrail.engines.jsonl import lines
+from backtrail.engines.jsonl import line_format
 
 
 def lines_of(path: Path) -> list[str]:
@@ -87,10 +87,10 @@ def test_a_line_with_many_rows_is_read_once_and_lines_that_lie_together_at_once(
             store.session("s").append(message)
     checked: list[int] = []
     fetched: list[int] = []
-    sound, pread = lines.sound, os.pread
+    sound, pread = line_format.sound, os.pread
     with backtrail.open(url) as store:
         assert store.session("s").count() == 300
-        monkeypatch.setattr(lines, "sound", lambda raw: checked.append(len(raw)) or sound(raw))
+        monkeypatch.setattr(line_format, "sound", lambda raw: checked.append(len(raw)) or sound(raw))
         monkeypatch.setattr(os, "pread", lambda *args: fetched.append(args[1]) or pread(*args))
         assert store.session("s").messages() == said
     assert len(checked) <= len(lines_of(path))

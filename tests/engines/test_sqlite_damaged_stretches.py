@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine
+from backtrail.engines.drive import finish as step
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.engines.sqlite import statements as sql
-from backtrail.engines.stepping import finish as step
 from backtrail.testing import records
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from backtrail.engines.base import Commit, Drop
 from backtrail.engines.sqlite import SQLiteEngine, migrations
-from backtrail.engines.sqlite.place import APPLICATION_ID
+from backtrail.engines.sqlite.database_file import APPLICATION_ID
 from backtrail.errors import InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.testing import records
 from backtrail.testing.drive import step

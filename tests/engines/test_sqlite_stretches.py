@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Mark, Swap
+from backtrail.engines.drive import finish as step
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine, migrations
-from backtrail.engines.stepping import finish as step
 from backtrail.errors import Conflict
 from backtrail.testing import records
 

@@ -10,7 +10,7 @@ import pytest
 
 import backtrail
 from backtrail.errors import Corrupt
-from backtrail.history.dictionary import ROWS
+from backtrail.history.zstd_dictionary import ROWS
 
 WORDS = [
     f"{a}{b}" for a in ("re", "con", "pro", "sub", "trans") for b in ("port", "form", "ject", "duce", "struct", "mit")

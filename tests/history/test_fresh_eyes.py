@@ -15,7 +15,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.memory import MemoryEngine
-from backtrail.history import core as core_module
+from backtrail.history import context as core_module
 
 LONG = "a sentence that is long enough to be kept apart from the root; " * 8
 
@@ -132,7 +132,7 @@ def test_a_fork_made_while_the_clock_is_behind_is_no_older_than_what_it_came_fro
 ) -> None:
     thread = store.thread("t")
     saved = thread.save({"n": 1})
-    monkeypatch.setattr(core_module.Core, "now", staticmethod(lambda: 1_000_000))
+    monkeypatch.setattr(core_module.Context, "now", staticmethod(lambda: 1_000_000))
     late = thread.save({"n": 2})
     fork = thread.fork("fork")
     forked = fork.save({"n": 3})
@@ -271,7 +271,7 @@ def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
         finally:
             sys.settrace(before)
         steps = len(thread.history(all=True))
-        again = thread.core.core.engine
+        again = thread.core.context.engine
         fresh = backtrail.open(again).thread("t")
         if fresh.exists():
             assert len(fresh.load()["log"]) == 10 + fresh.step - 1
@@ -305,7 +305,7 @@ def test_a_store_that_its_own_types_know_of_is_collected(tmp_path: Path) -> None
                 return store
 
         store = backtrail.open(path, types=[Message], durability="normal")
-        known.append(weakref.ref(store._core))
+        known.append(weakref.ref(store._context))
         store.thread("t").save({"log": [Message("a long text") for _ in range(40)]})
         store.close()
         return weakref.ref(Message)

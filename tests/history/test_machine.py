@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 import backtrail
-from backtrail.testing.machine import StoreMachine
+from backtrail.testing.state_machine import StoreMachine
 
 _SETTINGS = settings(
     max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True

@@ -13,7 +13,7 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.engines.sqlite.writer import Writer
+from backtrail.engines.sqlite.writer import GroupCommitWriter
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def all_began() -> threading.Event:
 def batches(monkeypatch: pytest.MonkeyPatch, all_began: threading.Event) -> list[int]:
     """How many writes each shared commit held."""
     sizes: list[int] = []
-    plain = Writer.write_all
+    plain = GroupCommitWriter.write_all
 
-    def counted(self: Writer, tickets: Sequence[Any]) -> None:
+    def counted(self: GroupCommitWriter, tickets: Sequence[Any]) -> None:
         sizes.append(len(tickets))
         all_began.wait()
         plain(self, tickets)
 
-    monkeypatch.setattr(Writer, "write_all", counted)
+    monkeypatch.setattr(GroupCommitWriter, "write_all", counted)
     return sizes
 
 
@@ -114,7 +114,7 @@ def test_a_task_that_gives_up_harms_nobody(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_fails_as_a_whole_is_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Writer, "_together", lambda self, batch: False)
+    monkeypatch.setattr(GroupCommitWriter, "_together", lambda self, batch: False)
 
     async def run() -> int:
         async with await backtrail.aio.open(SQLiteEngine(tmp_path / "s.db")) as store:

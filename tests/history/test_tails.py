@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backtrail
-from backtrail.encode.nodes import Listing, Piece, Tail
+from backtrail.encode.nodes import ListNode, Piece, Tail
 from backtrail.encode.payload import Section, pack
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Engine
 from backtrail.history import tails
-from backtrail.history.core import Tips
-from backtrail.history.tails import Tails
+from backtrail.history.context import TipCache
+from backtrail.history.tails import TailCache
 from fix_children import run as in_child
 
 LONG = "long enough to be kept outside of the root; " * 8
@@ -34,7 +34,7 @@ def say(number: int, **more: Any) -> dict[str, Any]:
 
 def payloads_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows with each call by which the engine is asked for rows."""
-    engine: Engine = store.session("s").core.thread.core.engine
+    engine: Engine = store.session("s").core.thread.context.engine
     asked: list[Any] = []
     original = engine.payloads
 
@@ -201,9 +201,9 @@ def test_code_of_the_user_that_runs_while_a_message_is_read_may_use_the_session(
 # -- the memory itself -----------------------------------------------------------------------------------------------
 
 
-def listing(stream: int, start: int, stop: int, *, branch: bytes = b"b") -> Listing:
+def listing(stream: int, start: int, stop: int, *, branch: bytes = b"b") -> ListNode:
     piece = Piece(branch, stream, start, stop, 1, stop, 0, 100)
-    return Listing((piece,), stop - start, 100, Tail(branch, stream, stop, 100))
+    return ListNode((piece,), stop - start, 100, Tail(branch, stream, stop, 100))
 
 
 def row(stream: int, start: int, items: list[Any]) -> bytes:
@@ -215,7 +215,7 @@ def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tails, "MAX_BYTES", 4000)
     monkeypatch.setattr(tails, "MAX_ALL_BYTES", 9000)
     monkeypatch.setattr(tails, "MAX_TAILS", 5)
-    memory = Tails()
+    memory = TailCache()
     small, large = {"content": "x"}, {"content": "x" * 1500}
     memory.read(listing(0, 0, 2), 0, [small, small])
     for number in range(2, 20):
@@ -240,13 +240,13 @@ def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyP
     assert memory.items(listing(40, 0, 9), 8, 9, VALUES) is None
 
 
-@pytest.mark.parametrize("memory", [Tails(), Tips()], ids=["tails", "tips"])
+@pytest.mark.parametrize("memory", [TailCache(), TipCache()], ids=["tails", "tips"])
 def test_a_child_finds_no_lock_held_that_nobody_will_release(memory: Any) -> None:
     busy = threading.Event()
 
     def use() -> None:
         while not busy.is_set():
-            memory.take("t") if isinstance(memory, Tips) else memory.reach(listing(0, 0, 2), 0)
+            memory.take("t") if isinstance(memory, TipCache) else memory.reach(listing(0, 0, 2), 0)
 
     def free(send: Any) -> None:
         assert memory._lock.acquire(timeout=60)
@@ -272,7 +272,7 @@ def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> N
         st.builds(lambda number: {"tuple": (number,)}, st.integers(0, 9)),
         st.sampled_from(["text", 7, None, [1, 2], {1: 2}]),
     )
-    memory, streams = Tails(), dict[int, list[Any]]({0: [], 1: []})
+    memory, streams = TailCache(), dict[int, list[Any]]({0: [], 1: []})
     for _ in range(data.draw(st.integers(1, 25))):
         stream = data.draw(st.sampled_from([0, 1]))
         items = streams[stream]
@@ -288,6 +288,6 @@ def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> N
         assert found is None or VALUES.encode(found) == VALUES.encode(items[start:])
         if found is None:
             memory.read(whole, start, VALUES.decode(VALUES.encode(items[start:])))
-    both = Listing((*listing(0, 0, len(streams[0])).pieces, *listing(1, 0, len(streams[1])).pieces), 0, 0, whole.tail)
+    both = ListNode((*listing(0, 0, len(streams[0])).pieces, *listing(1, 0, len(streams[1])).pieces), 0, 0, whole.tail)
     found = memory.items(both, 0, len(streams[0]) + len(streams[1]), VALUES)
     assert found is None or VALUES.encode(found) == VALUES.encode(streams[0] + streams[1])

@@ -179,12 +179,12 @@ def test_four_processes_write_one_file_and_nobody_is_locked_out(tmp_path: Path) 
 
 
 def test_what_a_process_remembers_is_bounded() -> None:
-    from backtrail.history.core import MAX_TIP_BYTES, MAX_TIPS
+    from backtrail.history.context import MAX_TIP_BYTES, MAX_TIPS
 
     store = backtrail.open("memory:")
     for n in range(MAX_TIPS + 500):
         store.thread(f"t{n}").save({"n": n})
-    tips = store._core.tips
+    tips = store._context.tips
     assert len(tips) == MAX_TIPS
     for n in range(12):
         store.thread(f"big{n}").save({"messages": [LONG * 100] * 300, "n": n})

@@ -97,7 +97,7 @@ def test_attempts_are_counted_per_window_and_forgotten_after_it(two: Two, monkey
     with pytest.raises(backtrail.Unavailable, match="1 times"):
         store.thread("t").load()
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 700, time=time.time)
-    monkeypatch.setattr("backtrail.replicate.roles.time", later)
+    monkeypatch.setattr("backtrail.replicate.failover.time", later)
     assert store.thread("t").load() == {"n": 1}
 
 

@@ -281,10 +281,10 @@ def play(scenario: Callable[[World], None], calls: Calls, colour: str, **options
 @pytest.fixture
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens by itself, and nothing is waited for."""
-    monkeypatch.setattr("backtrail.replicate.colour.Background.wake", lambda _: None)
-    monkeypatch.setattr("backtrail.replicate.following._FLIGHT", 0.0)
-    monkeypatch.setattr("backtrail.replicate.roles._SETTLING", 0.03)
-    monkeypatch.setattr("backtrail.history.tries.PATIENCE", 1.0)
+    monkeypatch.setattr("backtrail.replicate.concurrency.Background.wake", lambda _: None)
+    monkeypatch.setattr("backtrail.replicate.replicator._FLIGHT", 0.0)
+    monkeypatch.setattr("backtrail.replicate.failover._SETTLING", 0.03)
+    monkeypatch.setattr("backtrail.history.retry.PATIENCE", 1.0)
     monkeypatch.setattr("backtrail.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))
 
 

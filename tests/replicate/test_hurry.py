@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 import backtrail
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.patience import Interrupted, Patience, nobody_listens, patiently
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
-from backtrail.engines.stepping import finish
+from backtrail.engines.retry import Interrupted, RetryPolicy, nobody_listens, patiently
 from backtrail.errors import Unavailable
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.settings import Settings
@@ -32,7 +32,7 @@ def pauses(hurried: Any, raised: Interrupted) -> int:
         raise raised
 
     with pytest.raises(Unavailable):
-        finish(patiently(attempt, Patience(retries=5), sleep, hurried))
+        finish(patiently(attempt, RetryPolicy(retries=5), sleep, hurried))
     return len(slept)
 
 

@@ -223,7 +223,7 @@ def test_changes_of_side_are_counted_per_window(pair: Pair, monkeypatch: pytest.
     with pytest.raises(backtrail.Unavailable, match="2 times"):
         thread.load()
     later = time.monotonic() + 101
-    monkeypatch.setattr("backtrail.replicate.roles.time", SimpleNamespace(monotonic=lambda: later, time=time.time))
+    monkeypatch.setattr("backtrail.replicate.failover.time", SimpleNamespace(monotonic=lambda: later, time=time.time))
     assert thread.load() == {"n": 1}
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Branch, Commit
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.stepping import finish
 from backtrail.replicate.spool import Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair

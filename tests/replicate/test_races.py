@@ -15,11 +15,11 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, Swap
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.engines.stepping import finish
-from backtrail.replicate import control, landing
-from backtrail.replicate.reconcile import reconcile
+from backtrail.replicate import replay, role_record
+from backtrail.replicate.anti_entropy import reconcile
 from backtrail.replicate.report import Diverged
 from backtrail.replicate.spool import Spool
 from backtrail.testing import records
@@ -79,7 +79,7 @@ class Two:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, what is under way is waited for."""
-    monkeypatch.setattr("backtrail.replicate.following._FLIGHT", 600.0)
+    monkeypatch.setattr("backtrail.replicate.replicator._FLIGHT", 600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -361,7 +361,7 @@ def test_a_mirror_that_is_closed_during_a_save_does_not_change_sides(tmp_path: P
     assert "closed" in str(raised[0])
     for name in ("a.db", "b.db"):
         alone = SQLiteEngine(tmp_path / name)
-        assert finish(control.read(alone))[0] == control.Role(1, "primary")
+        assert finish(role_record.read(alone))[0] == role_record.Role(1, "primary")
         finish(alone.close())
 
 
@@ -371,14 +371,14 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     store = pair.open(**NEVER)
     store.thread("t").save({"n": 1})
     store.catch_up()
-    core = store.inner._core if pair.colour != "blocking" else store._core
+    core = store.inner._context if pair.colour != "blocking" else store._context
     following = core.engine.inner._following
 
     async def nothing_differs(*_: Any) -> list[str]:
         following.look_soon()  # as a change of sides would
         return []
 
-    monkeypatch.setattr("backtrail.replicate.following.differing", nothing_differs)
+    monkeypatch.setattr("backtrail.replicate.replicator.differing", nothing_differs)
     store.catch_up()
     monkeypatch.undo()
     pair.primary.calls.clear()
@@ -392,7 +392,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     thread.save({"n": 1})
     store.catch_up()
     told: list[tuple[str, bool]] = []
-    core = store.inner._core if pair.colour != "blocking" else store._core
+    core = store.inner._context if pair.colour != "blocking" else store._context
     mirror = core.engine.inner
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
     roles = mirror._roles
@@ -407,7 +407,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
 def test_a_machine_that_was_just_started_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     clock = SimpleNamespace(monotonic=lambda: 3.0, time=time.time)  # seconds since it was started
-    monkeypatch.setattr("backtrail.replicate.following.time", clock)
+    monkeypatch.setattr("backtrail.replicate.replicator.time", clock)
     backtrail.open(places[0].engine).thread("t").save({"n": 1})
     store = backtrail.open(places[0], replica=places[1], **NEVER)
     assert store.catch_up().behind == 0
@@ -422,7 +422,7 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", ["one"])
-    engine: Any = store._core.engine.inner  # type: ignore[attr-defined]
+    engine: Any = store._context.engine.inner  # type: ignore[attr-defined]
     leave = engine._leave
 
     def leave_and_land(error: BaseException) -> None:
@@ -483,7 +483,7 @@ def test_a_save_from_which_others_go_on_with_a_new_branch_while_we_look_was_made
                 self.calls.append("gone on")
                 await self.engine.commit(_saved(new, 2, _new_head(first)))
 
-    assert finish(landing._was_made(Busy(engine), first))
+    assert finish(replay._was_made(Busy(engine), first))
 
 
 def test_a_save_that_retention_has_taken_away_since_was_made() -> None:
@@ -495,9 +495,9 @@ def test_a_save_that_retention_has_taken_away_since_was_made() -> None:
     for commit in commits:
         finish(engine.commit(commit))
     finish(engine.drop(Drop(own.lineage, [("t", _new_head(commits[-1]).key)], rows=[(own.id, 1)])))
-    assert finish(landing._was_made(engine, commits[0]))
+    assert finish(replay._was_made(engine, commits[0]))
     elsewhere = Branch(b"e" * 16, own.lineage, "t", own.owner, (own.id, 1))
-    assert not finish(landing._was_made(engine, _saved(elsewhere, 2, _new_head(commits[0]))))
+    assert not finish(replay._was_made(engine, _saved(elsewhere, 2, _new_head(commits[0]))))
 
 
 def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(tmp_path: Path) -> None:
@@ -517,11 +517,11 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
     async def here(work: Any) -> Any:
         return await work
 
-    shore = landing.Shore(active, [active, other], lambda _: None, keep)
-    with pytest.raises(landing.Stranded, match="only the other side has the thread"):
-        finish(landing.deliver(spool, here, shore, own.lineage))
-    with pytest.raises(landing.Stranded):
-        finish(landing.deliver(spool, here, shore._replace(sides=[active]), own.lineage))
+    shore = replay.ReplayTarget(active, [active, other], lambda _: None, keep)
+    with pytest.raises(replay.Stranded, match="only the other side has the thread"):
+        finish(replay.deliver(spool, here, shore, own.lineage))
+    with pytest.raises(replay.Stranded):
+        finish(replay.deliver(spool, here, shore._replace(sides=[active]), own.lineage))
 
     class Just(Flaky):
         """The head comes right after the save was refused."""
@@ -534,8 +534,8 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
                 raise
 
     with pytest.raises(backtrail.Conflict, match="brought over just now"):
-        finish(landing.deliver(spool, here, shore._replace(active=Just(active)), own.lineage))
-    assert finish(landing.deliver(spool, here, shore, own.lineage))
+        finish(replay.deliver(spool, here, shore._replace(active=Just(active)), own.lineage))
+    assert finish(replay.deliver(spool, here, shore, own.lineage))
     assert kept == []
     assert finish(active.head("t")) == records.head(own, 2, 2)
     finish(spool.engine.close())
@@ -556,7 +556,7 @@ def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_mad
                 await self.engine.commit(commit)
                 head = await self.engine.head("t")
                 assert head is not None
-                await control.bury(self.engine, head, 1)
+                await role_record.bury(self.engine, head, 1)
                 await self.engine.commit(Commit("t", (Swap("t", head.key, None),)))
                 await self.engine.drop(Drop("t", (), branches=[own.id]))
             await self.engine.commit(commit)
@@ -567,8 +567,8 @@ def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_mad
     async def here(work: Any) -> Any:
         return await work
 
-    shore = landing.Shore(Slow(place), [place], lambda _: None, keep)
-    assert finish(landing.deliver(spool, here, shore, "t"))
+    shore = replay.ReplayTarget(Slow(place), [place], lambda _: None, keep)
+    assert finish(replay.deliver(spool, here, shore, "t"))
     assert finish(place.head("t")) is None
     assert finish(place.branches("t")) == []
     assert finish(spool.survey()).records == 0

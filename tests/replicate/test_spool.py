@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.stepping import finish
-from backtrail.replicate import colour
-from backtrail.replicate.landing import deliver
+from backtrail.replicate import concurrency
+from backtrail.replicate.replay import deliver
 from backtrail.replicate.spool import FILE, Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
@@ -158,7 +158,7 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
     assert store.status().spool.records == 2
 
     async def late(*args: Any) -> bool:
-        await colour.pause(
+        await concurrency.pause(
             pair.primary.properties.blocking, 0.3
         )  # the background has all the time to compare the sides
         return await deliver(*args)
@@ -460,7 +460,7 @@ def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path
     assert "digest" in (status.last_error or "")
     assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
     places[0].up = places[1].up = False
-    finish(store._core.engine.inner._spool.engine.close())  # type: ignore[attr-defined]
+    finish(store._context.engine.inner._spool.engine.close())  # type: ignore[attr-defined]
     with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
         store.thread("b").save({"n": 3})
 
@@ -638,10 +638,10 @@ def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
     store.catch_up()
     replica.up = False
     store.thread("t").append("messages", [LONG])
-    old = store._core.tips.peek("t")
+    old = store._context.tips.peek("t")
     primary.up, replica.up = False, True
     assert store.thread("t").load() == {"messages": ["both have this"]}
-    monkeypatch.setattr(store._core.tips, "take", lambda thread: old)
+    monkeypatch.setattr(store._context.tips, "take", lambda thread: old)
     store.thread("t").save({"messages": ["both have this", "new"]})
     assert store.thread("t").load() == {"messages": ["both have this", "new"]}
     store.close()

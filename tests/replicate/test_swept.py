@@ -8,8 +8,8 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Drop
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.stepping import finish
 from backtrail.replicate import swept
 from backtrail.testing import records
 from fix_pairs import Pair

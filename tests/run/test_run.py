@@ -18,7 +18,7 @@ import backtrail
 import backtrail.aio
 from backtrail.engines.base import Lease, Taken
 from backtrail.engines.memory import MemoryEngine
-from backtrail.run import core, holder
+from backtrail.run import core, lease_owner
 from fix_children import Child
 from fix_children import run as in_child
 
@@ -147,7 +147,7 @@ def test_a_damaged_checkpoint_is_an_error_and_never_a_new_run(opener: Any, part:
         run.checkpoint(messages=[{"role": "user", "content": "x" * 500}])
         raise Boom
     store = opener()
-    engine = store.core.core.engine
+    engine = store.core.context.engine
     payloads, tip = engine.payloads, engine.tip
 
     async def damaged_payloads(*args: Any) -> Any:
@@ -280,7 +280,7 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
 
 
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.doors.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
+    monkeypatch.setattr("backtrail.run.sync.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
     with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
         token, ends = run.core.thread.writer.fence.token, _step(_end_of_lease(store))
         while _step(_end_of_lease(store)) <= ends:
@@ -292,7 +292,7 @@ def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, 
 
 
 def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.awaited.TTL", 0.03)
+    monkeypatch.setattr("backtrail.run.aio.TTL", 0.03)
 
     async def main() -> None:
         async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
@@ -309,13 +309,13 @@ def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any
 
 async def _end_of_lease(store: Any) -> int:
     """When the lease of the run ends that somebody else has."""
-    taken = await store.core.core.engine.lease("run:r", "somebody", 1.0)
+    taken = await store.core.context.engine.lease("run:r", "somebody", 1.0)
     assert isinstance(taken, Taken)
     return taken.expires
 
 
 def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_take_its_lease_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.awaited.TTL", 0.03)
+    monkeypatch.setattr("backtrail.run.aio.TTL", 0.03)
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(MemoryEngine):
@@ -356,17 +356,17 @@ def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(stor
 
 
 def _step(coroutine: Any) -> Any:
-    from backtrail.engines.stepping import finish
+    from backtrail.engines.drive import finish
 
     return finish(coroutine)
 
 
 def test_a_holder_says_whether_its_process_is_gone() -> None:
-    mine = holder.new_holder()
+    mine = lease_owner.new_holder()
     assert f"pid {os.getpid()}" in mine
-    assert not holder.is_gone(mine)
-    assert mine != holder.new_holder()
-    dead = in_child(lambda send: send(holder.new_holder().encode())).decode()
-    assert holder.is_gone(dead)
-    assert not holder.is_gone(dead.replace(dead.partition(" ")[0], "another-machine", 1))
-    assert not holder.is_gone("somebody's own word")
+    assert not lease_owner.is_gone(mine)
+    assert mine != lease_owner.new_holder()
+    dead = in_child(lambda send: send(lease_owner.new_holder().encode())).decode()
+    assert lease_owner.is_gone(dead)
+    assert not lease_owner.is_gone(dead.replace(dead.partition(" ")[0], "another-machine", 1))
+    assert not lease_owner.is_gone("somebody's own word")

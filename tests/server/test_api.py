@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from backtrail.server.operations import OPERATIONS, ROOT, STREAMS, Operation
-from backtrail.server.questions import Facts
+from backtrail.server.requests import Facts
+from backtrail.server.routes import OPERATIONS, ROOT, STREAMS, Operation
 from fix_inspector import Inspector
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import backtrail
-from backtrail import turns
+from backtrail import message_shapes
 
 _texts = st.one_of(st.text(max_size=5), st.sampled_from([100, 600, 3000]).map(lambda size: "x" * size))
 _messages = st.one_of(
@@ -63,13 +63,13 @@ class SessionMachine(RuleBasedStateMachine):
     def append(self, message: dict[str, Any]) -> None:
         self.session.append(message)
         self.model.messages.append(message)
-        self.model.turns += turns.user_turns([message])
+        self.model.turns += message_shapes.user_turns([message])
 
     @rule(batch=_batches)
     def extend(self, batch: list[dict[str, Any]]) -> None:
         self.session.extend(batch)
         self.model.messages += batch
-        self.model.turns += turns.user_turns(batch)
+        self.model.turns += message_shapes.user_turns(batch)
 
     @rule()
     def pop(self) -> None:
@@ -78,7 +78,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert popped is None
             return
         assert popped == self.model.messages[-1]
-        self.model.turns = max(0, self.model.turns - turns.user_turns([self.model.messages.pop()]))
+        self.model.turns = max(0, self.model.turns - message_shapes.user_turns([self.model.messages.pop()]))
 
     @rule(keep=_counts)
     def truncate(self, keep: int) -> None:
@@ -99,7 +99,7 @@ class SessionMachine(RuleBasedStateMachine):
             self.model.summary = f"{cut} messages"
             self._cut(cut)
             self.model.messages += meanwhile
-            self.model.turns += turns.user_turns(meanwhile)
+            self.model.turns += message_shapes.user_turns(meanwhile)
 
     def _cut(self, count: int) -> None:
         del self.model.messages[:count]
@@ -112,7 +112,7 @@ class SessionMachine(RuleBasedStateMachine):
         new = [*kept, *data.draw(_batches)]
         self.session.replace(new)
         self.model.first += len(self.model.messages)
-        self.model.messages, self.model.turns = new, turns.user_turns(new)
+        self.model.messages, self.model.turns = new, message_shapes.user_turns(new)
 
     @rule()
     def clear(self) -> None:
@@ -163,7 +163,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert self.session.messages(last=3) == said[-3:]
         assert (self.session.count(), self.session.user_turns) == (len(said), self.model.turns)
         assert self.session.summary == self.model.summary
-        own = [turns.own_id(m) or f"#{n}" for n, m in enumerate(said, self.model.first)]
+        own = [message_shapes.own_id(m) or f"#{n}" for n, m in enumerate(said, self.model.first)]
         assert self.session.ids() == own
         info = next(i for i in self.store.sessions() if i.id == self.session.id)
         assert (info.messages, info.user_turns) == (len(said), self.model.turns)

@@ -15,7 +15,7 @@ import pytest
 
 import backtrail
 from backtrail.errors import FilesError
-from backtrail.workspace import hands
+from backtrail.workspace import apply
 from fix_children import Child
 
 from .conftest import Desk, Picture, picture
@@ -173,7 +173,7 @@ def test_a_restore_that_died_is_found_again_although_another_directory_of_the_wo
     first = here.snapshot()
     for number in range(4):
         (tmp_path / "here" / f"f{number}").write_text("2")
-    original, done = hands.Hands._put, [0]
+    original, done = apply.Applier._put, [0]
 
     def put(self: Any, op: Any, expect: Any) -> None:
         done[0] += 1
@@ -181,7 +181,7 @@ def test_a_restore_that_died_is_found_again_although_another_directory_of_the_wo
             raise OSError(5, "Input/output error", "f")
         original(self, op, expect)
 
-    monkeypatch.setattr(hands.Hands, "_put", put)
+    monkeypatch.setattr(apply.Applier, "_put", put)
     with pytest.raises(FilesError, match="half done"):
         here.restore(first)
     monkeypatch.undo()

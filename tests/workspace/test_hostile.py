@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from backtrail.engines.base import Commit
-from backtrail.engines.stepping import finish
+from backtrail.engines.drive import finish
 from backtrail.errors import BacktrailError, Corrupt, UnsafePath, UnsupportedFormat
-from backtrail.workspace import hands, trees
-from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, Entry
+from backtrail.workspace import apply, trees
+from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, TreeEntry
 
 from .conftest import Desk
 
@@ -29,13 +29,13 @@ class Forger:
     def blob(self, data: bytes) -> bytes:
         name = self.log.name_of(data)
         blobs = {name: self.log.wrap(name, data)}
-        finish(self.desk.store._core.engine.commit(Commit(self.desk.ws.name, blobs=blobs)))
+        finish(self.desk.store._context.engine.commit(Commit(self.desk.ws.name, blobs=blobs)))
         return name
 
-    def file(self, text: bytes = b"evil") -> Entry:
-        return Entry(FILE, 0o644, len(text), self.blob(text))
+    def file(self, text: bytes = b"evil") -> TreeEntry:
+        return TreeEntry(FILE, 0o644, len(text), self.blob(text))
 
-    def tree(self, *items: tuple[bytes, Entry]) -> bytes:
+    def tree(self, *items: tuple[bytes, TreeEntry]) -> bytes:
         """A tree in the format, whatever the names are."""
         return self.blob(
             msgspec.msgpack.encode(
@@ -56,8 +56,8 @@ class Forger:
         return record.id
 
 
-def folder(ref: bytes) -> Entry:
-    return Entry(DIR, 0o755, 0, ref)
+def folder(ref: bytes) -> TreeEntry:
+    return TreeEntry(DIR, 0o755, 0, ref)
 
 
 Forgery = Callable[[Forger, Path], bytes]
@@ -76,20 +76,20 @@ FORGERIES: dict[str, tuple[Forgery, type[BacktrailError]]] = {
     "deep git": (lambda f, _: f.tree((b"d", folder(f.tree((b".git", f.file()))))), UnsafePath),
     "link and directory of one name": (
         lambda f, outside: f.tree(
-            (b"a", Entry(LINK, 0, 0, os.fsencode(outside))), (b"a", folder(f.tree((b"evil", f.file()))))
+            (b"a", TreeEntry(LINK, 0, 0, os.fsencode(outside))), (b"a", folder(f.tree((b"evil", f.file()))))
         ),
         UnsafePath,
     ),
     "unsorted": (lambda f, _: f.tree((b"b", f.file()), (b"a", f.file())), UnsafePath),
-    "empty link": (lambda f, _: f.tree((b"a", Entry(LINK, 0, 0, b""))), UnsafePath),
-    "link with nul": (lambda f, _: f.tree((b"a", Entry(LINK, 0, 0, b"x\0y"))), UnsafePath),
-    "unknown kind": (lambda f, _: f.tree((b"a", Entry(9, 0, 0, bytes(32)))), Corrupt),
-    "negative size": (lambda f, _: f.tree((b"a", Entry(FILE, 0, -1, bytes(32)))), Corrupt),
-    "missing blob": (lambda f, _: f.tree((b"a", Entry(FILE, 0o644, 4, bytes(32)))), Corrupt),
+    "empty link": (lambda f, _: f.tree((b"a", TreeEntry(LINK, 0, 0, b""))), UnsafePath),
+    "link with nul": (lambda f, _: f.tree((b"a", TreeEntry(LINK, 0, 0, b"x\0y"))), UnsafePath),
+    "unknown kind": (lambda f, _: f.tree((b"a", TreeEntry(9, 0, 0, bytes(32)))), Corrupt),
+    "negative size": (lambda f, _: f.tree((b"a", TreeEntry(FILE, 0, -1, bytes(32)))), Corrupt),
+    "missing blob": (lambda f, _: f.tree((b"a", TreeEntry(FILE, 0o644, 4, bytes(32)))), Corrupt),
     "missing tree": (lambda f, _: f.tree((b"a", folder(bytes(32)))), Corrupt),
     "a file as a tree": (lambda f, _: f.blob(b"not a tree"), Corrupt),
     "pieces of the wrong size": (
-        lambda f, _: f.tree((b"a", Entry(PIECES, 0o644, 99, f.blob(trees.encode_pieces([4], [f.blob(b"evil")]))))),
+        lambda f, _: f.tree((b"a", TreeEntry(PIECES, 0o644, 99, f.blob(trees.encode_pieces([4], [f.blob(b"evil")]))))),
         Corrupt,
     ),
     "a newer format": (lambda f, _: f.blob(msgspec.msgpack.encode([2, [], [], [], []])), UnsupportedFormat),
@@ -172,7 +172,7 @@ def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
     desk.write("d/f", "1")
     first = desk.ws.snapshot()
     desk.write("d/f", "2")
-    original = hands.Hands.carry_out
+    original = apply.Applier.carry_out
 
     def swap(self: Any, steps: Any, expect: Any = None) -> None:
         if expect is not None:
@@ -180,7 +180,7 @@ def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
             os.symlink(outside, desk.root / "d")
         original(self, steps, expect)
 
-    monkeypatch.setattr(hands.Hands, "carry_out", swap)
+    monkeypatch.setattr(apply.Applier, "carry_out", swap)
     with pytest.raises(UnsafePath):
         desk.ws.restore(first)
     assert (outside / "f").read_text() == "outside"
@@ -188,7 +188,7 @@ def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
 
 
 def test_a_forged_journal_cannot_write_outside(lone: Desk) -> None:
-    from backtrail.workspace.log import Journal
+    from backtrail.workspace.journal import RestoreIntent
 
     outside = lone.base / "outside"
     outside.mkdir()
@@ -198,7 +198,7 @@ def test_a_forged_journal_cannot_write_outside(lone: Desk) -> None:
     entry = tuple(forger.file())
     tip = finish(forger.log.tip())
     for path in (b"../outside/evil", os.fsencode(outside / "evil"), b"", b".git/hooks/evil", b"x/../../outside/evil"):
-        journal = Journal([(path, None, entry)], tip.tree, tip.id, None, None)
+        journal = RestoreIntent([(path, None, entry)], tip.tree, tip.id, None, None)
         facts = {"files": 1, "bytes": 1, "root": lone.ws.root}
         begun = finish(forger.log.append("restoring", tip.tree, after=tip, facts=facts, journal=journal, blobs={}))
         with pytest.raises(UnsafePath):
@@ -216,7 +216,7 @@ def test_a_damaged_blob_is_named_and_nothing_changes(lone: Desk) -> None:
     lone.ws.snapshot()
     before = lone.picture()
     log = lone.ws.core._log
-    engine = lone.store._core.engine
+    engine = lone.store._context.engine
     name = log.name_of(b"one content")
     original = engine.blobs
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.ignore import Rules
-from backtrail.workspace.skip import Place
 from backtrail.workspace.walk import walk
 
 PATTERNS = [
@@ -27,7 +27,7 @@ PATHS = [
 
 
 def kept_by_backtrail(root: Path) -> set[str]:
-    walked = walk(Place(os.fsencode(root)), None)
+    walked = walk(ScanRoot(os.fsencode(root)), None)
     start = len(os.fsencode(root)) + 1
     folders = {os.path.dirname(path) for path in walked.index.paths[1:]}
     skipped = {os.path.join(os.fsencode(root), path) for path, _ in walked.index.skipped()}

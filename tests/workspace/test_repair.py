@@ -11,7 +11,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Commit, Drop
-from backtrail.engines.stepping import finish
+from backtrail.engines.drive import finish
 from backtrail.errors import Corrupt
 from backtrail.workspace import trees
 
@@ -24,7 +24,7 @@ LARGE = random.Random(3).randbytes(2**20 + 2**18)
 
 def replace(desk: Desk, name: bytes, data: bytes) -> None:
     """Put other bytes in a blob's place, as a bad disk or an enemy would."""
-    engine, pool = desk.store._core.engine, desk.ws.name
+    engine, pool = desk.store._context.engine, desk.ws.name
     heads = finish(engine.heads(pool))
     finish(engine.drop(Drop(pool, [(head.thread, head.key) for head in heads], blobs=[name])))
     finish(engine.commit(Commit(pool, blobs={name: data})))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backtrail.errors import CheckpointNotFound, FilesError, LockTimeout, NoCheckpoint
-from backtrail.workspace import hands
+from backtrail.workspace import apply
 from backtrail.workspace.lock import locked
 from fix_children import run
 
@@ -143,7 +143,7 @@ def test_a_directory_with_ignored_files_is_not_replaced_by_a_file(desk: Desk) ->
 
 
 def test_what_a_snapshot_left_out_for_its_size_is_not_deleted_by_going_back_to_it(desk: Desk) -> None:
-    from backtrail.workspace.values import Limits
+    from backtrail.workspace.model import Limits
 
     small = desk.workspace(limits=Limits(file_bytes=10))
     desk.write("big", "x" * 50)
@@ -230,14 +230,14 @@ def test_a_file_changed_by_somebody_during_the_restore_stops_it_and_all_is_taken
     first = desk.ws.snapshot()
     for name in "abc":
         desk.write(name, "2")
-    original = hands.Hands.carry_out
+    original = apply.Applier.carry_out
 
     def meddle(self: Any, steps: Any, expect: Any = None) -> None:
         if expect is not None:
             desk.write("c", "by somebody else")
         original(self, steps, expect)
 
-    monkeypatch.setattr(hands.Hands, "carry_out", meddle)
+    monkeypatch.setattr(apply.Applier, "carry_out", meddle)
     with pytest.raises(FilesError, match="somebody else"):
         desk.ws.restore(first)
     assert [desk.read(name) for name in "abc"] == ["2", "2", "by somebody else"]
@@ -253,7 +253,7 @@ def test_a_restore_that_fails_half_way_is_taken_back(desk: Desk, monkeypatch: py
     desk.write("extra", "3")
     desk.ws.snapshot()
     before = desk.picture()
-    original = hands.Hands._put
+    original = apply.Applier._put
     done: list[bytes] = []
 
     def put(self: Any, op: Any, expect: Any) -> None:
@@ -262,7 +262,7 @@ def test_a_restore_that_fails_half_way_is_taken_back(desk: Desk, monkeypatch: py
         done.append(op.path)
         original(self, op, expect)
 
-    monkeypatch.setattr(hands.Hands, "_put", put)
+    monkeypatch.setattr(apply.Applier, "_put", put)
     with pytest.raises(FilesError, match="taken back"):
         desk.ws.restore(first)
     assert desk.picture() == before
@@ -281,7 +281,7 @@ def test_a_restore_that_cannot_be_taken_back_either_is_settled_at_the_next_use(
     for number in range(5):
         desk.write(f"f{number}", "2")
     done: list[bytes] = []
-    original = hands.Hands._put
+    original = apply.Applier._put
 
     def put(self: Any, op: Any, expect: Any) -> None:
         if len(done) >= 3:
@@ -289,7 +289,7 @@ def test_a_restore_that_cannot_be_taken_back_either_is_settled_at_the_next_use(
         done.append(op.path)
         original(self, op, expect)
 
-    monkeypatch.setattr(hands.Hands, "_put", put)
+    monkeypatch.setattr(apply.Applier, "_put", put)
     with pytest.raises(FilesError, match="half done"):
         desk.ws.restore(first)
     monkeypatch.undo()
@@ -400,7 +400,7 @@ def test_a_restore_with_nothing_to_do_leaves_no_trace(desk: Desk) -> None:
 def test_what_a_restore_replaces_and_removes_is_let_go_of(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, on_a_disk: bool
 ) -> None:
-    monkeypatch.setattr(hands, "HELD", 7)
+    monkeypatch.setattr(apply, "HELD", 7)
     monkeypatch.setattr(os, "major", lambda _: int(on_a_disk))
     for number in range(40):
         desk.write(f"d{number % 3}/{number}", "old")

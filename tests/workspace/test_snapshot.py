@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from backtrail.errors import FilesError, InvalidInput, Unavailable
-from backtrail.workspace import hands, index, look, pack, walk
-from backtrail.workspace.values import Limits
+from backtrail.workspace import apply, index, pack, scanner, walk
+from backtrail.workspace.model import Limits
 from fix_children import run
 
 from .conftest import Desk
@@ -247,7 +247,7 @@ def test_a_change_within_the_granularity_of_timestamps_is_seen(desk: Desk, monke
         return real() // 10**18
 
     real = time.time_ns
-    for module in (walk, pack, hands):
+    for module in (walk, pack, apply):
         monkeypatch.setattr(module, "signature", coarse)
     monkeypatch.setattr(walk.time, "time_ns", now)
     path = desk.write("f", "aaaa")
@@ -325,7 +325,7 @@ def test_times_that_no_index_can_hold_cost_a_reading_and_nothing_else(
         late = 10**20 if facts.st_size == 4 else 0
         return (facts.st_mtime_ns + late, facts.st_ctime_ns, facts.st_size, facts.st_ino, facts.st_mode)
 
-    for module in (walk, pack, hands):
+    for module in (walk, pack, apply):
         monkeypatch.setattr(module, "signature", far)
     desk.write("d/far", "aaaa")
     desk.write("d/near", "bbb")
@@ -405,9 +405,9 @@ def test_equal_files_and_unchanged_directories_are_stored_once(lone: Desk) -> No
 
 
 def _blobs(desk: Desk) -> list[tuple[bytes, int]]:
-    from backtrail.engines.stepping import finish
+    from backtrail.engines.drive import finish
 
-    return finish(desk.store._core.engine.blob_ids(desk.ws.name))
+    return finish(desk.store._context.engine.blob_ids(desk.ws.name))
 
 
 def test_progress_is_told_of_every_file(lone: Desk) -> None:
@@ -422,9 +422,9 @@ def test_progress_is_told_of_every_file(lone: Desk) -> None:
 @pytest.fixture
 def much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is much: read ahead in a thread, and written in many parts."""
-    monkeypatch.setattr(look, "MUCH", 0)
-    monkeypatch.setattr(look, "BATCH", 50_000)
-    monkeypatch.setattr(look, "LEAST", 10_000)
+    monkeypatch.setattr(scanner, "MUCH", 0)
+    monkeypatch.setattr(scanner, "BATCH", 50_000)
+    monkeypatch.setattr(scanner, "LEAST", 10_000)
 
 
 @pytest.mark.usefixtures("much")
@@ -466,8 +466,8 @@ def test_a_snapshot_that_fails_while_files_are_read_ahead_leaves_no_thread_behin
     async def put(*_: Any) -> None:
         raise Unavailable("the disk is full")
 
-    monkeypatch.setattr(look, "BATCH", 50_000)
-    monkeypatch.setattr(look, "MUCH", 0)
+    monkeypatch.setattr(scanner, "BATCH", 50_000)
+    monkeypatch.setattr(scanner, "MUCH", 0)
     monkeypatch.setattr(desk.ws.core._log, "put", put)
     with pytest.raises(Unavailable, match="full"):
         desk.ws.snapshot()

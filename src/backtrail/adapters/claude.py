@@ -13,14 +13,14 @@ from typing import Any, cast
 
 import msgspec
 
-from backtrail.adapters.colours import Colour, settle
-from backtrail.adapters.names import escape, join, split
-from backtrail.adapters.needed import needed
+from backtrail.adapters.ids import escape, join, split
+from backtrail.adapters.optional_import import needed
+from backtrail.adapters.sync_bridge import SyncBridge, settle
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, NotFound
+from backtrail.message_shapes import user_turns
 from backtrail.model import ThreadInfo
 from backtrail.store import Store
-from backtrail.turns import user_turns
 
 with needed("claude"):
     from claude_agent_sdk import fold_session_summary
@@ -39,7 +39,7 @@ _REMEMBERED = 256  # transcripts
 _ENTRIES, _TURNS, _SUMMARY = "messages", "user_turns", "claude_summary"
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _Transcript(msgspec.Struct, frozen=True):
     """A transcript as this process last saw it: where it stood, and the uuids in it."""
 
     head: str | None
@@ -56,8 +56,8 @@ class BacktrailSessionStore(SessionStore):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self.store = store
-        self._colour = Colour(store)
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._colour = SyncBridge(store)
+        self._seen: OrderedDict[str, _Transcript] = OrderedDict()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries, all or none; those whose `uuid` is there already are left out."""
@@ -114,20 +114,20 @@ class BacktrailSessionStore(SessionStore):
             except Conflict:
                 known = None
                 continue
-            self._remember(name, _Seen(saved.id, seen.uuids | uuids, summary, changes[_TURNS]))
+            self._remember(name, _Transcript(saved.id, seen.uuids | uuids, summary, changes[_TURNS]))
             return
         raise Conflict(name, None, None)
 
-    async def _look(self, name: str) -> _Seen:
+    async def _look(self, name: str) -> _Transcript:
         thread: Any = self.store.session(name).thread
         head = await settle(thread.head)
         if head is None:
-            return _Seen(None, frozenset(), None, 0)
+            return _Transcript(None, frozenset(), None, 0)
         state = await settle(thread.load(at=head.id))
         uuids = frozenset(entry["uuid"] for entry in state.get(_ENTRIES, ()) if "uuid" in entry)
-        return _Seen(head.id, uuids, state.get(_SUMMARY), state.get(_TURNS, 0))
+        return _Transcript(head.id, uuids, state.get(_SUMMARY), state.get(_TURNS, 0))
 
-    def _remember(self, name: str, seen: _Seen) -> None:
+    def _remember(self, name: str, seen: _Transcript) -> None:
         self._seen.pop(name, None)
         self._seen[name] = seen
         while len(self._seen) > _REMEMBERED:

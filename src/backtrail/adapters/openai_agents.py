@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from backtrail.adapters.colours import Colour, settle
-from backtrail.adapters.needed import needed
+from backtrail.adapters.optional_import import needed
+from backtrail.adapters.sync_bridge import SyncBridge, settle
 from backtrail.aio import AsyncStore
 from backtrail.model import Checkpoint
 from backtrail.store import Store
@@ -39,7 +39,7 @@ class BacktrailSession(SessionABC):
         self.session_settings = session_settings or SessionSettings()
         self.store = store
         self.session: Any = store.session(session_id)  #: the backtrail session, with its thread, labels and snapshots
-        self._colour = Colour(store)
+        self._colour = SyncBridge(store)
 
     # -- the SDK's interface ------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from backtrail.adapters.colours import Colour, settle
-from backtrail.adapters.names import join, split
-from backtrail.adapters.needed import needed
+from backtrail.adapters.ids import join, split
+from backtrail.adapters.optional_import import needed
+from backtrail.adapters.sync_bridge import SyncBridge, settle
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, NotFound
 from backtrail.model import Checkpoint
@@ -52,7 +52,7 @@ class BacktrailConversationStore(ConversationStore):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self.store = store
-        self._colour = Colour(store)
+        self._colour = SyncBridge(store)
         self._where: OrderedDict[str, str] = OrderedDict()  # entry -> conversation; saves a search, nothing else
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import click
 
-from backtrail.cli.frame import Frame, run
+from backtrail.cli.context import CommandContext, run
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A line of `backtrail --help`."""
 
     group: str
@@ -21,37 +21,37 @@ class Entry(NamedTuple):
 
 
 LOOK, CHANGE, MOVE, KEEP = "Look", "Change", "Import and export", "Look after the store"
-COMMANDS: dict[str, Entry] = {
-    "threads": Entry(LOOK, "List threads, newest first."),
-    "sessions": Entry(LOOK, "List conversations, newest first."),
-    "runs": Entry(LOOK, "List runs that have not finished."),
-    "log": Entry(LOOK, "Draw a thread's history as a graph."),
-    "show": Entry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
-    "diff": Entry(LOOK, "Show what changed between two checkpoints."),
-    "find": Entry(LOOK, "Find checkpoints by label, tag, custom field or text."),
-    "ui": Entry(LOOK, "Open the web inspector."),
-    "fork": Entry(CHANGE, "Start a new thread from a checkpoint."),
-    "rewind": Entry(CHANGE, "Move a thread's head to another checkpoint."),
-    "undo": Entry(CHANGE, "Take back the last move of a thread's head."),
-    "label": Entry(CHANGE, "Give a checkpoint a name."),
-    "tag": Entry(CHANGE, "Add tags to a checkpoint, or take them away."),
-    "rm": Entry(CHANGE, "Delete threads, or one checkpoint."),
-    "files": Entry(CHANGE, "Snapshots of a directory: take, compare, restore."),
-    "import": Entry(MOVE, "Import sessions and runs that other programs kept."),
-    "export": Entry(MOVE, "Write a conversation or a state to a file."),
-    "copy": Entry(MOVE, "Bring everything into another store."),
-    "sync": Entry(MOVE, "Make two stores equal."),
-    "prune": Entry(KEEP, "Let go of old checkpoints."),
-    "compact": Entry(KEEP, "Give freed space back."),
-    "verify": Entry(KEEP, "Check every byte, and set aside what is damaged."),
-    "rekey": Entry(KEEP, "Lock an encrypted store with another key."),
-    "stats": Entry(KEEP, "Say what the store holds and occupies."),
-    "doctor": Entry(KEEP, "Check the environment and the store, and say what to do."),
-    "bench": Entry(KEEP, "Measure this store: saves, loads and listings per second."),
+COMMANDS: dict[str, CommandEntry] = {
+    "threads": CommandEntry(LOOK, "List threads, newest first."),
+    "sessions": CommandEntry(LOOK, "List conversations, newest first."),
+    "runs": CommandEntry(LOOK, "List runs that have not finished."),
+    "log": CommandEntry(LOOK, "Draw a thread's history as a graph."),
+    "show": CommandEntry(LOOK, "Show a state: messages as a conversation, the rest as a tree."),
+    "diff": CommandEntry(LOOK, "Show what changed between two checkpoints."),
+    "find": CommandEntry(LOOK, "Find checkpoints by label, tag, custom field or text."),
+    "ui": CommandEntry(LOOK, "Open the web inspector."),
+    "fork": CommandEntry(CHANGE, "Start a new thread from a checkpoint."),
+    "rewind": CommandEntry(CHANGE, "Move a thread's head to another checkpoint."),
+    "undo": CommandEntry(CHANGE, "Take back the last move of a thread's head."),
+    "label": CommandEntry(CHANGE, "Give a checkpoint a name."),
+    "tag": CommandEntry(CHANGE, "Add tags to a checkpoint, or take them away."),
+    "rm": CommandEntry(CHANGE, "Delete threads, or one checkpoint."),
+    "files": CommandEntry(CHANGE, "Snapshots of a directory: take, compare, restore."),
+    "import": CommandEntry(MOVE, "Import sessions and runs that other programs kept."),
+    "export": CommandEntry(MOVE, "Write a conversation or a state to a file."),
+    "copy": CommandEntry(MOVE, "Bring everything into another store."),
+    "sync": CommandEntry(MOVE, "Make two stores equal."),
+    "prune": CommandEntry(KEEP, "Let go of old checkpoints."),
+    "compact": CommandEntry(KEEP, "Give freed space back."),
+    "verify": CommandEntry(KEEP, "Check every byte, and set aside what is damaged."),
+    "rekey": CommandEntry(KEEP, "Lock an encrypted store with another key."),
+    "stats": CommandEntry(KEEP, "Say what the store holds and occupies."),
+    "doctor": CommandEntry(KEEP, "Check the environment and the store, and say what to do."),
+    "bench": CommandEntry(KEEP, "Measure this store: saves, loads and listings per second."),
 }
 
 
-class Table(click.Group):
+class CommandTable(click.Group):
     """The commands by name, loaded lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
@@ -96,7 +96,7 @@ A checkpoint is @ (the head), @~2 (two before), a step, a label, or the start of
 
 
 @click.command(
-    cls=Table,
+    cls=CommandTable,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     invoke_without_command=True,
@@ -113,7 +113,7 @@ def backtrail(ctx: click.Context, store: str | None, json: bool, debug: bool) ->
     backtrail keeps the state of AI agents: every step is a checkpoint that can be resumed, rewound to, forked or
     compared.
     """
-    frame = ctx.ensure_object(Frame)
+    frame = ctx.ensure_object(CommandContext)
     frame.url = store or frame.url
     frame.json = json or frame.json
     frame.debug = debug or frame.debug

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backtrail.encode import payload
-from backtrail.encode.nodes import Blob, Inline, Listing, Node, Page, Piece, Slot, Tree, leaves, unpack_page
-from backtrail.encode.streams import Bounds
+from backtrail.encode.nodes import Blob, Inline, ListNode, Node, Page, Piece, Slot, Tree, leaves, unpack_page
+from backtrail.encode.piece_table import Bounds
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt
 
@@ -37,7 +37,7 @@ def wanted(nodes: Iterable[Node]) -> Iterator[tuple[bytes, int, int]]:
     for node in nodes:
         if isinstance(node, Tree):
             yield from wanted(leaves(node))
-        elif isinstance(node, Listing):
+        elif isinstance(node, ListNode):
             yield from ((piece.branch, piece.first, piece.last) for piece in node.pieces)
         elif isinstance(node, Slot):
             yield (node.branch, node.step, node.step)
@@ -124,7 +124,7 @@ class Assembler:
 
     def value(self, node: Node) -> Any:
         """The value of a node."""
-        if isinstance(node, Listing):
+        if isinstance(node, ListNode):
             return self.items(node)
         if isinstance(node, Inline):
             return self._values.decode(node.raw, "a value in the root")
@@ -136,7 +136,7 @@ class Assembler:
         fields = {key: self.value(child) for key, child in node.children.items()}
         return fields if node.type is None else self._values.build(node.type, fields)
 
-    def items(self, listing: Listing, bounds: Bounds | None = None) -> list[Any]:
+    def items(self, listing: ListNode, bounds: Bounds | None = None) -> list[Any]:
         """All items of a list."""
         items: list[Any] = []
         for piece in listing.pieces:

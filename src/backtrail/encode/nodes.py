@@ -3,7 +3,7 @@
 * `Inline`: a small value, right here.
 * `Slot`: a larger value, in the payload of the row that first held it.
 * `Blob`: a large string or bytes, in the lineage's pool under the hash of its content.
-* `Listing`: a long list, as a table of pieces: ranges of items in append-only streams.
+* `ListNode`: a long list, as a table of pieces: ranges of items in append-only streams.
 * `Tree`: a dict or a record. A heavy one keeps its children in pages, which lie in payloads like slots do, so that
   a root stays small however wide the state is.
 
@@ -81,7 +81,7 @@ class Tail(msgspec.Struct, frozen=True, gc=False):
     offset: int
 
 
-class Listing(msgspec.Struct, frozen=True, gc=False):
+class ListNode(msgspec.Struct, frozen=True, gc=False):
     """A list of `count` items that encode to `size` bytes."""
 
     pieces: tuple[Piece, ...]
@@ -109,7 +109,7 @@ class Tree(msgspec.Struct, frozen=True, gc=False):
     pages: tuple[Page, ...] = ()
 
 
-Node = Inline | Slot | Blob | Listing | Tree
+Node = Inline | Slot | Blob | ListNode | Tree
 
 
 class Root(msgspec.Struct, frozen=True, gc=False):
@@ -123,7 +123,7 @@ def weight(node: Node) -> int:
     """About how many bytes a node takes in a unit."""
     if type(node) is Inline:
         return len(node.raw) + 3
-    if type(node) is Listing:
+    if type(node) is ListNode:
         return 24 + 20 * len(node.pieces)
     if type(node) is Tree:
         return 12 + 6 * len(node.pages) if node.pages else 4 + children_weight(node.children or {})
@@ -210,7 +210,7 @@ def _index(branch: bytes, here: bytes, table: list[bytes]) -> int:
 
 
 def _pack(node: Node, here: bytes, table: list[bytes]) -> list[Any]:
-    if isinstance(node, Listing):
+    if isinstance(node, ListNode):
         tail = node.tail
         pieces = [
             [
@@ -249,7 +249,7 @@ def _unpack(parts: list[Any], branches: list[bytes]) -> Node:
             Piece(branches[b], stream_, start, start + length, first, first + more, begin, span)
             for b, stream_, start, length, first, more, begin, span in rows
         )
-        return Listing(pieces, count, size, Tail(branches[at], stream, items, offset))
+        return ListNode(pieces, count, size, Tail(branches[at], stream, items, offset))
     if kind == _INLINE:
         return Inline(parts[1])
     if kind == _SLOT:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TypeVar
 
-from backtrail.engines import refusals
+from backtrail.engines import conflicts
 from backtrail.engines.base import (
     Branch,
     Commit,
@@ -28,12 +28,12 @@ from backtrail.engines.base import (
     Step,
     Taken,
 )
-from backtrail.engines.dicts import check_rows, page
+from backtrail.engines.dict_engine import check_rows, page
 
 T = TypeVar("T")
 
 
-class _Log:
+class _BranchRows:
     """The rows of one branch, and what was said about them."""
 
     __slots__ = ("branch", "marks", "rows", "steps")
@@ -84,7 +84,7 @@ class _Lineage:
     __slots__ = ("blobs", "logs", "threads")
 
     def __init__(self) -> None:
-        self.logs: dict[bytes, _Log] = {}  # in the order they were written
+        self.logs: dict[bytes, _BranchRows] = {}  # in the order they were written
         self.threads: set[str] = set()
         self.blobs: dict[bytes, bytes] = {}
 
@@ -112,10 +112,10 @@ class MemoryEngine(Engine):
     def _inside(self) -> Iterator[None]:
         with self._lock:
             if not self._open:
-                raise refusals.closed("memory")
+                raise conflicts.closed("memory")
             yield
 
-    def _log(self, lineage: str, branch: bytes) -> _Log | None:
+    def _log(self, lineage: str, branch: bytes) -> _BranchRows | None:
         return self._lineages.get(lineage, _NOTHING).logs.get(branch)
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class MemoryEngine(Engine):
 
     def _apply(self, commit: Commit, place: _Lineage) -> None:
         for branch in commit.branches:
-            place.logs[branch.id] = _Log(branch)
+            place.logs[branch.id] = _BranchRows(branch)
             self._branches.add(branch.id)
         for row in commit.rows:
             place.logs[row.branch].add(row)
@@ -173,11 +173,11 @@ class MemoryEngine(Engine):
         if fence is not None:
             lease = self._leases.get(fence.name)
             if lease is None or lease.token != fence.token:
-                raise refusals.fence_stale(fence)
+                raise conflicts.fence_stale(fence)
         for swap in commit.swaps:
             head = self._heads.get(swap.thread)
             if (None if head is None else head.key) != swap.expect:
-                raise refusals.moved(swap.thread)
+                raise conflicts.moved(swap.thread)
         logs = self._lineages.get(commit.lineage, _NOTHING).logs
         check_rows(commit, self._branches.__contains__, lambda branch: logs[branch].rows if branch in logs else None)
 
@@ -185,7 +185,7 @@ class MemoryEngine(Engine):
         with self._inside():
             place = self._lineages.get(drop.lineage, _NOTHING)
             if {(name, self._heads[name].key) for name in place.threads} != set(drop.expect):
-                raise refusals.swept_meanwhile(drop.lineage)
+                raise conflicts.swept_meanwhile(drop.lineage)
             for branch in drop.branches:
                 if place.logs.pop(branch, None) is not None:
                     self._branches.discard(branch)

@@ -17,11 +17,11 @@ from backtrail.encode.assemble import place
 from backtrail.encode.seal import SealedFrames
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from backtrail.errors import Conflict, Corrupt
-from backtrail.history.core import Core
-from backtrail.history.inspect import Inspection
+from backtrail.history.checks import Inspection
+from backtrail.history.context import Context
 from backtrail.history.keyring import adopt_names
-from backtrail.history.records import removal, unpack_remark
-from backtrail.history.reseal import Reseal
+from backtrail.history.records import removal, unpack_mark_body
+from backtrail.history.reencrypt import Reseal
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Copied
 
@@ -31,7 +31,7 @@ _ROWS = 256  # rows in one commit, at most
 _BLOBS = 16
 
 
-async def copy(source: Core, target: Core, progress: Progress | None = None) -> Copied:
+async def copy(source: Context, target: Context, progress: Progress | None = None) -> Copied:
     """Bring over what the target lacks, and check what was brought. `progress` is called with (done, in all)."""
     source.check_open()
     target.check_open()
@@ -54,7 +54,7 @@ async def copy(source: Core, target: Core, progress: Progress | None = None) -> 
 class _Lineage:
     """The copy of one lineage."""
 
-    def __init__(self, source: Core, target: Core, lineage: str) -> None:
+    def __init__(self, source: Context, target: Context, lineage: str) -> None:
         self._source = source
         self._target = target
         self._lineage = lineage
@@ -83,9 +83,9 @@ class _Lineage:
             await self._check()
         return Copied(threads=threads, rows=self._rows, blobs=self._blobs, bytes=self._bytes)
 
-    async def _steps(self, core: Core, branches: list[Branch]) -> Steps:
+    async def _steps(self, context: Context, branches: list[Branch]) -> Steps:
         return {
-            branch.id: {step.step: step for step in await core.engine.steps(self._lineage, branch.id, 1, LAST_STEP)}
+            branch.id: {step.step: step for step in await context.engine.steps(self._lineage, branch.id, 1, LAST_STEP)}
             for branch in branches
         }
 
@@ -178,23 +178,23 @@ class _Lineage:
     async def _gone(self, head: Head, steps: Steps) -> list[Mark]:
         """Marks on the checkpoints of a thread that the target still has and the source has not. Only if those that
         both have are all that the head counts: others are lost there, and the target may be the last that has them."""
-        core, common, marks = self._target, 0, []
-        for branch in await core.engine.branches(self._lineage):
+        context, common, marks = self._target, 0, []
+        for branch in await context.engine.branches(self._lineage):
             if branch.owner != head.owner:
                 continue
             kept = steps.get(branch.id, {})
-            for one in await core.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
+            for one in await context.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
                 where = f"{place(branch.id, one.step)}: mark"
                 if (branch.id, one.step) != (head.branch, head.step) and self._deleted(one, where):
                     continue
                 if one.step in kept:
                     common += 1
                 else:
-                    marks.append(removal(core.frames, branch.id, one.step, core.now()))
+                    marks.append(removal(context.frames, branch.id, one.step, context.now()))
         return marks if common == head.count else []
 
     def _deleted(self, one: Step, where: str) -> bool:
-        return one.mark is not None and unpack_remark(self._target.frames.unwrap(one.mark, where), where).deleted
+        return one.mark is not None and unpack_mark_body(self._target.frames.unwrap(one.mark, where), where).deleted
 
     async def _check(self) -> None:
         """Copies are verified; what was damaged before is told, and not that the copy went wrong."""

@@ -10,9 +10,9 @@ import difflib
 import re
 from typing import Any
 
-from backtrail.encode.nodes import Listing, Tree
+from backtrail.encode.nodes import ListNode, Tree
 from backtrail.encode.values import Values
-from backtrail.history.read import Reader
+from backtrail.history.state_reader import StateReader
 from backtrail.model import Change
 
 #: Where the state itself became another type. No key is written like this: `step_into` would put it in quotes.
@@ -20,7 +20,7 @@ TYPE = "(type)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-async def compare(reader: Reader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
+async def compare(reader: StateReader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
     """All changes from tree `a` to tree `b`. The types of the two are one of them, if these are whole states."""
     changes: list[Change] = []
     if a.type != b.type:
@@ -38,7 +38,7 @@ async def compare(reader: Reader, values: Values, a: Tree, b: Tree, path: str = 
             changes.append(Change(at, "removed", old=await reader.value(old)))
         elif isinstance(old, Tree) and isinstance(new, Tree) and old.type == new.type:
             changes += await compare(reader, values, old, new, at)
-        elif isinstance(old, Listing) and isinstance(new, Listing):
+        elif isinstance(old, ListNode) and isinstance(new, ListNode):
             changes += await _lists(reader, values, old, new, at)
         elif old is not None and new is not None:
             changes += _values(values, await reader.value(old), await reader.value(new), at)
@@ -53,14 +53,14 @@ def step_into(path: str, key: str) -> str:
     return f'{path}["{quoted}"]'
 
 
-async def _lists(reader: Reader, values: Values, old: Listing, new: Listing, path: str) -> list[Change]:
+async def _lists(reader: StateReader, values: Values, old: ListNode, new: ListNode, path: str) -> list[Change]:
     front = _common(old, new)
     a = await reader.items(old, front, old.count)
     b = await reader.items(new, front, new.count)
     return _items(values, a, b, front, path)
 
 
-def _common(a: Listing, b: Listing) -> int:
+def _common(a: ListNode, b: ListNode) -> int:
     """How many items at the front are the same because the two tables say so."""
     count = 0
     for one, other in zip(a.pieces, b.pieces, strict=False):

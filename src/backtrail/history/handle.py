@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 from backtrail.encode.values import Values
 from backtrail.engines.base import Commit, Head, Mark, Swap
 from backtrail.errors import Conflict, LockLost, ThreadNotFound
-from backtrail.history.core import Core
-from backtrail.history.names import check_name
+from backtrail.history.context import Context
 from backtrail.history.records import open_note
-from backtrail.history.tries import tries
-from backtrail.history.write import Writer
+from backtrail.history.retry import tries
+from backtrail.history.save import Saver
+from backtrail.history.validation import check_name
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -25,21 +25,21 @@ T = TypeVar("T")
 class Handle(Generic[S]):
     """One thread of a store. Cheap to make; nothing is read before it is used."""
 
-    def __init__(self, core: Core, id: str, type: type[S] | None = None, kind: str = "thread") -> None:
-        self.core = core
+    def __init__(self, context: Context, id: str, type: type[S] | None = None, kind: str = "thread") -> None:
+        self.context = context
         self.id = check_name(id, "thread id")
         self.type = type
         self.kind = kind
-        self.values = core.values if type is None else Values(core.values.types.with_type(type))
-        self.writer = Writer(core, self.id, kind, self.values)
+        self.values = context.values if type is None else Values(context.values.types.with_type(type))
+        self.writer = Saver(context, self.id, kind, self.values)
 
     async def standing(self) -> Head:
         """The head as the engine keeps it; `ThreadNotFound` if there is none."""
-        self.core.check_open()
-        head = await self.core.engine.head(self.id)
+        self.context.check_open()
+        head = await self.context.engine.head(self.id)
         if head is None:
             raise ThreadNotFound(self.id)
-        open_note(self.core.frames, head)  # nothing relies on a damaged head
+        open_note(self.context.frames, head)  # nothing relies on a damaged head
         return head
 
     async def insist(self, what: str, attempt: Callable[[Head], Awaitable[T | None]]) -> T:
@@ -52,10 +52,10 @@ class Handle(Generic[S]):
 
     async def swap(self, head: Head, new: Head | None, marks: Sequence[Mark] = (), also: Sequence[Swap] = ()) -> bool:
         """Put `new` in the place of `head`, with what belongs to it; False if another writer was faster."""
-        self.core.tips.take(self.id)
+        self.context.tips.take(self.id)
         swaps = (Swap(self.id, head.key, new), *also)
         try:
-            await self.core.engine.commit(Commit(head.lineage, swaps, marks=marks, fence=self.writer.fence))
+            await self.context.engine.commit(Commit(head.lineage, swaps, marks=marks, fence=self.writer.fence))
         except LockLost:
             raise
         except Conflict:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from backtrail.engines.base import Engine, Head
-from backtrail.engines.forks import Guarded
+from backtrail.engines.fork_safety import ForkSafe
 
 MANY = 1 << 17  # ids that are remembered, 200 bytes each; a lineage that has more is asked for each of them
 TWINS = 1024  # rows of one id that are looked at: deleted ones, and those of other threads of the lineage
@@ -41,7 +41,7 @@ class _Known:
         return True
 
 
-class Ids(Guarded):
+class IdCache(ForkSafe):
     """The ids of the threads in which somebody looked one up last."""
 
     def __init__(self) -> None:

@@ -14,69 +14,71 @@ from backtrail.encode.seal import Ring, SealedFrames, check_keys, lock_ring, ref
 from backtrail.engines.base import Commit, Head, Swap
 from backtrail.engines.namespace import RESERVED
 from backtrail.errors import Conflict, InvalidInput
-from backtrail.history.core import Core
+from backtrail.history.context import Context
 
 RING = f"{RESERVED}keys"
 
 
-async def unlock(core: Core) -> None:
+async def unlock(context: Context) -> None:
     """Make the core's frames the ones that its store needs; called once, before anything else."""
-    head = await core.engine.head(RING)
-    if core.keys is None:
+    head = await context.engine.head(RING)
+    if context.keys is None:
         if head is not None:
             raise refuse_sealed()
         return
     if head is None:
-        head = await _make(core, core.keys[0])
-    ring, _ = unlock_ring(head.note, core.keys)
-    core.frames = SealedFrames(ring, core.frames.compression, core.frames.level)
+        head = await _make(context, context.keys[0])
+    ring, _ = unlock_ring(head.note, context.keys)
+    context.frames = SealedFrames(ring, context.frames.compression, context.frames.level)
 
 
-async def _make(core: Core, key: bytes) -> Head:
-    if await core.engine.lineages(limit=1):
+async def _make(context: Context, key: bytes) -> Head:
+    if await context.engine.lineages(limit=1):
         raise InvalidInput(
             "the store holds unencrypted data and cannot be opened with a key: open it without, and copy it into a "
             "new store that has one with store.copy_to(url, key=…)"
         )
-    now = core.now()
+    now = context.now()
     note = lock_ring(Ring.new(), key)
     new = Head(RING, RING, bytes(16), bytes(16), 0, 1, "keys", now, now, 0, 0, note)
     try:
-        await core.engine.commit(Commit(RING, (Swap(RING, None, new),)))
+        await context.engine.commit(Commit(RING, (Swap(RING, None, new),)))
     except Conflict:  # another process opened the new store at the same moment
-        found = await core.engine.head(RING)
+        found = await context.engine.head(RING)
         if found is None:
             raise
         return found
     return new
 
 
-async def rekey(core: Core, key: Any) -> int:
+async def rekey(context: Context, key: Any) -> int:
     """Lock the ring with a new key, and seal what is written from now on with a fresh data key; how many there are.
 
     One small record is written, so this is instant, and other processes go on meanwhile; one that meets a row which was
     sealed afterwards has to open the store again, with the new key."""
-    core.check_open()
-    frames = core.frames
-    if core.keys is None or not isinstance(frames, SealedFrames):
+    context.check_open()
+    frames = context.frames
+    if context.keys is None or not isinstance(frames, SealedFrames):
         raise InvalidInput("the store is not encrypted: copy it into one that is with store.copy_to(url, key=…)")
     new = check_keys(key)[0]
     while True:
-        head = await core.engine.head(RING)
+        head = await context.engine.head(RING)
         if head is None:
             raise refuse_sealed()
-        ring = unlock_ring(head.note, core.keys)[0].grown()
-        moved = msgspec.structs.replace(head, version=head.version + 1, updated=core.now(), note=lock_ring(ring, new))
+        ring = unlock_ring(head.note, context.keys)[0].grown()
+        moved = msgspec.structs.replace(
+            head, version=head.version + 1, updated=context.now(), note=lock_ring(ring, new)
+        )
         try:
-            await core.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
+            await context.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
         except Conflict:
             continue
-        core.keys = (new, *(known for known in core.keys if known != new))
+        context.keys = (new, *(known for known in context.keys if known != new))
         frames.use(ring)
         return len(ring.keys)
 
 
-async def adopt_names(source: Core, target: Core) -> None:
+async def adopt_names(source: Context, target: Context) -> None:
     """Let an empty sealed store name blobs as another sealed one does, before that is copied into it."""
     one, other = source.frames, target.frames
     if not (isinstance(one, SealedFrames) and isinstance(other, SealedFrames)) or target.keys is None:
@@ -95,7 +97,7 @@ async def adopt_names(source: Core, target: Core) -> None:
     other.use(ring)
 
 
-async def share(one: Core, other: Core) -> None:
+async def share(one: Context, other: Context) -> None:
     """Let two sealed stores have one ring before they are made equal, so that they can hold the same bytes: one that is
     still empty takes the other's. Two that can never be equal are refused."""
     mine, theirs = await one.engine.head(RING), await other.engine.head(RING)
@@ -117,10 +119,10 @@ async def share(one: Core, other: Core) -> None:
     )
 
 
-async def _take(core: Core, old: Head, ring: Head) -> None:
+async def _take(context: Context, old: Head, ring: Head) -> None:
     """Another store's ring in the place of the one that an empty store was given when it was opened."""
-    assert core.keys is not None
-    assert isinstance(core.frames, SealedFrames)
-    found, _ = unlock_ring(ring.note, core.keys)
-    await core.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
-    core.frames.use(found)
+    assert context.keys is not None
+    assert isinstance(context.frames, SealedFrames)
+    found, _ = unlock_ring(ring.note, context.keys)
+    await context.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
+    context.frames.use(found)

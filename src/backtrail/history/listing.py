@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backtrail.engines.base import Head
-from backtrail.history.core import Core
-from backtrail.history.names import check_limit, check_part
+from backtrail.history.context import Context
 from backtrail.history.records import thread_info
+from backtrail.history.validation import check_limit, check_part
 from backtrail.model import ThreadInfo
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def heads_of(
-    core: Core,
+    context: Context,
     prefix: str = "",
     limit: int | None = None,
     after: str | None = None,
@@ -23,12 +23,12 @@ async def heads_of(
     newest_first: bool = True,
 ) -> list[Head]:
     """The heads of a page of threads, for a listing of any kind; every argument is looked at first."""
-    core.check_open()
+    context.check_open()
     check_part(prefix, "prefix")
     for value, what in ((after, "after"), (kind, "kind")):
         if value is not None:
             check_part(value, what)
-    return await core.engine.threads(
+    return await context.engine.threads(
         prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
     )
 
@@ -36,8 +36,8 @@ async def heads_of(
 class Listing:
     """What a store answers about all of its threads."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, context: Context) -> None:
+        self.context = context
 
     async def threads(
         self,
@@ -48,38 +48,38 @@ class Listing:
         newest_first: bool = False,
     ) -> list[ThreadInfo]:
         """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
-        heads = await heads_of(self.core, prefix, limit, after, kind, newest_first)
-        return [thread_info(self.core.frames, head) for head in heads]
+        heads = await heads_of(self.context, prefix, limit, after, kind, newest_first)
+        return [thread_info(self.context.frames, head) for head in heads]
 
     async def count(self) -> int:
         """How many threads there are."""
-        self.core.check_open()
-        return (await self.core.engine.stats())["threads"]
+        self.context.check_open()
+        return (await self.context.engine.stats())["threads"]
 
     async def stats(self) -> dict[str, Any]:
         """What the store holds and occupies."""
-        self.core.check_open()
-        return {**await self.core.engine.stats(), "failed_writes": self.core.failed_writes}
+        self.context.check_open()
+        return {**await self.context.engine.stats(), "failed_writes": self.context.failed_writes}
 
     async def ping(self) -> None:
         """Return if the store answers; raise `Unavailable` if it does not."""
-        self.core.check_open()
-        await self.core.engine.ping()
+        self.context.check_open()
+        await self.context.engine.ping()
 
     async def status(self) -> Status:
         """How both sides of a mirrored store are, which one is active, and what the other one lacks."""
-        from backtrail.history import mirroring  # few stores have a replica
+        from backtrail.history import replication  # few stores have a replica
 
-        return await mirroring.status(self.core)
+        return await replication.status(self.context)
 
     async def catch_up(self) -> Status:
         """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
-        from backtrail.history import mirroring  # few stores have a replica
+        from backtrail.history import replication  # few stores have a replica
 
-        return await mirroring.catch_up(self.core)
+        return await replication.catch_up(self.context)
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""
-        if not self.core.closed:
-            self.core.closed = True
-            await self.core.engine.close()
+        if not self.context.closed:
+            self.context.closed = True
+            await self.context.engine.close()

@@ -14,8 +14,8 @@ from typing import Any
 
 from backtrail.engines.base import Fence, Lease, Taken
 from backtrail.errors import InvalidInput, LockTimeout
-from backtrail.history.names import check_seconds
 from backtrail.history.thread import Thread
+from backtrail.history.validation import check_seconds
 
 POLL = 0.02  # seconds between two looks at a lock that another has
 
@@ -35,8 +35,8 @@ class Lock:
 
     async def attempt(self) -> Taken | None:
         """Take or renew the lock; who has it, if another does."""
-        self._thread.core.check_open()
-        answer = await self._thread.core.engine.lease(self.name, self.owner, self.ttl)
+        self._thread.context.check_open()
+        answer = await self._thread.context.engine.lease(self.name, self.owner, self.ttl)
         if isinstance(answer, Lease):
             self.token = answer.token
             self._thread.writer.fence = Fence(self.name, answer.token)
@@ -55,4 +55,4 @@ class Lock:
     async def release(self) -> bool:
         """Give the lock back; False if it had been lost."""
         self._thread.writer.fence = None
-        return await self._thread.core.engine.release(self.name, self.owner)
+        return await self._thread.context.engine.release(self.name, self.owner)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backtrail.encode.nodes import Blob, Inline, Listing, Node, Slot, Tree
+from backtrail.encode.nodes import Blob, Inline, ListNode, Node, Slot, Tree
 from backtrail.encode.types import Unregistered
 from backtrail.errors import InvalidInput, NotFound
-from backtrail.history.names import check_limit
-from backtrail.history.read import Reader
+from backtrail.history.state_reader import StateReader
 from backtrail.history.thread import Thread
+from backtrail.history.validation import check_limit
 from backtrail.model import Outline, Part
 
 _SMALL = 256  # encoded bytes: a value in the root that is shown at once
@@ -44,7 +44,7 @@ async def outline(
             continue
         assert node is not None
         rest = list(path)[len(walked) :]
-        if isinstance(node, Listing) and type(key) is int and 0 <= key < node.count:
+        if isinstance(node, ListNode) and type(key) is int and 0 <= key < node.count:
             value = (await reader.items(node, key, key + 1))[0]
         else:
             value = _step(await reader.value(node), key, walked, self.id)
@@ -56,13 +56,13 @@ async def outline(
     return await _node(reader, node, first, last)
 
 
-async def _node(reader: Reader, node: Node, start: int, stop: int | None) -> Outline:
+async def _node(reader: StateReader, node: Node, start: int, stop: int | None) -> Outline:
     if isinstance(node, Tree):
         children = await reader.level(node)
         names = list(children)[start:stop]
         parts = tuple([await _part(reader, name, children[name]) for name in names])
         return Outline("dict", node.size, len(children), start, parts, type=node.type)
-    if isinstance(node, Listing):
+    if isinstance(node, ListNode):
         end = node.count if stop is None else min(stop, node.count)
         items = await reader.items(node, start, end) if start < end else []
         return Outline("list", node.size, node.count, start, _items(items, start))
@@ -71,11 +71,11 @@ async def _node(reader: Reader, node: Node, start: int, stop: int | None) -> Out
     return _describe(await reader.value(node), start, stop, node.size)
 
 
-async def _part(reader: Reader, name: str, node: Node) -> Part:
+async def _part(reader: StateReader, name: str, node: Node) -> Part:
     if isinstance(node, Tree):
         count = None if node.children is None else len(node.children)  # a heavy one is not read to be counted
         return Part(name, "dict", node.size, count, type=node.type)
-    if isinstance(node, Listing):
+    if isinstance(node, ListNode):
         return Part(name, "list", node.size, node.count)
     if isinstance(node, Blob):
         return Part(name, "text" if node.text else "bytes", node.size)

@@ -43,7 +43,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     files: str | None = None
 
 
-class Remark(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What was said about a checkpoint later: it replaces label, tags and custom, or takes the checkpoint away."""
 
     at: int
@@ -73,7 +73,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _META = msgspec.msgpack.Decoder(Meta)
-_REMARK = msgspec.msgpack.Decoder(Remark)
+_REMARK = msgspec.msgpack.Decoder(MarkBody)
 _NOTE = msgspec.msgpack.Decoder(Note)
 
 
@@ -108,25 +108,25 @@ def unpack_meta(data: bytes, where: str) -> Meta:
         raise Corrupt(where, f"its metadata makes no sense: {error}") from error
 
 
-def pack_remark(remark: Remark) -> bytes:
+def pack_mark_body(remark: MarkBody) -> bytes:
     return _ENCODER.encode(remark)
 
 
-def unpack_remark(data: bytes, where: str) -> Remark:
+def unpack_mark_body(data: bytes, where: str) -> MarkBody:
     try:
         return _REMARK.decode(data)
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(where, f"its mark makes no sense: {error}") from error
 
 
-def seal_mark(frames: Frames, branch: bytes, step: int, remark: Remark) -> Mark:
+def seal_mark(frames: Frames, branch: bytes, step: int, remark: MarkBody) -> Mark:
     """A remark as a commit carries it."""
-    return Mark(branch, step, frames.wrap(pack_remark(remark), f"{place(branch, step)}: mark"))
+    return Mark(branch, step, frames.wrap(pack_mark_body(remark), f"{place(branch, step)}: mark"))
 
 
 def removal(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
     """The mark that takes a checkpoint away."""
-    return seal_mark(frames, branch, step, Remark(now, True, None, (), b""))
+    return seal_mark(frames, branch, step, MarkBody(now, True, None, (), b""))
 
 
 def body_digest(root: bytes, payload: bytes) -> bytes:
@@ -183,7 +183,7 @@ def moment(micros: int) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=micros)
 
 
-def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Remark | None]:
+def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, MarkBody | None]:
     """Metadata and remark of a step."""
     where = place(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
@@ -191,14 +191,14 @@ def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Re
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
     if step.mark is None:
         return meta, None
-    return meta, unpack_remark(frames.unwrap(step.mark, f"{where}: mark"), where)
+    return meta, unpack_mark_body(frames.unwrap(step.mark, f"{where}: mark"), where)
 
 
 def checkpoint(
-    values: Values, thread: str, id: bytes, step: int, meta: Meta, remark: Remark | None, parent: bytes | None
+    values: Values, thread: str, id: bytes, step: int, meta: Meta, remark: MarkBody | None, parent: bytes | None
 ) -> Checkpoint:
     """The checkpoint that a step is to a user."""
-    said: Meta | Remark = remark if remark is not None else meta
+    said: Meta | MarkBody = remark if remark is not None else meta
     custom: dict[str, Any] = values.decode(said.custom, f"checkpoint {uuid_text(id)}") if said.custom else {}
     return Checkpoint(
         id=uuid_text(id),

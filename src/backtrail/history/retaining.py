@@ -18,7 +18,7 @@ class Retaining(Handle[S]):
 
     async def retention(self) -> Retention | None:
         """The thread's own policy, if it has one."""
-        own = open_note(self.core.frames, await self.standing()).retention
+        own = open_note(self.context.frames, await self.standing()).retention
         return unpack_retention(own, f"the head of thread {self.id!r}") if own else None
 
     async def retain(self, policy: Any) -> None:
@@ -27,9 +27,9 @@ class Retaining(Handle[S]):
         packed = b"" if policy is None else pack_retention(check_retention(policy))
 
         async def attempt(head: Head) -> bool | None:
-            note = msgspec.structs.replace(open_note(self.core.frames, head), retention=packed)
+            note = msgspec.structs.replace(open_note(self.context.frames, head), retention=packed)
             bare = msgspec.structs.replace(head, version=head.version + 1, updated=head.updated + 1, note=b"")
-            moved = msgspec.structs.replace(bare, note=seal_note(self.core.frames, bare, note))
+            moved = msgspec.structs.replace(bare, note=seal_note(self.context.frames, bare, note))
             return await self.swap(head, moved) or None
 
         await self.insist("retain", attempt)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from backtrail.errors import Corrupt, InvalidInput
-from backtrail.history.trail import Seen
+from backtrail.history.ancestry import SeenStep
 from backtrail.model import Retention
 
 NOTHING = Retention()
@@ -104,7 +104,7 @@ def micros(span: dt.timedelta) -> int:
     return span // dt.timedelta(microseconds=1)
 
 
-def protected(policy: Retention, seen: Seen) -> bool:
+def protected(policy: Retention, seen: SeenStep) -> bool:
     """Whether a checkpoint stays for what is said about it."""
     said: Any = seen.remark or seen.meta
     if policy.keep_labelled and said.label is not None:
@@ -112,7 +112,9 @@ def protected(policy: Retention, seen: Seen) -> bool:
     return bool(policy.keep_tags) and not set(policy.keep_tags).isdisjoint(said.tags)
 
 
-def kept(policy: Retention, now: int, trail: Sequence[Seen], abandoned: Iterable[tuple[Seen, int]]) -> Iterable[Seen]:
+def kept(
+    policy: Retention, now: int, trail: Sequence[SeenStep], abandoned: Iterable[tuple[SeenStep, int]]
+) -> Iterable[SeenStep]:
     """The checkpoints that a thread holds on to. `trail`: its living ones from the head back; `abandoned`: those that a
     rewind left behind, each with the time (microseconds) since when it has been so."""
     oldest = None if policy.max_age is None else now - micros(policy.max_age)

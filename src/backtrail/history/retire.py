@@ -15,10 +15,10 @@ from collections import deque
 import msgspec
 
 from backtrail.engines.base import Mark
-from backtrail.history.core import Core, Tip
+from backtrail.history.ancestry import Ancestry, SeenStep
+from backtrail.history.context import Context, Tip
 from backtrail.history.records import removal
 from backtrail.history.retention import protected, unpack_retention
-from backtrail.history.trail import Seen, Trail
 from backtrail.model import Retention
 
 _AT_ONCE = 64  # marks that one save makes at most, however many a new policy lets go of
@@ -26,7 +26,7 @@ _LEAST = 64  # marks that are worth a sweep
 _MOST = 4096  # rows of a lineage that is swept within a save
 
 
-class Line(msgspec.Struct):
+class KeepLastWindow(msgspec.Struct):
     """The living checkpoints on a lone thread's trail, oldest first, those that stay whatever happens left out."""
 
     waiting: deque[tuple[bytes, int, bool]]  # branch, step, protected
@@ -34,42 +34,42 @@ class Line(msgspec.Struct):
     rows: int = 0  # of the lineage, about
 
 
-def policy_of(core: Core, tip: Tip) -> Retention:
+def policy_of(context: Context, tip: Tip) -> Retention:
     """The thread's own policy, or the store's."""
     own = tip.note.retention
-    return unpack_retention(own, f"the head of thread {tip.head.thread!r}") if own else core.retention
+    return unpack_retention(own, f"the head of thread {tip.head.thread!r}") if own else context.retention
 
 
-async def line_of(core: Core, tip: Tip | None) -> Line | None:
+async def window_of(context: Context, tip: Tip | None) -> KeepLastWindow | None:
     """The line of a thread whose saves retire others; None for all others."""
     if tip is None:
-        return Line(deque()) if core.retention.keep_last is not None else None
-    policy = policy_of(core, tip)
+        return KeepLastWindow(deque()) if context.retention.keep_last is not None else None
+    policy = policy_of(context, tip)
     head = tip.head
     if policy.keep_last is None or head.kind == "workspace":
         return None
-    if isinstance(tip.line, Line):
+    if isinstance(tip.line, KeepLastWindow):
         return tip.line
-    if [other.key for other in await core.engine.heads(head.lineage)] != [head.key]:
+    if [other.key for other in await context.engine.heads(head.lineage)] != [head.key]:
         return None
-    trail = await Trail.to(core, head, head.branch, head.step)
-    seen: list[Seen] = [one async for one in trail.back()]
+    trail = await Ancestry.to(context, head, head.branch, head.step)
+    seen: list[SeenStep] = [one async for one in trail.back()]
     waiting = ((one.branch.id, one.step.step, protected(policy, one)) for one in reversed(seen) if one.alive)
-    return Line(deque(waiting), sum(1 for one in seen if not one.alive), len(seen))
+    return KeepLastWindow(deque(waiting), sum(1 for one in seen if not one.alive), len(seen))
 
 
-def retire(core: Core, policy: Retention, line: Line) -> list[Mark]:
+def retire(context: Context, policy: Retention, line: KeepLastWindow) -> list[Mark]:
     """Marks on the checkpoints that the next save pushes out. The line is the caller's to throw away if that fails."""
     marks: list[Mark] = []
     limit = policy.keep_last or 1
     while len(line.waiting) >= limit and len(marks) < _AT_ONCE:
         branch, step, stays = line.waiting.popleft()
         if not stays:
-            marks.append(removal(core.frames, branch, step, core.now()))
+            marks.append(removal(context.frames, branch, step, context.now()))
     line.marked += len(marks)
     return marks
 
 
-def due(line: Line) -> bool:
+def due(line: KeepLastWindow) -> bool:
     """Whether it is time for a sweep."""
     return line.marked >= max(_LEAST, line.rows // 2) and line.rows <= _MOST

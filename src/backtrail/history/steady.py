@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from backtrail.errors import Corrupt
-from backtrail.history.core import Core
+from backtrail.history.context import Context
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _ATTEMPTS = 64
 Method = Callable[Concatenate[C, P], Coroutine[Any, Any, T]]
 
 
-def steady(whose: Callable[[Any], tuple[Core, str]]) -> Callable[[Method[C, P, T]], Method[C, P, T]]:
+def steady(whose: Callable[[Any], tuple[Context, str]]) -> Callable[[Method[C, P, T]], Method[C, P, T]]:
     """Make a method steady. `whose` tells the core and the thread of the object it belongs to."""
 
     def make(method: Method[C, P, T]) -> Method[C, P, T]:
@@ -32,11 +32,11 @@ def steady(whose: Callable[[Any], tuple[Core, str]]) -> Callable[[Method[C, P, T
                 return await method(self, *args, **kwargs)
             except Corrupt as error:
                 damage = error
-            core, thread = whose(self)
+            context, thread = whose(self)
             last: object = None
             for _ in range(_ATTEMPTS):
-                head = await core.engine.head(thread)
-                stands = None if head is None else (head.key, core.engine.stamp)
+                head = await context.engine.head(thread)
+                stands = None if head is None else (head.key, context.engine.stamp)
                 if stands is not None and stands == last:
                     break
                 last = stands
@@ -51,4 +51,4 @@ def steady(whose: Callable[[Any], tuple[Core, str]]) -> Callable[[Method[C, P, T
     return make
 
 
-of_thread = steady(lambda handle: (handle.core, handle.id))
+of_thread = steady(lambda handle: (handle.context, handle.id))

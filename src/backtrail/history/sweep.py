@@ -20,12 +20,12 @@ import msgspec
 
 from backtrail.engines.base import Commit, Drop, Head, Swap
 from backtrail.errors import Conflict, Corrupt, InvalidInput
-from backtrail.history.core import Core
+from backtrail.history.context import Context
+from backtrail.history.lineage import LineageView, Place
 from backtrail.history.pace import Pace
-from backtrail.history.reach import NO_GARBAGE, Garbage, garbage
+from backtrail.history.reachability import NO_GARBAGE, Garbage, garbage
 from backtrail.history.records import removal, touch, uuid_text
 from backtrail.history.retention import check_retention, expired, kept, unpack_retention
-from backtrail.history.view import Place, View
 from backtrail.model import Pruned, Retention
 
 Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)
@@ -35,10 +35,10 @@ _PAGE = 1000
 WORKSPACE = "workspace"
 
 
-async def lineages(core: Core) -> AsyncIterator[str]:
+async def lineages(context: Context) -> AsyncIterator[str]:
     """The names of all lineages, read a page at a time."""
     after: str | None = None
-    while page := await core.engine.lineages(after=after, limit=_PAGE):
+    while page := await context.engine.lineages(after=after, limit=_PAGE):
         for name in page:
             yield name
         if after is not None and page[-1] <= after:  # an index out of order must not lead round in a circle
@@ -49,8 +49,8 @@ async def lineages(core: Core) -> AsyncIterator[str]:
 class Sweeper:
     """Prunes and sweeps a whole store."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._files: set[str] | None = None  # snapshots that the checkpoints of conversations name, once all are known
 
     async def prune(
@@ -65,17 +65,17 @@ class Sweeper:
 
         A thread's own policy counts before the store's, but not before one that is given here. With `dry_run` nothing
         changes and the report says what would go."""
-        core = self._core
-        core.check_open()
+        context = self._context
+        context.check_open()
         given = None if retention is None else check_retention(retention)
         if max_age is not None:
             if not isinstance(max_age, dt.timedelta):
                 raise InvalidInput(f"max_age must be a timedelta, not {max_age!r}")
             given = msgspec.structs.replace(given or Retention(), max_age=max_age)
-        names = [name async for name in lineages(core)]
+        names = [name async for name in lineages(context)]
         total = Pruned(dry_run=dry_run)
         self._files = set()
-        last = {head.lineage for head in await core.engine.threads(kind=WORKSPACE)}
+        last = {head.lineage for head in await context.engine.threads(kind=WORKSPACE)}
         for number, lineage in enumerate(sorted(names, key=last.__contains__), 1):
             try:
                 done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
@@ -100,15 +100,15 @@ class Sweeper:
         """Prune and sweep one lineage."""
         threads = checkpoints = 0
         for _ in range(_ATTEMPTS):
-            heads = await self._core.engine.heads(lineage)
+            heads = await self._context.engine.heads(lineage)
             try:
                 view, gone, doomed, found = await self._look(lineage, given, all_blobs=all_blobs)
             except Corrupt:
                 # What looks damaged may be what another sweep was just freeing: then the heads have moved.
-                if await self._core.engine.heads(lineage) == heads:
+                if await self._context.engine.heads(lineage) == heads:
                     raise
                 continue
-            if found.unsure is not None and await self._core.engine.heads(lineage) != heads:
+            if found.unsure is not None and await self._context.engine.heads(lineage) != heads:
                 continue
             if dry_run or not (gone or doomed or found):
                 return _report(lineage, threads + len(gone), checkpoints + len(doomed), found, dry_run)
@@ -123,10 +123,10 @@ class Sweeper:
 
     async def _look(
         self, lineage: str, given: Retention | None, *, all_blobs: bool
-    ) -> tuple[View, set[str], set[Place], Garbage]:
+    ) -> tuple[LineageView, set[str], set[Place], Garbage]:
         """A lineage, the threads that have expired, the checkpoints that may go, and what can be freed then."""
-        view = await View.of(self._core, lineage)
-        now = self._core.now()
+        view = await LineageView.of(self._context, lineage)
+        now = self._context.now()
         gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
         left = view.without(gone)
         doomed = self._doomed(left, given, now)
@@ -135,16 +135,16 @@ class Sweeper:
             view,
             gone,
             doomed,
-            await garbage(self._core, left, doomed, all_blobs=all_blobs, follow=self._core.follow),
+            await garbage(self._context, left, doomed, all_blobs=all_blobs, follow=self._context.follow),
         )
 
-    def _policy(self, view: View, head: Head, given: Retention | None) -> Retention:
+    def _policy(self, view: LineageView, head: Head, given: Retention | None) -> Retention:
         if given is not None:
             return given
         own = view.notes[head.thread].retention
-        return unpack_retention(own, f"the head of thread {head.thread!r}") if own else self._core.retention
+        return unpack_retention(own, f"the head of thread {head.thread!r}") if own else self._context.retention
 
-    def _doomed(self, view: View, given: Retention | None, now: int) -> set[Place]:
+    def _doomed(self, view: LineageView, given: Retention | None, now: int) -> set[Place]:
         """The living checkpoints that no thread holds on to."""
         visible: set[Place] = set()
         keep: set[Place] = set()
@@ -161,7 +161,7 @@ class Sweeper:
                 keep.update(place for place in visible if self._named(view, head.thread, place))
         return visible - keep
 
-    def _named(self, view: View, workspace: str, place: Place) -> bool:
+    def _named(self, view: LineageView, workspace: str, place: Place) -> bool:
         """Whether a conversation needs a snapshot. As long as not all conversations were looked at, any might."""
         if self._files is None:
             return True
@@ -169,35 +169,35 @@ class Sweeper:
         at = bisect_left(rows, place[1], key=lambda seen: seen.step.step)
         return f"{uuid_text(rows[at].step.id)}@{workspace}" in self._files
 
-    def _note_files(self, view: View, doomed: set[Place]) -> None:
+    def _note_files(self, view: LineageView, doomed: set[Place]) -> None:
         if self._files is not None:
             living = (seen for place, seen in view.living().items() if place not in doomed)
             self._files.update(seen.meta.files for seen in living if seen.meta.files is not None)
 
-    async def _mark(self, view: View, gone: set[str], doomed: set[Place]) -> list[Head]:
+    async def _mark(self, view: LineageView, gone: set[str], doomed: set[Place]) -> list[Head]:
         """Step one; the heads as they are afterwards."""
-        core = self._core
-        now = core.now()
+        context = self._context
+        now = context.now()
         owners: dict[bytes, int] = {}
         marks = []
-        pace = Pace(core.engine)
+        pace = Pace(context.engine)
         for branch, step in sorted(doomed):
             pace.breathe()
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
-            marks.append(removal(core.frames, branch, step, now))
+            marks.append(removal(context.frames, branch, step, now))
         swaps, heads = [], []
         for head in view.heads:
             if head.thread in gone:
                 swaps.append(Swap(head.thread, head.key, None))
                 continue
             # One microsecond on: a thread that was pruned is no newer in any listing, and no less idle.
-            touched = touch(core.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0)))
+            touched = touch(context.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0)))
             swaps.append(Swap(head.thread, head.key, touched))
             heads.append(touched)
-        await core.engine.commit(Commit(view.lineage, swaps, marks=marks))
+        await context.engine.commit(Commit(view.lineage, swaps, marks=marks))
         for head in view.heads:
-            core.tips.take(head.thread)
+            context.tips.take(head.thread)
         return heads
 
     async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
@@ -209,7 +209,7 @@ class Sweeper:
             drops.append(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
         drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1])]
         for drop in drops:
-            await self._core.engine.drop(drop)
+            await self._context.engine.drop(drop)
 
 
 def _parts(places: list[Place]) -> list[list[Place]]:

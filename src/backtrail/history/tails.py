@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from backtrail.encode import payload
-from backtrail.encode.nodes import Listing, Piece
+from backtrail.encode.nodes import ListNode, Piece
 from backtrail.encode.values import Values, is_plain
-from backtrail.engines.forks import Guarded
+from backtrail.engines.fork_safety import ForkSafe
 
 MAX_ITEMS = 256  # of one stream
 MAX_BYTES = 1024 * 1024  # of one stream, encoded
@@ -63,7 +63,7 @@ class _Tail:
             del self.items[:gone], self.sizes[:gone]
 
 
-class Tails(Guarded):
+class TailCache(ForkSafe):
     """The tails of the streams used last. Safe to share between threads."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Tails(Guarded):
     def __len__(self) -> int:
         return len(self._tails)
 
-    def items(self, listing: Listing, start: int, stop: int, values: Values) -> list[Any] | None:
+    def items(self, listing: ListNode, start: int, stop: int, values: Values) -> list[Any] | None:
         """Items start..stop-1 of a list, new ones for each caller; None if not all of them are remembered."""
         parts = []
         with self._lock:
@@ -112,7 +112,7 @@ class Tails(Guarded):
                     tail.items[place] = part[at]
         return value
 
-    def reach(self, listing: Listing, start: int) -> int:
+    def reach(self, listing: ListNode, start: int) -> int:
         """Up to which item of a list those from `start` on are remembered without a gap."""
         with self._lock:
             for piece, low, high in _parts(listing, start, listing.count):
@@ -124,7 +124,7 @@ class Tails(Guarded):
                     return start
         return start
 
-    def read(self, listing: Listing, start: int, items: list[Any]) -> None:
+    def read(self, listing: ListNode, start: int, items: list[Any]) -> None:
         """Remember the items of a list from `start` to its end, which were just read and now are the caller's."""
         if len(items) > MAX_ITEMS:
             return
@@ -134,7 +134,7 @@ class Tails(Guarded):
             with self._lock:
                 self._extend((piece.branch, piece.stream), low, high, kept)
 
-    def written(self, listing: Listing, data: bytes, values: Values) -> None:
+    def written(self, listing: ListNode, data: bytes, values: Values) -> None:
         """A list may have grown by what is in the payload of the row that was just committed. If nothing else is in it,
         and the items before are remembered, these are too; else they are left to the next who reads."""
         key = listing.tail.branch, listing.tail.stream
@@ -189,7 +189,7 @@ def _is_flat(item: Any) -> bool:
     )
 
 
-def _parts(listing: Listing, start: int, stop: int) -> Iterator[tuple[Piece, int, int]]:
+def _parts(listing: ListNode, start: int, stop: int) -> Iterator[tuple[Piece, int, int]]:
     """The pieces that items start..stop-1 of a list lie in, each with the range of its stream's items."""
     base = 0
     for piece in listing.pieces:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from backtrail.errors import InvalidInput, Unavailable
+from backtrail.history.file_refs import tied
 from backtrail.history.handle import S
-from backtrail.history.moving import Moving
-from backtrail.history.names import check_name, check_names
-from backtrail.history.reading import Reading
+from backtrail.history.moves import Moving
+from backtrail.history.reads import Reading
 from backtrail.history.retaining import Retaining
-from backtrail.history.tied import tied
-from backtrail.history.write import UNSET, Facts
+from backtrail.history.save import UNSET, Facts
+from backtrail.history.validation import check_name, check_names
 from backtrail.model import Checkpoint
 
 OnConflict = Literal["raise", "branch"]
@@ -52,7 +52,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
                 parent=parent,
             )
         except Unavailable:
-            if not self.core.engine.adrift:
+            if not self.context.engine.adrift:
                 raise
             # What is there cannot be read to compare with; nor has it to be, since the state is whole.
             return await self.writer.save(
@@ -115,7 +115,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
     async def annotate(self, at: Any, label: Any = UNSET, tags: Any = UNSET, custom: Any = UNSET) -> Checkpoint:
         """Change what is said about a checkpoint; what is not given stays. The checkpoint itself never changes."""
         if custom is not UNSET:
-            head = await self.core.engine.head(self.id)
+            head = await self.context.engine.head(self.id)
             if head is not None and head.kind == "workspace":
                 raise InvalidInput(
                     f"{self.id!r} keeps a directory's snapshots: their custom fields are what they are made of"

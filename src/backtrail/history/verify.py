@@ -12,27 +12,27 @@ import msgspec
 from backtrail.encode.assemble import place
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
 from backtrail.errors import BacktrailError, Conflict
-from backtrail.history.core import Core
-from backtrail.history.inspect import Inspection, Place, gap_id
-from backtrail.history.reach import ASIDE, GAP, PLAIN
+from backtrail.history.checks import Inspection, Place, gap_id
+from backtrail.history.context import Context
+from backtrail.history.lineage import LineageView
+from backtrail.history.reachability import ASIDE, GAP, PLAIN
 from backtrail.history.records import Note, removal, seal_note
 from backtrail.history.sweep import Progress, lineages
-from backtrail.history.view import View
 from backtrail.model import Damage, Verified
 
 _ATTEMPTS = 16
 
 
-async def verify(core: Core, repair: bool = False, progress: Progress | None = None) -> Verified:
+async def verify(context: Context, repair: bool = False, progress: Progress | None = None) -> Verified:
     """Check everything. `progress` is called with (lineages done, lineages in all)."""
-    core.check_open()
-    names = [name async for name in lineages(core)]
+    context.check_open()
+    names = [name async for name in lineages(context)]
     total = Verified(repaired=repair)
     for number, lineage in enumerate(names, 1):
-        seen = await _inspect(core, lineage)
+        seen = await _inspect(context, lineage)
         if repair and seen.problems:
-            await _repair(core, seen)
-        orphans = await _orphans(core, seen)
+            await _repair(context, seen)
+        orphans = await _orphans(context, seen)
         total = Verified(
             threads=total.threads + len(seen.heads),
             checkpoints=total.checkpoints + len(seen.living),
@@ -47,30 +47,30 @@ async def verify(core: Core, repair: bool = False, progress: Progress | None = N
     return total
 
 
-async def _inspect(core: Core, lineage: str) -> Inspection:
+async def _inspect(context: Context, lineage: str) -> Inspection:
     """Look again where writers moved something meanwhile: a row newer than the head it belongs to is no damage."""
     for _ in range(_ATTEMPTS):
-        seen = Inspection(core, lineage)
+        seen = Inspection(context, lineage)
         await seen.run()
-        if not seen.problems or await _still(core, seen):
+        if not seen.problems or await _still(context, seen):
             break
     return seen
 
 
-async def _still(core: Core, seen: Inspection) -> bool:
+async def _still(context: Context, seen: Inspection) -> bool:
     try:
-        return await core.engine.heads(seen.lineage) == seen.heads
+        return await context.engine.heads(seen.lineage) == seen.heads
     except BacktrailError:
         return True  # heads that cannot be read are among the problems
 
 
-async def _orphans(core: Core, seen: Inspection) -> int:
+async def _orphans(context: Context, seen: Inspection) -> int:
     needed = set(seen.needed)
     for head in seen.heads:
-        if head.kind in core.follow and not seen.problems:
-            view = await View.of(core, seen.lineage)
+        if head.kind in context.follow and not seen.problems:
+            view = await LineageView.of(context, seen.lineage)
             try:
-                needed |= await core.follow[head.kind](core, head.thread, [*view.living().values()])
+                needed |= await context.follow[head.kind](context, head.thread, [*view.living().values()])
             except BacktrailError as error:
                 seen.problems.append(Damage(seen.lineage, f"thread {head.thread!r}", str(error)))
         elif head.kind not in PLAIN:
@@ -78,33 +78,33 @@ async def _orphans(core: Core, seen: Inspection) -> int:
     return sum(1 for id in seen.pool if id not in needed and len(id) == 32)
 
 
-async def _repair(core: Core, seen: Inspection) -> None:
+async def _repair(context: Context, seen: Inspection) -> None:
     for _ in range(_ATTEMPTS):
         try:
-            await _Repair(core, seen).run()
+            await _Repair(context, seen).run()
             return
         except Conflict:
-            seen = await _inspect(core, seen.lineage)
+            seen = await _inspect(context, seen.lineage)
     raise Conflict(seen.lineage, None, None, f"{seen.lineage!r} kept moving: repair it when its writers rest")
 
 
 class _Repair:
     """One lineage, put in order with one commit and one drop."""
 
-    def __init__(self, core: Core, seen: Inspection) -> None:
-        self._core = core
+    def __init__(self, context: Context, seen: Inspection) -> None:
+        self._context = context
         self._seen = seen
         self._damaged = {at for at, known in seen.rows.items() if known.faults}
         self._sound = {at for at in seen.living if at not in seen.unsound and at not in self._damaged}
 
     async def run(self) -> None:
-        seen, core = self._seen, self._core
+        seen, context = self._seen, self._context
         swaps, heads = [], []
         for head in seen.heads:
             new = self._head(head)
             swaps.append(Swap(head.thread, head.key, new))
             heads.extend([] if new is None else [new])
-        now, frames = self._core.now(), self._core.frames
+        now, frames = self._context.now(), self._context.frames
         doomed = [at for at in seen.unsound if at not in self._damaged and not self._stood_on(at, heads)]
         marks = [removal(frames, *at, now) for at in doomed]
         blobs = await self._kept()
@@ -112,15 +112,15 @@ class _Repair:
             before = seen.before(known.branch, step)
             lost = before is not None and (before in self._damaged or before not in seen.rows)
             if known.chain_faults or (lost and not known.light):
-                blobs[gap_id(branch, step)] = core.frames.wrap(b"", f"gap before {place(branch, step)}")
+                blobs[gap_id(branch, step)] = context.frames.wrap(b"", f"gap before {place(branch, step)}")
             if known.mark_fault is not None:
                 marks.append(Mark(branch, step, None))
-        await core.engine.commit(Commit(seen.lineage, swaps, marks=marks, blobs=blobs))
+        await context.engine.commit(Commit(seen.lineage, swaps, marks=marks, blobs=blobs))
         for head in seen.heads:
-            core.tips.take(head.thread)
+            context.tips.take(head.thread)
         expect = [(head.thread, head.key) for head in heads]
         bad = [id for id in seen.bad_blobs if not id.startswith((ASIDE, GAP))]
-        await core.engine.drop(
+        await context.engine.drop(
             Drop(seen.lineage, expect, rows=sorted(self._damaged), branches=sorted(seen.adrift), blobs=bad)
         )
 
@@ -129,15 +129,15 @@ class _Repair:
 
     async def _kept(self) -> dict[bytes, bytes]:
         """The damaged records as they are."""
-        core, lineage = self._core, self._seen.lineage
+        context, lineage = self._context, self._seen.lineage
         blobs: dict[bytes, bytes] = {}
         for branch, step in self._damaged:
-            for row in await core.engine.rows(lineage, branch, step, step):
+            for row in await context.engine.rows(lineage, branch, step, step):
                 id = ASIDE + branch + step.to_bytes(4, "big")
-                blobs[id] = core.frames.wrap(msgspec.msgpack.encode(tuple(row)), f"aside {id.hex()}")
-        for bad, data in (await core.engine.blobs(lineage, sorted(self._seen.bad_blobs))).items():
-            blobs[ASIDE + bad] = core.frames.wrap(data, f"aside {bad.hex()}")
-            blobs[ASIDE] = core.frames.wrap(b"", "aside")  # says to whoever remembers blobs that some are gone
+                blobs[id] = context.frames.wrap(msgspec.msgpack.encode(tuple(row)), f"aside {id.hex()}")
+        for bad, data in (await context.engine.blobs(lineage, sorted(self._seen.bad_blobs))).items():
+            blobs[ASIDE + bad] = context.frames.wrap(data, f"aside {bad.hex()}")
+            blobs[ASIDE] = context.frames.wrap(b"", "aside")  # says to whoever remembers blobs that some are gone
         return blobs
 
     def _head(self, head: Head) -> Head | None:
@@ -174,7 +174,7 @@ class _Repair:
             note=b"",
         )
         kept = msgspec.structs.replace(note or Note(known.id), checkpoint=known.id, pinned=pinned, moves=())
-        return msgspec.structs.replace(bare, note=seal_note(self._core.frames, bare, kept))
+        return msgspec.structs.replace(bare, note=seal_note(self._context.frames, bare, kept))
 
     def _created(self, at: Place) -> int:
         meta = self._seen.rows[at].meta

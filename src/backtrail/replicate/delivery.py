@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from backtrail.errors import Conflict, Corrupt, LockLost, Unavailable
-from backtrail.replicate.landing import Hop, Shore, Stranded, deliver
 from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.replay import Hop, ReplayTarget, Stranded, deliver
 from backtrail.replicate.spool import Spool
 from backtrail.replicate.status import log
 
@@ -65,6 +65,6 @@ class Delivery:
                 if attempt == _TRIES - 1:
                     raise
 
-    def _shore(self) -> Shore:
+    def _shore(self) -> ReplayTarget:
         active = self._mirror.active
-        return Shore(active, self._mirror.reachable, self._mirror.mark, partial(self._mirror.keep, active))
+        return ReplayTarget(active, self._mirror.reachable, self._mirror.mark, partial(self._mirror.keep, active))

@@ -21,12 +21,12 @@ import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Head
 from backtrail.errors import Conflict, LockLost, Unavailable
-from backtrail.replicate import colour, control, swept
-from backtrail.replicate.asking import Asking
-from backtrail.replicate.control import Name
-from backtrail.replicate.following import Following
+from backtrail.replicate import concurrency, role_record, swept
+from backtrail.replicate.delegating import DelegatingEngine
+from backtrail.replicate.failover import Failover, Standing, opposite
+from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.report import Diverged, KeepOn, Kept
-from backtrail.replicate.roles import Roles, Standing, opposite
+from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
 
@@ -38,7 +38,7 @@ class _Lacking(NamedTuple):
     raised: BaseException | None
 
 
-class Mirror(Asking):
+class Mirror(DelegatingEngine):
     """Two engines as one. `on_diverged` is told of heads that lost against the active side, to label them."""
 
     def __init__(self, primary: Engine, replica: Engine, settings: Settings) -> None:
@@ -46,8 +46,8 @@ class Mirror(Asking):
         self._blocking = blocking
         self.settings = settings
         self.sides: dict[Name, Engine] = {
-            "primary": colour.side(primary, blocking),
-            "replica": colour.side(replica, blocking),
+            "primary": concurrency.side(primary, blocking),
+            "replica": concurrency.side(replica, blocking),
         }
         one, two = primary.properties, replica.properties
         self.properties = msgspec.structs.replace(
@@ -55,9 +55,9 @@ class Mirror(Asking):
         )
         self._meters = Meters()
         self._announcer = Announcer(self.status, settings.on_change)
-        self._roles = Roles(self.sides, blocking, settings, self._on_health, self._on_turn)
-        self._following = Following(self._roles, blocking, settings)
-        self._starting = colour.Turn(blocking)
+        self._roles = Failover(self.sides, blocking, settings, self._on_health, self._on_turn)
+        self._following = Replicator(self._roles, blocking, settings)
+        self._starting = concurrency.Mutex(blocking)
         primary.hurried = partial(self._can_do_without, "primary")
         replica.hurried = partial(self._can_do_without, "replica")
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
@@ -73,7 +73,7 @@ class Mirror(Asking):
 
     def stamp_of(self, generation: int) -> bytes:
         """How branches begin now; in this generation, if the mirror's own is not known yet."""
-        return control.stamp(self._roles.standing.generation or generation) + self._own
+        return role_record.stamp(self._roles.standing.generation or generation) + self._own
 
     @property
     def on_diverged(self) -> KeepOn | None:
@@ -225,7 +225,7 @@ class Mirror(Asking):
             raise Unavailable(
                 f"the {follower} is away and replica_required=True: {self._roles.errors[follower]}; nothing was saved"
             )
-        if _planned_before(commit, control.stamp(standing.generation) + self._own):
+        if _planned_before(commit, role_record.stamp(standing.generation) + self._own):
             raise _look_again(commit)
         own = commit if commit.fence is not None else msgspec.structs.replace(commit, fence=standing.fences.get(active))
         theirs = msgspec.structs.replace(commit, fence=standing.fences.get(follower))
@@ -236,7 +236,7 @@ class Mirror(Asking):
             if at_once and not self._blocking:
                 raised, other = await self._both(own, theirs, standing)
             else:
-                raised, other = await colour.attempt(self.sides[active], own), None
+                raised, other = await concurrency.attempt(self.sides[active], own), None
         except LockLost as error:  # a tombstone was refused: this generation is over
             await self._roles.learn()
             raise _look_again(commit) from error
@@ -250,7 +250,7 @@ class Mirror(Asking):
             await self._queue(commit, follower)
             return None
         if at_once and self._blocking:
-            other = await colour.attempt(self.sides[follower], theirs)
+            other = await concurrency.attempt(self.sides[follower], theirs)
         if isinstance(other, LockLost):
             # The follower is in a newer generation: the save went to a side that is not active.
             await self._roles.learn()
@@ -272,7 +272,7 @@ class Mirror(Asking):
     async def _both(self, own: Commit, theirs: Commit, standing: Standing) -> tuple[Exception | None, Exception | None]:
         """Both sides at once."""
         try:
-            return await colour.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
+            return await concurrency.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
         except asyncio.CancelledError:
             self.renew()  # one of them may have it, and the other get another one at that step
             self._following.pending.mark(own.lineage)
@@ -301,7 +301,7 @@ class Mirror(Asking):
                 return
             raise _look_again(commit) from raised
         for head in ended:
-            await control.unbury(self.sides[active], head.thread, head.owner)
+            await role_record.unbury(self.sides[active], head.thread, head.owner)
         if isinstance(raised, LockLost) and commit.fence is None:
             await self._roles.learn()
             raise _look_again(commit) from raised
@@ -318,9 +318,13 @@ class Mirror(Asking):
         side = self._roles.fenced(standing.active)
         ended = []
         for swap in commit.swaps:
-            if swap.new is None and not control.hidden(swap.thread):
+            if swap.new is None and not role_record.hidden(swap.thread):
                 head = await side.head(swap.thread)
-                if head is not None and head.key == swap.expect and await control.bury(side, head, standing.generation):
+                if (
+                    head is not None
+                    and head.key == swap.expect
+                    and await role_record.bury(side, head, standing.generation)
+                ):
                     ended.append(head)
         return ended
 

@@ -22,7 +22,7 @@ import msgspec
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Mark, NewRow, Swap
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Conflict, Corrupt, InvalidInput
-from backtrail.replicate.control import RESERVED
+from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
@@ -32,7 +32,7 @@ _TRIES = 64
 NOTHING: Final = object()  #: the answer to what a spool does not know, or not all of
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
     """One save as its journal keeps it: everything but the bodies."""
 
     swaps: tuple[Swap, ...]
@@ -60,7 +60,7 @@ class Kin(msgspec.Struct, frozen=True, array_like=True):
     generation: int
 
 
-_ENTRY = msgspec.msgpack.Decoder(Entry)
+_ENTRY = msgspec.msgpack.Decoder(SpooledSave)
 _KIN_NOTE = msgspec.msgpack.Decoder(Kin)
 
 
@@ -93,7 +93,7 @@ class Spool:
         """Keep a save; its bytes. `Conflict` if one of its threads stands elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
         written = weight(commit)
-        entry = Entry(
+        entry = SpooledSave(
             tuple(commit.swaps),
             tuple((row.branch, row.step) for row in commit.rows),
             tuple(commit.branches),
@@ -148,19 +148,19 @@ class Spool:
         since = min(head.created for head in journals) / 1e6
         return Holdings(sum(head.count for head in journals), sum(head.size for head in journals), since)
 
-    async def entries(self, lineage: str) -> tuple[Head | None, list[Entry]]:
+    async def entries(self, lineage: str) -> tuple[Head | None, list[SpooledSave]]:
         """The journal of a lineage: where it stands, and its saves in their order."""
         journal = await self.engine.head(JOURNAL + lineage)
         if journal is None:
             return None, []
-        found: list[Entry] = []
+        found: list[SpooledSave] = []
         for row in await self.engine.rows(lineage, _journal(lineage), 1, journal.step):
             if hashlib.blake2b(row.payload).digest()[:16] != row.digest:
                 raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
             found.append(_ENTRY.decode(row.payload))
         return journal, found
 
-    async def commit_of(self, lineage: str, entry: Entry) -> Commit | None:
+    async def commit_of(self, lineage: str, entry: SpooledSave) -> Commit | None:
         """A save as it was made; None if it was cleared meanwhile, because another process had delivered it."""
         rows: list[NewRow] = []
         for branch, step in entry.rows:

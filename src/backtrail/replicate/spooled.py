@@ -17,15 +17,15 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from backtrail.engines.base import Commit, Drop, Head, Row
-from backtrail.engines.stepping import finish
+from backtrail.engines.drive import finish
 from backtrail.errors import BacktrailError, Conflict, InvalidInput, LockLost, Unavailable
-from backtrail.replicate import colour
-from backtrail.replicate.asking import Asking
+from backtrail.replicate import concurrency
+from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.delivery import Delivery
+from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
 from backtrail.replicate.status import SpoolStatus, Status, log
-from backtrail.replicate.tips import Tips
 
 T = TypeVar("T")
 _QUICK = 0.5  # seconds between two looks whether a side is back
@@ -43,7 +43,7 @@ def _made(ring: Head | None) -> int | None:
     return None if ring is None else ring.created
 
 
-class Spooled(Asking):
+class Spooled(DelegatingEngine):
     """A mirror that goes on while both its sides are away."""
 
     def __init__(self, mirror: Mirror, spool: Spool) -> None:
@@ -52,10 +52,10 @@ class Spooled(Asking):
         self._spool = spool
         self._blocking = mirror.properties.blocking
         self._delivery = Delivery(spool, self._local, mirror)
-        self._tips = Tips()
-        self._starting, self._landing, self._gate = (colour.Turn(self._blocking) for _ in range(3))
-        self._background = colour.Background(self._blocking, self._tick)
-        self._tracks = colour.Tracks(self._blocking)
+        self._tips = HeadCache()
+        self._starting, self._landing, self._gate = (concurrency.Mutex(self._blocking) for _ in range(3))
+        self._background = concurrency.Background(self._blocking, self._tick)
+        self._tracks = concurrency.LineageLocks(self._blocking)
         self._known = self._going = self._closed = False
         self._refusals = 0  # attempts to land that came to nothing
         self._generation = 0  # the last one that is known

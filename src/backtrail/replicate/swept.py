@@ -19,7 +19,7 @@ import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
 from backtrail.errors import Conflict, Corrupt, LockLost
-from backtrail.replicate.control import LINEAGE, RESERVED
+from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
 _NOBODY = bytes(16)

@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 
 from backtrail.encode.nodes import Inline, Root
-from backtrail.encode.plan import Planned, Planner
+from backtrail.encode.planner import Planned, Planner
 from backtrail.engines.base import Fence, Head, Lease, Taken
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
-from backtrail.history.core import Core
+from backtrail.history.context import Context
 from backtrail.history.listing import heads_of
 from backtrail.history.records import open_note, thread_info
+from backtrail.history.save import Facts
 from backtrail.history.thread import Thread
-from backtrail.history.write import Facts
 from backtrail.model import Checkpoint, ThreadInfo
-from backtrail.run.holder import is_gone, new_holder
+from backtrail.run.lease_owner import is_gone, new_holder
 
 KIND = "run"
 TTL = 30.0  # seconds that a lease outlives its last renewal
@@ -43,10 +43,10 @@ class RunInfo(ThreadInfo, frozen=True, kw_only=True):
 class RunCore:
     """One run of a store. Cheap to make; nothing is read before it is used."""
 
-    def __init__(self, core: Core, id: str, task: str = "") -> None:
+    def __init__(self, context: Context, id: str, task: str = "") -> None:
         if type(task) is not str:
             raise InvalidInput(f"task must be a str, not {type(task).__qualname__}")
-        self.thread: Thread[Any] = Thread(core, id, kind=KIND)
+        self.thread: Thread[Any] = Thread(context, id, kind=KIND)
         self.thread.writer.caption = _caption
         self.id = self.thread.id
         self.task = task
@@ -88,8 +88,8 @@ class RunCore:
 
     async def _load(self) -> bool:
         """Fill the attributes, if there is anything to fill them with."""
-        self.thread.core.check_open()
-        head = await self.thread.core.engine.head(self.id)
+        self.thread.context.check_open()
+        head = await self.thread.context.engine.head(self.id)
         if head is not None and head.kind != KIND:
             raise InvalidInput(f"{self.id!r} is a {head.kind}, not a run: choose another id")
         try:
@@ -164,12 +164,12 @@ class RunCore:
 
     async def take(self) -> Taken | None:
         """Take the lease, or renew it; who has it, if another does. One that a dead process left is taken over."""
-        core = self.thread.core
-        core.check_open()
-        answer = await core.engine.lease(self._lease, self._holder, TTL)
+        context = self.thread.context
+        context.check_open()
+        answer = await context.engine.lease(self._lease, self._holder, TTL)
         if isinstance(answer, Taken) and is_gone(answer.owner):
-            await core.engine.release(self._lease, answer.owner)
-            answer = await core.engine.lease(self._lease, self._holder, TTL)
+            await context.engine.release(self._lease, answer.owner)
+            answer = await context.engine.lease(self._lease, self._holder, TTL)
         if isinstance(answer, Lease):
             self.thread.writer.fence = Fence(self._lease, answer.token)
             return None
@@ -177,17 +177,17 @@ class RunCore:
 
     async def renew(self) -> bool:
         """Keep the lease for longer; False if another has it, or had it meanwhile and moved the run on."""
-        core, writer = self.thread.core, self.thread.writer
-        answer = await core.engine.lease(self._lease, self._holder, TTL)
+        context, writer = self.thread.context, self.thread.writer
+        answer = await context.engine.lease(self._lease, self._holder, TTL)
         if not isinstance(answer, Lease):
             return False
         fence = Fence(self._lease, answer.token)
         if writer.fence == fence:
             return True
         # It ran out, and is ours again under a new number. That is as good as before if the run has not moved.
-        head = await core.engine.head(self.id)
-        if (open_note(core.frames, head).checkpoint if head is not None else None) != writer.seen:
-            await core.engine.release(self._lease, self._holder)
+        head = await context.engine.head(self.id)
+        if (open_note(context.frames, head).checkpoint if head is not None else None) != writer.seen:
+            await context.engine.release(self._lease, self._holder)
             return False
         writer.fence = fence
         return True
@@ -195,8 +195,8 @@ class RunCore:
     async def release(self) -> None:
         """Give the lease back."""
         self.thread.writer.fence = None
-        if not self.thread.core.closed:
-            await self.thread.core.engine.release(self._lease, self._holder)
+        if not self.thread.context.closed:
+            await self.thread.context.engine.release(self._lease, self._holder)
 
     async def start(self) -> None:
         """Fill the attributes with the last checkpoint; a run that has none begins."""
@@ -225,22 +225,24 @@ def _facts(root: Root) -> tuple[str, int, int, int]:
     return task, small.get("iteration", 0), small.get("input_tokens", 0), small.get("output_tokens", 0)
 
 
-async def run_info(core: Core, head: Head) -> RunInfo:
+async def run_info(context: Context, head: Head) -> RunInfo:
     """The line of a listing. Only a head that was put elsewhere by a rewind or a fork has its row read."""
-    note = open_note(core.frames, head)
+    note = open_note(context.frames, head)
     try:
         told = _CAPTION.decode(note.custom) if note.custom else (b"", "", 0, 0, 0)
     except msgspec.DecodeError:  # another view saved last, and said what it says of its own kind
         told = (b"", "", 0, 0, 0)
     facts = told[1:]
     if told[0] != note.checkpoint[-6:]:
-        facts = _facts((await Thread[Any](core, head.thread).root())[1])
-    line = thread_info(core.frames, head)
+        facts = _facts((await Thread[Any](context, head.thread).root())[1])
+    line = thread_info(context.frames, head)
     known = {name: getattr(line, name) for name in ThreadInfo.__struct_fields__}
     return RunInfo(**known, task=facts[0], iteration=facts[1], input_tokens=facts[2], output_tokens=facts[3])
 
 
-async def list_runs(core: Core, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
+async def list_runs(
+    context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
+) -> list[RunInfo]:
     """Runs whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-    heads = await heads_of(core, prefix, limit, after, KIND)
-    return [await run_info(core, head) for head in heads]
+    heads = await heads_of(context, prefix, limit, after, KIND)
+    return [await run_info(context, head) for head in heads]

@@ -27,13 +27,13 @@ from backtrail import (
     Unavailable,
     __version__,
 )
-from backtrail.present.advice import advised
-from backtrail.present.plain import json_bytes
-from backtrail.server.desk import Desk
-from backtrail.server.events import NEWEST, Watch
-from backtrail.server.guard import LOCAL, MAX_BODY, Guard
-from backtrail.server.operations import OPERATIONS, ROOT, Operation, openapi
-from backtrail.server.questions import Ask, AskExport, AskNothing
+from backtrail.render.hints import advised
+from backtrail.render.jsonable import json_bytes
+from backtrail.server.handlers import Handlers
+from backtrail.server.middleware import LOCAL, MAX_BODY, GuardMiddleware
+from backtrail.server.requests import Ask, AskExport, AskNothing
+from backtrail.server.routes import OPERATIONS, ROOT, Operation, openapi
+from backtrail.server.sse import NEWEST, Watch
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -66,7 +66,7 @@ def application(
     """The inspector of a store. `hosts` are the names it answers to; `token` is made up where none is given, and is
     then `application.state.token`."""
     token = token or secrets.token_urlsafe(32)
-    desk = Desk(store, name=name, read_only=read_only)
+    desk = Handlers(store, name=name, read_only=read_only)
     watch = Watch(lambda: store.threads(limit=NEWEST, newest_first=True))
     routes = [Route(ROOT + op.path, _endpoint(desk, op), methods=[op.method]) for op in OPERATIONS]
     routes += [
@@ -75,7 +75,7 @@ def application(
         Route(f"{ROOT}/openapi.json", _document),
         *_pages(),
     ]
-    guard = Middleware(Guard, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
+    guard = Middleware(GuardMiddleware, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
     handlers: dict[Any, Any] = {
         BacktrailError: _refused,
         msgspec.ValidationError: _refused,
@@ -105,7 +105,7 @@ def _page(file: Path) -> Any:
     return page
 
 
-def _endpoint(desk: Desk, op: Operation) -> Any:
+def _endpoint(desk: Handlers, op: Operation) -> Any:
     asked = op.asked
 
     async def endpoint(request: Request) -> Response:
@@ -119,7 +119,7 @@ def _query(request: Request, asked: type[Ask]) -> Any:
     return msgspec.convert(dict(request.query_params), asked, strict=False)
 
 
-def _export(desk: Desk) -> Any:
+def _export(desk: Handlers) -> Any:
     async def export(request: Request) -> Response:
         media, text = await run_in_threadpool(desk.export, _query(request, AskExport))
         return Response(text, media_type=media, headers={"content-disposition": "attachment"})

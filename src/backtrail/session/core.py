@@ -14,24 +14,24 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import msgspec
 
-from backtrail import turns
+from backtrail import message_shapes
 from backtrail.encode.nodes import Node
-from backtrail.encode.plan import Planned, Planner
+from backtrail.encode.planner import Planned, Planner
 from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
-from backtrail.history.core import Core
-from backtrail.history.names import check_limit, check_name
+from backtrail.history.ancestry import Ancestry
+from backtrail.history.context import Context
+from backtrail.history.file_refs import tied
 from backtrail.history.records import uuid_text
+from backtrail.history.retry import tries
+from backtrail.history.save import Facts, Plan
 from backtrail.history.thread import Thread
-from backtrail.history.tied import tied
-from backtrail.history.trail import Trail
-from backtrail.history.tries import tries
-from backtrail.history.write import Facts, Plan
+from backtrail.history.validation import check_limit, check_name
+from backtrail.message_shapes import Message, Problem
 from backtrail.model import Checkpoint
+from backtrail.session.edits import check, cutting, extending, replacing, several
 from backtrail.session.listing import KIND, SessionInfo, caption, session_info
-from backtrail.session.plans import check, cutting, extending, replacing, several
-from backtrail.session.view import FIRST, MESSAGES, SUMMARY, TURNS, View, names, same_front
-from backtrail.turns import Message, Problem
+from backtrail.session.message_window import FIRST, MESSAGES, SUMMARY, TURNS, MessageWindow, names, same_front
 
 SNAPSHOT = "snapshot"  # the custom field that ties a checkpoint to a message
 Errors = Literal["raise", "log"]
@@ -40,7 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Part(msgspec.Struct, frozen=True):
+class SummaryPart(msgspec.Struct, frozen=True):
     """What a summary is made of, and what must still be there when it is applied."""
 
     messages: list[Message]
@@ -62,7 +62,7 @@ def _forgiving(
             if self.errors == "raise":
                 raise
             self.failed += 1
-            self.thread.core.failed_writes += 1
+            self.thread.context.failed_writes += 1
             _LOG.error("session %r: %s failed: %s", self.id, method.__name__, error, exc_info=error)
             return None
 
@@ -72,10 +72,10 @@ def _forgiving(
 class SessionCore:
     """One session of a store. Cheap to make; nothing is read before it is used."""
 
-    def __init__(self, core: Core, id: str, errors: Errors = "raise") -> None:
+    def __init__(self, context: Context, id: str, errors: Errors = "raise") -> None:
         if errors not in ("raise", "log"):
             raise InvalidInput(f"errors={errors!r} is unknown: use 'raise' or 'log'")
-        self.thread: Thread[Any] = Thread(core, id, kind=KIND)
+        self.thread: Thread[Any] = Thread(context, id, kind=KIND)
         self.thread.writer.caption = caption
         self.id = self.thread.id
         self.errors: Errors = errors
@@ -99,7 +99,7 @@ class SessionCore:
         return await self._extend(several(messages, "extend()"))
 
     async def _extend(self, messages: list[Message]) -> Checkpoint:
-        added = turns.user_turns(check(messages))
+        added = message_shapes.user_turns(check(messages))
         planned: list[Planned] = []
 
         def plan(planner: Planner) -> Planned:
@@ -117,7 +117,7 @@ class SessionCore:
         tool results, so that `last=n` may give a little more than n."""
         limit = check_limit(last, "last")
 
-        async def read(view: View) -> list[Message]:
+        async def read(view: MessageWindow) -> list[Message]:
             self._looked(view, at)
             if limit is None:
                 return await view.all()
@@ -130,7 +130,7 @@ class SessionCore:
         """The ids of `messages(last, whole)`: what each carries, or `#<number>` where it carries none."""
         limit = check_limit(last, "last")
 
-        async def read(view: View) -> list[str]:
+        async def read(view: MessageWindow) -> list[str]:
             start, found = (0, await view.all()) if limit is None else await view.last(limit)
             if whole:
                 start, found = await view.whole(start, found)
@@ -140,7 +140,7 @@ class SessionCore:
 
     async def count(self) -> int:
         """How many messages there are."""
-        return await self._read(View.count, 0)
+        return await self._read(MessageWindow.count, 0)
 
     async def summary(self) -> str:
         """The summary of what was cut away, "" if there is none."""
@@ -156,7 +156,7 @@ class SessionCore:
 
     async def info(self) -> SessionInfo:
         """What a listing tells about the session."""
-        return await session_info(self.thread.core, await self.thread.standing())
+        return await session_info(self.thread.context, await self.thread.standing())
 
     async def stats(self) -> dict[str, int]:
         """How many messages and user turns there are, and how many writes of this handle failed (errors="log")."""
@@ -169,13 +169,13 @@ class SessionCore:
         """Take the last message away and return it; None if there is none."""
         popped: list[Message] = []
 
-        async def decide(view: View) -> Plan | None:
+        async def decide(view: MessageWindow) -> Plan | None:
             count = await view.count()
             if not count:
                 return None
             popped[:] = await view.items(count - 1, count)
             kept = await view.reader.keep(view.node, 0, count - 1)
-            user_turns = int(await view.value(TURNS, 0)) - turns.user_turns(popped)
+            user_turns = int(await view.value(TURNS, 0)) - message_shapes.user_turns(popped)
             return cutting(kept, {TURNS: max(0, user_turns)})
 
         return popped[0] if await self._rewrite(decide) is not None else None
@@ -184,7 +184,7 @@ class SessionCore:
     async def clear(self) -> Checkpoint | None:
         """Start anew, with no messages, no summary and no turns. What was there stays in the history."""
 
-        async def decide(view: View) -> Plan | None:
+        async def decide(view: MessageWindow) -> Plan | None:
             number = await view.first() + await view.count()
             return lambda planner: planner.change({MESSAGES: [], TURNS: 0, FIRST: number}, drop=(MESSAGES, SUMMARY))
 
@@ -210,7 +210,7 @@ class SessionCore:
             raise InvalidInput("truncate() takes exactly one of keep_last=, before= and at=")
         upto = await self._end_of(at) if at is not None else 0
 
-        async def decide(view: View) -> Plan | None:
+        async def decide(view: MessageWindow) -> Plan | None:
             first, count = await view.first(), await view.count()
             if limit is not None:
                 start = count - limit
@@ -228,12 +228,12 @@ class SessionCore:
     async def _end_of(self, at: Any) -> int:
         """The number after the last message that a checkpoint had."""
 
-        async def read(view: View) -> int:
+        async def read(view: MessageWindow) -> int:
             return await view.first() + await view.count()
 
         return await self._read(read, 0, at)
 
-    async def _shorten(self, view: View, first: int, start: int, changes: dict[str, Any]) -> Plan:
+    async def _shorten(self, view: MessageWindow, first: int, start: int, changes: dict[str, Any]) -> Plan:
         kept = await view.reader.keep(view.node, start, await view.count())
         return cutting(kept, {**changes, FIRST: first + start})
 
@@ -263,28 +263,28 @@ class SessionCore:
 
     # -- summaries ----------------------------------------------------------------------------------------------------
 
-    async def part(self, keep_last: int) -> Part | None:
+    async def part(self, keep_last: int) -> SummaryPart | None:
         """What a summary of all but the last few messages has to tell; None if there is nothing."""
         limit = check_limit(keep_last, "keep_last") or 0
 
-        async def read(view: View) -> Part | None:
+        async def read(view: MessageWindow) -> SummaryPart | None:
             count = await view.count()
             start = await view.cut(max(0, count - limit))
             if not start:
                 return None
             summary = str(await view.value(SUMMARY, ""))
-            return Part(await view.items(0, start), await view.first(), view.node, summary)
+            return SummaryPart(await view.items(0, start), await view.first(), view.node, summary)
 
         return await self._read(read, None)
 
     @_forgiving
-    async def apply(self, part: Part, summary: str) -> Checkpoint | None:
+    async def apply(self, part: SummaryPart, summary: str) -> Checkpoint | None:
         """Put a summary in the place of what it was made of. Messages added meanwhile stay; if those that were read
         have been changed, nothing is done and `Conflict` is raised."""
         if type(summary) is not str:
             raise InvalidInput(f"summarize must return a str, not {type(summary).__qualname__}")
 
-        async def decide(view: View) -> Plan | None:
+        async def decide(view: MessageWindow) -> Plan | None:
             count = len(part.messages)
             if (
                 await view.first() != part.first
@@ -297,7 +297,7 @@ class SessionCore:
 
         return await self._rewrite(decide)
 
-    async def _same_items(self, view: View, messages: list[Message]) -> bool:
+    async def _same_items(self, view: MessageWindow, messages: list[Message]) -> bool:
         encode = self.thread.values.encode
         return encode(await view.items(0, len(messages))) == encode(messages)
 
@@ -309,16 +309,16 @@ class SessionCore:
         orphan out, with a marked reply. What was there stays in the history."""
         found: list[Problem] = []
 
-        async def decide(view: View) -> Plan | None:
+        async def decide(view: MessageWindow) -> Plan | None:
             messages, first = await view.all(), await view.first()
             ids = names(messages, first)
             found[:] = [
                 msgspec.structs.replace(problem, message_id=ids[problem.index])
-                for problem in turns.problems(messages, alternating=alternating)
+                for problem in message_shapes.problems(messages, alternating=alternating)
             ]
             if not fix or not found:
                 return None
-            mended = turns.mend(messages, alternating=alternating)
+            mended = message_shapes.mend(messages, alternating=alternating)
             if mended[: len(messages)] == messages:
                 return lambda planner: planner.change({}, append=(MESSAGES, mended[len(messages) :]))
             # Places shifted, so numbers would name other messages than before: they all get new ones.
@@ -340,14 +340,14 @@ class SessionCore:
     async def find_snapshot(self, message_id: str) -> str:
         """The newest checkpoint on the way to the head that was tied to this message."""
         name = check_name(message_id, "message id")
-        core = self.thread.core
+        context = self.thread.context
         try:
             head = await self.thread.standing()
         except ThreadNotFound as error:
             raise NoCheckpoint(f"session {self.id!r} does not exist, so it has no snapshot to go back to") from error
-        async for seen in (await Trail.to(core, head, head.branch, head.step)).back():
+        async for seen in (await Ancestry.to(context, head, head.branch, head.step)).back():
             custom = (seen.remark or seen.meta).custom
-            if seen.alive and custom and core.values.decode(custom).get(SNAPSHOT) == name:
+            if seen.alive and custom and context.values.decode(custom).get(SNAPSHOT) == name:
                 return uuid_text(seen.step.id)
         raise NoCheckpoint(
             f"session {self.id!r} has no snapshot for message {name!r} on the way to its head: "
@@ -370,15 +370,15 @@ class SessionCore:
     def _facts(self) -> Facts:
         return Facts.check(self.thread.values, None, (), None, None, None)
 
-    def _looked(self, view: View, at: Any) -> None:
+    def _looked(self, view: MessageWindow, at: Any) -> None:
         if at is None:
             self.thread.writer.seen = view.checkpoint
 
-    async def _view(self, at: Any = None) -> tuple[Head, View]:
+    async def _view(self, at: Any = None) -> tuple[Head, MessageWindow]:
         head, checkpoint, root, reader = await self.thread.look(at)
-        return head, View(self.thread, checkpoint, root.tree.children or {}, reader)
+        return head, MessageWindow(self.thread, checkpoint, root.tree.children or {}, reader)
 
-    async def _read(self, use: Callable[[View], Awaitable[T]], empty: T, at: Any = None) -> T:
+    async def _read(self, use: Callable[[MessageWindow], Awaitable[T]], empty: T, at: Any = None) -> T:
         """What `use` finds; `empty` for a session that does not exist."""
         while True:
             try:
@@ -391,17 +391,17 @@ class SessionCore:
                 return await use(view)
             except Corrupt:
                 # A sweep may have folded and freed what was being read; then the head moved, and it is read again.
-                if await self.thread.core.engine.head(self.id) == head:
+                if await self.thread.context.engine.head(self.id) == head:
                     raise
 
     async def _rewrite(
-        self, decide: Callable[[View], Awaitable[Plan | None]], whole: bool = False
+        self, decide: Callable[[MessageWindow], Awaitable[Plan | None]], whole: bool = False
     ) -> Checkpoint | None:
         """Commit what `decide` plans on exactly the session it looked at, again and again until nobody was faster."""
         for _ in tries():
             looked: list[bytes] = []
 
-            async def look(view: View, looked: list[bytes] = looked) -> Plan | None:
+            async def look(view: MessageWindow, looked: list[bytes] = looked) -> Plan | None:
                 looked[:] = [view.checkpoint]
                 return await decide(view)
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.nodes import Inline, Listing, Node, Root
+from backtrail.encode.nodes import Inline, ListNode, Node, Root
 from backtrail.engines.base import Head
-from backtrail.history.core import Core
+from backtrail.history.context import Context
 from backtrail.history.listing import heads_of
 from backtrail.history.records import open_note, thread_info
 from backtrail.history.thread import Thread
 from backtrail.model import ThreadInfo
-from backtrail.session.view import MESSAGES, TURNS
+from backtrail.session.message_window import MESSAGES, TURNS
 
 KIND = "session"
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,31 +43,31 @@ def _counts(root: Root) -> tuple[int, int]:
 
 
 def _length(node: Node | None) -> int:
-    return node.count if isinstance(node, Listing) else len(_small(node, []))
+    return node.count if isinstance(node, ListNode) else len(_small(node, []))
 
 
 def _small(node: Node | None, default: Any) -> Any:
     return _decode(node.raw) if isinstance(node, Inline) else default
 
 
-async def session_info(core: Core, head: Head) -> SessionInfo:
+async def session_info(context: Context, head: Head) -> SessionInfo:
     """The line of a listing. Only a head that was put elsewhere by a rewind or a fork has its row read."""
-    note = open_note(core.frames, head)
+    note = open_note(context.frames, head)
     try:
         told = _CAPTION.decode(note.custom) if note.custom else (b"", 0, 0)
     except msgspec.DecodeError:  # another view saved last, and said what it says of its own kind
         told = (b"", 0, 0)
     counts = told[1:]
     if told[0] != note.checkpoint[-6:]:
-        counts = _counts((await Thread[Any](core, head.thread).root())[1])
-    line = thread_info(core.frames, head)
+        counts = _counts((await Thread[Any](context, head.thread).root())[1])
+    line = thread_info(context.frames, head)
     facts = {name: getattr(line, name) for name in ThreadInfo.__struct_fields__}
     return SessionInfo(**facts, messages=counts[0], user_turns=counts[1])
 
 
 async def list_sessions(
-    core: Core, prefix: str = "", limit: int | None = None, after: str | None = None
+    context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
 ) -> list[SessionInfo]:
     """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-    heads = await heads_of(core, prefix, limit, after, KIND)
-    return [await session_info(core, head) for head in heads]
+    heads = await heads_of(context, prefix, limit, after, KIND)
+    return [await session_info(context, head) for head in heads]

@@ -5,9 +5,9 @@ what changed, `pack` reads it, `trees` names it, `log` keeps it; `plan`, `hands`
 """
 
 from backtrail.workspace.core import WorkspaceCore, rewind_together, workspace_of
-from backtrail.workspace.doors import AsyncWorkspace, Workspace
-from backtrail.workspace.log import follow
-from backtrail.workspace.values import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
+from backtrail.workspace.journal import follow
+from backtrail.workspace.model import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
+from backtrail.workspace.sync import AsyncWorkspace, Workspace
 
 __all__ = [
     "AsyncWorkspace",

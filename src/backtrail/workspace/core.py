@@ -16,20 +16,20 @@ from typing import Any, Literal
 from blake3 import blake3
 
 from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
-from backtrail.history.core import Core
-from backtrail.history.names import check_name
+from backtrail.history.context import Context
 from backtrail.history.thread import Thread
+from backtrail.history.validation import check_name
 from backtrail.model import Checkpoint
 from backtrail.workspace import diff as differ
+from backtrail.workspace.exclusions import ScanRoot
+from backtrail.workspace.joint_rewind import HeadMove
+from backtrail.workspace.journal import SHOWN, Journal
 from backtrail.workspace.lock import take
-from backtrail.workspace.log import SHOWN, Log
-from backtrail.workspace.look import Eyes, Seen, Work, in_place, shown
-from backtrail.workspace.plan import describe, show
+from backtrail.workspace.model import Changes, FileDiff, Limits, Snapshot, Status
 from backtrail.workspace.restore import Restorer, alike, flags
-from backtrail.workspace.skip import Place
-from backtrail.workspace.together import HeadMove
-from backtrail.workspace.trees import Entry, Op, compare
-from backtrail.workspace.values import Changes, FileDiff, Limits, Snapshot, Status
+from backtrail.workspace.restore_plan import describe, show
+from backtrail.workspace.scanner import Scan, Scanner, Work, in_place, shown
+from backtrail.workspace.trees import Op, TreeEntry, compare
 from backtrail.workspace.walk import Progress
 
 ATTEMPTS = 16
@@ -41,7 +41,7 @@ class WorkspaceCore:
 
     def __init__(
         self,
-        core: Core,
+        context: Context,
         root: Any,
         name: str | None = None,
         *,
@@ -56,22 +56,22 @@ class WorkspaceCore:
         if unreadable not in ("raise", "flag"):
             raise InvalidInput(f"unreadable={unreadable!r} is unknown: use 'raise' or 'flag'")
         real = check_root(root)
-        self._core = core
+        self._context = context
         self.root = os.fsdecode(real)
         self.name = thread_name(real, name)
-        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in core.own))
-        self._place = Place(real, ours, limits or Limits(), unreadable)
-        self._log = Log(core, self.name)
+        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in context.own))
+        self._place = ScanRoot(real, ours, limits or Limits(), unreadable)
+        self._log = Journal(context, self.name)
         self._work = work
         self._timeout = timeout
-        self._eyes = Eyes(self._place, self._log, cache_file(cache, real, self.name), work)
-        core.workspaces[self.name] = self
-        self._restorer = Restorer(self._place, self._log, self._eyes, work, lambda intent: HeadMove(core, intent))
+        self._eyes = Scanner(self._place, self._log, cache_file(cache, real, self.name), work)
+        context.workspaces[self.name] = self
+        self._restorer = Restorer(self._place, self._log, self._eyes, work, lambda intent: HeadMove(context, intent))
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
         """Hold the directory's lock, with no restore left half done."""
-        self._core.check_open()
+        self._context.check_open()
         handle = await self._work(lambda: take(self._place.root, self._timeout))
         try:
             await self._restorer.recover()
@@ -110,7 +110,7 @@ class WorkspaceCore:
 
     async def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first, those that restores took for safety included."""
-        self._core.check_open()
+        self._context.check_open()
         return [record.snapshot for record in await self._log.records() if record.kind in SHOWN]
 
     async def refer(self) -> str:
@@ -130,7 +130,7 @@ class WorkspaceCore:
     async def diff(self, a: Any, b: Any = None, text: bool = True) -> FileDiff:
         """What changed from snapshot `a` to snapshot `b`, or to the directory now."""
         if b is not None:
-            self._core.check_open()
+            self._context.check_open()
             one, other = await self._log.find(a), await self._log.find(b)
             ops = await compare(one.tree, other.tree, self._log.trees)
             return await self._differences(ops, text, None)
@@ -139,13 +139,13 @@ class WorkspaceCore:
             seen = await self._eyes.look(await self._log.tip(), keep=False)
             return await self._differences(await compare(one.tree, seen.tree, self._restorer.reader(seen)), text, seen)
 
-    async def _differences(self, ops: list[Op], text: bool, seen: Seen | None) -> FileDiff:
+    async def _differences(self, ops: list[Op], text: bool, seen: Scan | None) -> FileDiff:
         shown = {change.path for change in describe(ops)}
         listed = [op for op in ops if os.fsdecode(op.path) in shown]
         if not text:
             return FileDiff(describe(ops))
         contents: dict[bytes, bytes] = {}
-        stored: list[Entry] = []
+        stored: list[TreeEntry] = []
         for op in listed:
             for side in differ.comparable(op):
                 if side is op.new and seen is not None:
@@ -155,7 +155,7 @@ class WorkspaceCore:
         contents |= await self._log.contents(stored)
         return FileDiff(tuple(differ.change(op, contents) for op in listed))
 
-    def _now(self, path: bytes, entry: Entry) -> dict[bytes, bytes]:
+    def _now(self, path: bytes, entry: TreeEntry) -> dict[bytes, bytes]:
         try:
             data = Path(os.fsdecode(self._place.root + b"/" + path)).read_bytes()
         except OSError:
@@ -196,7 +196,7 @@ class WorkspaceCore:
             one, other = await self._log.find(a), await self._log.find(b)
             kept: list[tuple[bytes, str]] = []
 
-            async def wanted(seen: Seen) -> list[Op]:
+            async def wanted(seen: Scan) -> list[Op]:
                 ops = await compare(one.tree, other.tree, self._log.trees)
                 now = {path: entry for path, entry, _ in seen.items(op.path for op in ops)}
                 result = []
@@ -274,8 +274,8 @@ async def workspace_of(thread: Thread[Any], at: Any = None, **options: Any) -> W
     if checkpoint.files is None:
         raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
     name = checkpoint.files.partition("@")[2]
-    workspace = thread.core.workspaces.get(name)
+    workspace = thread.context.workspaces.get(name)
     if workspace is None:
-        record = await Log(thread.core, name).find(checkpoint)
-        workspace = WorkspaceCore(thread.core, record.root, name.removeprefix(PREFIX), **options)
+        record = await Journal(thread.context, name).find(checkpoint)
+        workspace = WorkspaceCore(thread.context, record.root, name.removeprefix(PREFIX), **options)
     return workspace

@@ -6,14 +6,14 @@ import difflib
 import os
 from collections.abc import Mapping
 
-from backtrail.workspace.plan import kind_of
-from backtrail.workspace.trees import DIR, FILE, LINK, Entry, Op
-from backtrail.workspace.values import Change
+from backtrail.workspace.model import Change
+from backtrail.workspace.restore_plan import kind_of
+from backtrail.workspace.trees import DIR, FILE, LINK, Op, TreeEntry
 
 MAX_TEXT = 2**20  # bytes of a file that is compared line by line
 
 
-def comparable(op: Op) -> list[Entry]:
+def comparable(op: Op) -> list[TreeEntry]:
     """The sides of a difference whose contents are worth fetching."""
     sides = [side for side in (op.old, op.new) if side is not None]
     if any(side.kind not in (FILE, LINK) or side.size > MAX_TEXT for side in sides) or kind_of(op) == "mode":
@@ -40,7 +40,7 @@ def _text(op: Op, path: str, contents: Mapping[bytes, bytes]) -> str | None:
     return "\n".join(line.rstrip("\n") for line in lines) or None
 
 
-def _lines(entry: Entry | None, contents: Mapping[bytes, bytes]) -> list[str] | None:
+def _lines(entry: TreeEntry | None, contents: Mapping[bytes, bytes]) -> list[str] | None:
     """The lines of one side; None where it is not text."""
     if entry is None:
         return []

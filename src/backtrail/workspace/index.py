@@ -19,7 +19,7 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.workspace import trees
-from backtrail.workspace.trees import DIR, Entry, Tree
+from backtrail.workspace.trees import DIR, Tree, TreeEntry
 
 Signature = tuple[int, int, int, int, int]
 signature = attrgetter("st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode")
@@ -55,7 +55,7 @@ class Index(msgspec.Struct):
     folders: list[Folder]
     paths: list[bytes]  #: absolute, for lstat
     sigs: list[Signature | None]
-    entries: list[Entry | None]  #: None: watched, but not in the snapshot
+    entries: list[TreeEntry | None]  #: None: watched, but not in the snapshot
     files: int = 0
     size: int = 0  #: bytes of all files
     version: int = VERSION

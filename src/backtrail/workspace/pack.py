@@ -23,9 +23,9 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from backtrail.errors import FilesError, MissingExtra
+from backtrail.workspace.exclusions import ScanRoot, unreadable
 from backtrail.workspace.index import Signature, signature, trusted
-from backtrail.workspace.skip import Place, unreadable
-from backtrail.workspace.trees import FILE, MODES, PIECES, Entry, encode_pieces
+from backtrail.workspace.trees import FILE, MODES, PIECES, TreeEntry, encode_pieces
 from backtrail.workspace.walk import Walked
 
 LARGE = 2**20  # bytes from which pieces pay
@@ -45,14 +45,14 @@ T = TypeVar("T")
 class Packed(msgspec.Struct):
     """One file as read. Without an entry it was gone or could not be read, or it is small and still has no name."""
 
-    entry: Entry | None
+    entry: TreeEntry | None
     sig: Signature | None
     problem: str | None = None
     mode: int = 0
     content: bytes | None = None  #: of a small file, until it has a name
 
 
-class Parcel(NamedTuple):
+class FileBatch(NamedTuple):
     """Files that were read together."""
 
     blobs: Blobs  #: the new ones
@@ -60,7 +60,7 @@ class Parcel(NamedTuple):
     done: int  #: how many files have been read by now
 
 
-class Reading(msgspec.Struct, frozen=True):
+class PackSettings(msgspec.Struct, frozen=True):
     """How files become blobs: how those are named, which are there already, and how the rest is wrapped.
 
     Without `wrap` only entries are made, and no blob.
@@ -80,7 +80,7 @@ class Reading(msgspec.Struct, frozen=True):
         return names
 
 
-def pack(place: Place, walked: Walked, reading: Reading) -> Iterator[Parcel]:
+def pack(place: ScanRoot, walked: Walked, reading: PackSettings) -> Iterator[FileBatch]:
     """Read the dirty files, fill their places in the index, and give out the new blobs."""
     index, done, volume = walked.index, 0, 0
 
@@ -103,12 +103,12 @@ def pack(place: Place, walked: Walked, reading: Reading) -> Iterator[Parcel]:
                 walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
             volume += packed.entry.size if packed.entry is not None else 0
         done += len(places)
-        yield Parcel(blobs, sum(map(len, blobs.values())), done)
+        yield FileBatch(blobs, sum(map(len, blobs.values())), done)
         if volume > place.limits.total_bytes:
             raise too_much(place)
 
 
-def too_much(place: Place) -> FilesError:
+def too_much(place: ScanRoot) -> FilesError:
     """The refusal of a directory that is too large."""
     return FilesError(place.root, f"its files have more than {place.limits.total_bytes} bytes (limits.total_bytes)")
 
@@ -162,22 +162,22 @@ def _bundles(walked: Walked, places: list[int]) -> Iterator[list[int]]:
         yield bundle
 
 
-def entry_of(place: Place, path: bytes, reading: Reading) -> Entry | None:
+def entry_of(place: ScanRoot, path: bytes, reading: PackSettings) -> TreeEntry | None:
     """The file that stands at a path, if one does."""
     found = read(place, path, reading, {})
     _name([found], reading, {})
     return found.entry
 
 
-def _name(found: Iterable[Packed], reading: Reading, blobs: Blobs) -> None:
+def _name(found: Iterable[Packed], reading: PackSettings, blobs: Blobs) -> None:
     """Give small files their names, and `blobs` what is new of them."""
     small = [(packed, packed.content) for packed in found if packed.content is not None]
     names = reading.keep(blobs, [content for _, content in small])
     for (packed, content), name in zip(small, names, strict=True):
-        packed.entry, packed.content = Entry(FILE, packed.mode, len(content), name), None
+        packed.entry, packed.content = TreeEntry(FILE, packed.mode, len(content), name), None
 
 
-def read(place: Place, path: bytes, reading: Reading, blobs: Blobs, seen: Signature | None = None) -> Packed:
+def read(place: ScanRoot, path: bytes, reading: PackSettings, blobs: Blobs, seen: Signature | None = None) -> Packed:
     """Read one file as it stands; what is new of a large one goes to `blobs`. `seen` is how the walk saw it: if it
     still looks like that after it was read, it need not be looked at before."""
     try:
@@ -215,13 +215,15 @@ def _forget(blobs: Blobs, known: int) -> None:
         blobs.popitem()
 
 
-def _failed(place: Place, path: bytes, error: OSError) -> Packed:
+def _failed(place: ScanRoot, path: bytes, error: OSError) -> Packed:
     if place.unreadable == "raise":
         raise unreadable(path, error) from error
     return Packed(None, None, f"unreadable: {error.strerror}")
 
 
-def _content(handle: int, seen: Signature, reading: Reading, blobs: Blobs) -> tuple[Entry | None, bytes | None]:
+def _content(
+    handle: int, seen: Signature, reading: PackSettings, blobs: Blobs
+) -> tuple[TreeEntry | None, bytes | None]:
     """The entry of a large file, or the bytes of a small one."""
     size = seen[2]
     if size >= LARGE:
@@ -235,7 +237,7 @@ def _content(handle: int, seen: Signature, reading: Reading, blobs: Blobs) -> tu
     return None, data
 
 
-def _pieces(handle: int, mode: int, reading: Reading, blobs: Blobs) -> Entry:
+def _pieces(handle: int, mode: int, reading: PackSettings, blobs: Blobs) -> TreeEntry:
     try:
         from pyfastcdc import FastCDC
     except ImportError as error:
@@ -247,4 +249,4 @@ def _pieces(handle: int, mode: int, reading: Reading, blobs: Blobs) -> Entry:
         while some := list(islice(chunks, AT_ONCE)):
             sizes += map(len, some)
             names += reading.keep(blobs, some)
-    return Entry(PIECES, mode, sum(sizes), reading.keep(blobs, [encode_pieces(sizes, names)])[0])
+    return TreeEntry(PIECES, mode, sum(sizes), reading.keep(blobs, [encode_pieces(sizes, names)])[0])

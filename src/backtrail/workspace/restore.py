@@ -19,16 +19,16 @@ import msgspec
 
 from backtrail.errors import BacktrailError, Conflict, FilesError
 from backtrail.workspace import trees
-from backtrail.workspace.hands import Crew, Hands, clear_leftovers, needs_staging
+from backtrail.workspace.apply import Applier, Crew, clear_leftovers, needs_staging
+from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.ignore import IGNORE_FILES, Rules
 from backtrail.workspace.index import Signature
-from backtrail.workspace.log import MAX_SHOWN, Journal, Log, Record
-from backtrail.workspace.look import Eyes, Seen, Work, shown
-from backtrail.workspace.pack import Reading, entry_of
-from backtrail.workspace.plan import Plan, describe, look, make_plan, parents, removals, show
-from backtrail.workspace.skip import Place
-from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry, Op, Tree, compare
-from backtrail.workspace.values import Changes
+from backtrail.workspace.journal import MAX_SHOWN, Journal, Record, RestoreIntent
+from backtrail.workspace.model import Changes
+from backtrail.workspace.pack import PackSettings, entry_of
+from backtrail.workspace.restore_plan import RestorePlan, describe, look, make_plan, parents, removals, show
+from backtrail.workspace.scanner import Scan, Scanner, Work, shown
+from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Op, Tree, TreeEntry, compare
 
 BATCH = 8 * 2**20  # bytes of file contents that are fetched and written at once
 
@@ -47,21 +47,21 @@ class Move(Protocol):
         """Move the head; False if it is no longer where it was."""
 
 
-Wanted = Callable[[Seen], Awaitable[list[Op]]]
+Wanted = Callable[[Scan], Awaitable[list[Op]]]
 
 
 class Restorer:
     """Carries out restores in one directory. Its callers hold the directory's lock."""
 
     def __init__(
-        self, place: Place, log: Log, eyes: Eyes, work: Work, remake: Callable[[dict[str, Any]], Move]
+        self, place: ScanRoot, log: Journal, eyes: Scanner, work: Work, remake: Callable[[dict[str, Any]], Move]
     ) -> None:
         self._place = place
         self._log = log
         self._eyes = eyes
         self._work = work
         self._remake = remake
-        self._reading = Reading(log.name_of)
+        self._reading = PackSettings(log.name_of)
         self._cleared = False
 
     # -- a restore ----------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class Restorer:
         if move is not None and await move.state() != "ready":
             raise _moved(move)
         steps, expect = self._prepared(plan.steps, seen)
-        journal = Journal(
+        journal = RestoreIntent(
             [(op.path, op.old, op.new) for op in steps],
             target.tree,
             target.id,
@@ -107,7 +107,7 @@ class Restorer:
         await self._close(begun, journal)
         return msgspec.structs.replace(changes, safety=begun.id)
 
-    async def _given_up(self, begun: Record, journal: Journal, error: BacktrailError | OSError) -> BacktrailError:
+    async def _given_up(self, begun: Record, journal: RestoreIntent, error: BacktrailError | OSError) -> BacktrailError:
         """Take back what was done, and say what stopped it."""
         outcome = "the restore was taken back"
         try:
@@ -120,7 +120,7 @@ class Restorer:
         where = error.filename if isinstance(error.filename, str | bytes) else self._place.root
         return FilesError(where, f"{error.strerror}; {outcome}")
 
-    def _prepared(self, steps: list[Op], seen: Seen) -> tuple[list[Op], dict[bytes, Signature]]:
+    def _prepared(self, steps: list[Op], seen: Scan) -> tuple[list[Op], dict[bytes, Signature]]:
         """The steps, with those that give directories back their mode which must be made writable for a while; and
         what every path looked like."""
         present = {op.path for op in steps if op.old is not None}
@@ -137,12 +137,12 @@ class Restorer:
     def towards(self, tree: bytes) -> Wanted:
         """Everything in which the directory differs from `tree`."""
 
-        async def ops(seen: Seen) -> list[Op]:
+        async def ops(seen: Scan) -> list[Op]:
             return await compare(seen.tree, tree, self.reader(seen))
 
         return ops
 
-    def reader(self, seen: Seen) -> trees.Read:
+    def reader(self, seen: Scan) -> trees.Read:
         async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
             wanted = set(names)
             made = wanted & seen.made.keys()
@@ -151,7 +151,7 @@ class Restorer:
         return read
 
     async def _unsaved(
-        self, tip: Record | None, target: Record | None, seen: Seen, ops: list[Op], plan: Plan
+        self, tip: Record | None, target: Record | None, seen: Scan, ops: list[Op], plan: RestorePlan
     ) -> Collection[bytes]:
         """Of the steps' paths, those at which the directory differs from the newest record."""
         last = await self._log.last(tip)
@@ -161,7 +161,7 @@ class Restorer:
             return {op.path for op in ops if op.old is not None}
         return {op.path for op in await compare(last.tree, seen.tree, self.reader(seen)) if op.new is not None}
 
-    async def _plan(self, target: Record, seen: Seen, ops: list[Op]) -> Plan:
+    async def _plan(self, target: Record, seen: Scan, ops: list[Op]) -> RestorePlan:
         gone = removals(ops)
         known = await self._known(gone)
         rules = await self._rules(target.tree, gone)
@@ -169,7 +169,7 @@ class Restorer:
         skipped = dict(seen.index.skipped()) | {os.fsencode(item.path): item.reason for item in seen.flagged}
         root = self._place.root
 
-        def same(path: bytes, entry: Entry) -> bool:
+        def same(path: bytes, entry: TreeEntry) -> bool:
             return alike(self._entry(path), entry)
 
         return await self._work(
@@ -226,7 +226,7 @@ class Restorer:
 
     # -- the journal --------------------------------------------------------------------------------------------------
 
-    async def _begin(self, seen: Seen, journal: Journal) -> Record:
+    async def _begin(self, seen: Scan, journal: RestoreIntent) -> Record:
         facts = {"files": seen.index.files, "bytes": seen.index.size, "root": shown(self._place.root)}
         return await self._log.append(
             "restoring",
@@ -239,7 +239,7 @@ class Restorer:
             blobs=seen.blobs,
         )
 
-    async def _close(self, begun: Record, journal: Journal, *, taken_back: bool = False) -> None:
+    async def _close(self, begun: Record, journal: RestoreIntent, *, taken_back: bool = False) -> None:
         """Close the journal, whatever others that share the workspace have added since."""
         facts: dict[str, Any] = {"files": begun.files, "bytes": begun.size, "root": begun.root, "of": journal.snapshot}
         if not taken_back:
@@ -280,7 +280,7 @@ class Restorer:
             newest = next((record for record in reversed(await self._log.records()) if record.root == ours), None)
         return newest if newest is not None and newest.kind == "restoring" else None
 
-    async def _take_back(self, begun: Record, journal: Journal) -> None:
+    async def _take_back(self, begun: Record, journal: RestoreIntent) -> None:
         await self._settle([Op(op.path, op.new, op.old) for op in journal.ops])
         await self._close(begun, journal, taken_back=True)
 
@@ -305,7 +305,7 @@ class Restorer:
     async def _carry_out(self, steps: list[Op], expect: dict[bytes, Signature] | None) -> None:
         if not steps:
             return
-        hands = await self._work(lambda: Hands(self._place.root, secrets.token_hex(16)))
+        hands = await self._work(lambda: Applier(self._place.root, secrets.token_hex(16)))
         crew = Crew(hands)
         try:
             await self._work(lambda: hands.prepare(steps))
@@ -319,34 +319,34 @@ class Restorer:
             await self._work(crew.close)
             await self._work(hands.close)
 
-    def _entry(self, path: bytes) -> Entry | None:
+    def _entry(self, path: bytes) -> TreeEntry | None:
         """What stands at a path now."""
         mode = look(self._place.root, path)
         full = self._place.root + b"/" + path
         if mode is None:
             return None
         if stat.S_ISDIR(mode):
-            return Entry(DIR, mode & MODES, 0, b"")
+            return TreeEntry(DIR, mode & MODES, 0, b"")
         if stat.S_ISLNK(mode):
-            return Entry(LINK, 0, 0, os.readlink(full))
-        return entry_of(self._place, full, self._reading) or Entry(-1, 0, 0, b"")
+            return TreeEntry(LINK, 0, 0, os.readlink(full))
+        return entry_of(self._place, full, self._reading) or TreeEntry(-1, 0, 0, b"")
 
 
-def alike(one: Entry | None, other: Entry | None) -> bool:
+def alike(one: TreeEntry | None, other: TreeEntry | None) -> bool:
     """Whether two entries are the same to a directory; what is inside a directory is another question."""
     if one is None or other is None or one.kind != DIR:
         return one == other
     return other.kind == DIR and one.mode == other.mode
 
 
-def _ours(here: Entry, op: Op) -> bool:
+def _ours(here: TreeEntry, op: Op) -> bool:
     """Whether a restore may have left this here. A directory may also be on its way to its mode."""
     if here.kind == DIR:
         return DIR in (side.kind for side in (op.old, op.new) if side is not None)
     return here in (op.old, op.new)
 
 
-def flags(seen: Seen) -> dict[str, Any]:
+def flags(seen: Scan) -> dict[str, Any]:
     """Problems, as the metadata shows them."""
     flagged = [[shown(os.fsencode(item.path)), item.reason] for item in seen.flagged[:MAX_SHOWN]]
     return {"flagged": flagged} if flagged else {}

@@ -27,7 +27,7 @@ NOWHERE = frozenset({b"", b".", b".."})  # names that are no entry of a director
 CONTROL = frozenset({b".git", b".hg", b".svn", b".bzr", b".jj", b".sl", b".pijul", b"_darcs"})
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One name in a directory."""
 
     kind: int
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     ref: bytes  #: the blob of a file, the list of pieces of a large one, the tree of a directory; a link's target
 
 
-Tree = dict[bytes, Entry]
+Tree = dict[bytes, TreeEntry]
 Read = Callable[[Iterable[bytes]], Awaitable[Mapping[bytes, Tree]]]
 
 
@@ -105,7 +105,7 @@ def decode(data: bytes, where: str) -> Tree:
         if name <= last:
             raise UnsafePath(f"{where} names {name!r} twice or out of order; nothing was written")
         last = name
-        entry = Entry(kind >> 12, kind & MODES, size, ref)
+        entry = TreeEntry(kind >> 12, kind & MODES, size, ref)
         if not FILE <= entry.kind <= DIR or size < 0:
             raise Corrupt(where, f"entry {name!r} is of no known kind")
         if entry.kind == LINK:
@@ -170,8 +170,8 @@ class Op(NamedTuple):
     """One path that differs: what is there, and what should be. A directory's `ref` plays no part in this."""
 
     path: bytes
-    old: Entry | None
-    new: Entry | None
+    old: TreeEntry | None
+    new: TreeEntry | None
 
 
 async def compare(old: bytes | None, new: bytes | None, read: Read) -> list[Op]:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from backtrail.errors import FilesError
+from backtrail.workspace.exclusions import Exclusions, FolderExclusions, ScanRoot, unreadable
 from backtrail.workspace.ignore import IGNORE_FILES
 from backtrail.workspace.index import Folder, Index, Signature, sight_of, signature, trusted
-from backtrail.workspace.skip import Inside, Place, Skips, unreadable
-from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Entry
+from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, TreeEntry
 
 TOO_LARGE = "larger than"
 _RULES = frozenset(IGNORE_FILES)
@@ -37,7 +37,7 @@ class Same(NamedTuple):
 
     folder: Folder
     old: Folder
-    entries: Sequence[Entry | None]
+    entries: Sequence[TreeEntry | None]
 
 
 class Walked(msgspec.Struct):
@@ -58,7 +58,7 @@ class Walked(msgspec.Struct):
                 folder.tree, folder.files, folder.size = old.tree, old.files, old.size
 
 
-def walk(place: Place, old: Index | None, key: bytes = b"") -> Walked:
+def walk(place: ScanRoot, old: Index | None, key: bytes = b"") -> Walked:
     """Look at the directory. `old` is left as it is; where nothing changed it is the answer."""
     return _Walk(place, old, key).run()
 
@@ -110,7 +110,7 @@ class _Known:
         self,
         now: Sequence[Signature | None] = (),
         sigs: Sequence[Signature | None] = (),
-        entries: Sequence[Entry | None] = (),
+        entries: Sequence[TreeEntry | None] = (),
         names: Sequence[bytes] = (),
     ) -> None:
         self.now, self.sigs, self.entries, self.names = now, sigs, entries, names
@@ -135,7 +135,7 @@ class _Touched(NamedTuple):
 
 
 class _Walk:
-    def __init__(self, place: Place, old: Index | None, key: bytes) -> None:
+    def __init__(self, place: ScanRoot, old: Index | None, key: bytes) -> None:
         self.place = place
         self.old = old
         self.start = time.time_ns()
@@ -151,7 +151,7 @@ class _Walk:
         self.inside: dict[int, list[Folder]] = {}  # the folders of the old index, by the number of the one above
         self.numbers: dict[bytes, int] = {}  # path -> number in the old index
         self.touched: dict[int, _Touched | None] = {}
-        self.skips = Skips(place)
+        self.skips = Exclusions(place)
 
     def run(self) -> Walked:
         self.root = signature(os.lstat(self.place.root))
@@ -352,7 +352,7 @@ class _Walk:
 
     def _items(self, folder: Folder, names: list[bytes], known: _Known, anew: bool) -> None:
         base = self.new.paths[folder.at] + b"/"
-        inside: Inside | None = None
+        inside: FolderExclusions | None = None
         for name in names:
             at = known.at.get(name)
             sig = None if at is None else known.now[at]
@@ -374,7 +374,7 @@ class _Walk:
             else:
                 self._judge(folder, name, base, sig, old)
 
-    def _judge(self, folder: Folder, name: bytes, base: bytes, sig: Signature, old: Entry | None) -> None:
+    def _judge(self, folder: Folder, name: bytes, base: bytes, sig: Signature, old: TreeEntry | None) -> None:
         """Add an item that is new or changed."""
         kind = stat.S_IFMT(sig[4])
         if kind == stat.S_IFREG and sig[2] > self.place.limits.file_bytes:
@@ -387,22 +387,22 @@ class _Walk:
                 target = os.readlink(base + name)
             except OSError:
                 return  # replaced since it was looked at: its directory is listed again next time
-            self._add(folder, name, base, trusted(sig, self.start), Entry(LINK, 0, 0, target))
+            self._add(folder, name, base, trusted(sig, self.start), TreeEntry(LINK, 0, 0, target))
         else:
             folder.skipped.append((name, "neither a file, a link nor a directory"))
 
-    def _changed(self, at: int, sig: Signature, old: Entry | None) -> tuple[Signature | None, Entry | None]:
+    def _changed(self, at: int, sig: Signature, old: TreeEntry | None) -> tuple[Signature | None, TreeEntry | None]:
         """Signature and entry of a directory or a file that is new or changed; a file has none before it is read."""
         if stat.S_ISDIR(sig[4]):
             ref = old.ref if old is not None and old.kind == DIR else b""
-            return trusted(sig, self.start), Entry(DIR, sig[4] & MODES, 0, ref)
+            return trusted(sig, self.start), TreeEntry(DIR, sig[4] & MODES, 0, ref)
         if old is not None and old.kind in (FILE, PIECES):
             self.before.add(old.ref)
         self.dirty.append(at)
         self.fresh[at] = sig
         return None, None
 
-    def _add(self, folder: Folder, name: bytes, base: bytes, sig: Signature | None, entry: Entry | None) -> None:
+    def _add(self, folder: Folder, name: bytes, base: bytes, sig: Signature | None, entry: TreeEntry | None) -> None:
         folder.names.append(name)
         self.new.paths.append(base + name)
         self.new.sigs.append(sig)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import backtrail
-from backtrail.adapters.needed import needed
+from backtrail.adapters.optional_import import needed
 from backtrail.store import Store
 
 with needed("adk"):

@@ -11,8 +11,8 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
-from backtrail.adapters.colours import Colour, settle
-from backtrail.adapters.names import join, split
+from backtrail.adapters.ids import join, split
+from backtrail.adapters.sync_bridge import SyncBridge, settle
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, NotFound
 from backtrail.store import Store
@@ -26,7 +26,7 @@ class BacktrailArtifactService(BaseArtifactService):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self.store = store
-        self._colour = Colour(store)
+        self._colour = SyncBridge(store)
 
     async def save_artifact(
         self,

@@ -21,8 +21,8 @@ from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import to_jsonable_python
 
-from backtrail.adapters.colours import Colour, settle
-from backtrail.adapters.names import join, split
+from backtrail.adapters.ids import join, split
+from backtrail.adapters.sync_bridge import SyncBridge, settle
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, NotFound, ThreadNotFound
 from backtrail.store import Store
@@ -41,7 +41,7 @@ class BacktrailSessionService(BaseSessionService):
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self.store = store
-        self._colour = Colour(store)
+        self._colour = SyncBridge(store)
 
     async def create_session(
         self,

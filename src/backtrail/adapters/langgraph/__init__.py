@@ -13,8 +13,8 @@ import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from backtrail.adapters.colours import Colour
-from backtrail.adapters.needed import needed
+from backtrail.adapters.optional_import import needed
+from backtrail.adapters.sync_bridge import SyncBridge
 from backtrail.aio import AsyncStore
 from backtrail.errors import InvalidInput
 from backtrail.store import Store
@@ -26,9 +26,9 @@ with needed("langgraph"):
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+    from backtrail.adapters.langgraph.cache import CheckpointCache
     from backtrail.adapters.langgraph.checkpoints import Checkpoints
-    from backtrail.adapters.langgraph.memory import Memory
-    from backtrail.adapters.langgraph.upkeep import Upkeep
+    from backtrail.adapters.langgraph.maintenance import Maintenance
 
 __all__ = ["BacktrailSaver"]
 
@@ -58,8 +58,8 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
         self.store = store
-        self._colour = Colour(store)
-        self._memory = Memory(trusted=detect == "identity")
+        self._colour = SyncBridge(store)
+        self._memory = CheckpointCache(trusted=detect == "identity")
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """One more than `current`, with a random end: two branches never give one version to two values."""
@@ -76,8 +76,8 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         return Checkpoints(self.store, self._memory, self.serde)  # LangGraph may replace `serde` at any time
 
     @property
-    def _upkeep(self) -> Upkeep:
-        return Upkeep(self._checkpoints)
+    def _upkeep(self) -> Maintenance:
+        return Maintenance(self._checkpoints)
 
     # -- LangGraph's interface, in both colours -----------------------------------------------------------------------
 

@@ -17,11 +17,12 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from backtrail.adapters.colours import settle
-from backtrail.adapters.langgraph.changes import Changes, plan, recognise, refer, remember, resolve
-from backtrail.adapters.langgraph.memory import Memory, Pending, Remembered
-from backtrail.adapters.langgraph.names import (
-    Place,
+from backtrail.adapters.ids import escape
+from backtrail.adapters.langgraph.cache import CheckpointCache, PendingWrites, Remembered
+from backtrail.adapters.langgraph.compression import pack
+from backtrail.adapters.langgraph.delta import CheckpointDelta, plan, recognise, refer, remember, resolve
+from backtrail.adapters.langgraph.ids import (
+    GraphThread,
     config_of,
     graph_id,
     key_of,
@@ -29,9 +30,8 @@ from backtrail.adapters.langgraph.names import (
     place_of,
     writes_key,
 )
-from backtrail.adapters.langgraph.packed import pack
-from backtrail.adapters.langgraph.values import MARK, Plain
-from backtrail.adapters.names import escape
+from backtrail.adapters.langgraph.message_codec import MARK, MessageCodec
+from backtrail.adapters.sync_bridge import settle
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, EncodeError, NotFound
 from backtrail.model import Checkpoint
@@ -43,10 +43,10 @@ _ATTEMPTS = 256  # parallel tasks of one step write at once; each round at least
 class Checkpoints:
     """The checkpoints of one store, as one saver sees them."""
 
-    def __init__(self, store: Store | AsyncStore, memory: Memory, serde: SerializerProtocol) -> None:
+    def __init__(self, store: Store | AsyncStore, memory: CheckpointCache, serde: SerializerProtocol) -> None:
         self.store = store
         self._memory = memory
-        self._plain = Plain(serde, trusted=memory.trusted)
+        self._plain = MessageCodec(serde, trusted=memory.trusted)
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class Checkpoints:
 
     async def _plan_and_save(
         self,
-        place: Place,
+        place: GraphThread,
         base: Remembered | None,
         parent: str | None,
         checkpoint: GraphCheckpoint,
@@ -84,7 +84,12 @@ class Checkpoints:
             await self._save(place, base, parent, said, change)
 
     async def _save(
-        self, place: Place, base: Remembered | None, parent: str | None, said: dict[str, Any], change: Changes
+        self,
+        place: GraphThread,
+        base: Remembered | None,
+        parent: str | None,
+        said: dict[str, Any],
+        change: CheckpointDelta,
     ) -> None:
         id = change.made.id
         self._memory.put(f"{place.name}//coming", change.made)
@@ -111,7 +116,7 @@ class Checkpoints:
             return {**plain, MARK: mark}
         return {MARK: {**mark, "metadata": plain}}
 
-    async def _base(self, place: Place, parent: str | None) -> Remembered | None:
+    async def _base(self, place: GraphThread, parent: str | None) -> Remembered | None:
         """The checkpoint that a new one follows; None if there is no such checkpoint."""
         if parent is None:
             return None
@@ -149,12 +154,12 @@ class Checkpoints:
                 known = None
                 continue
             if saved.custom["by"] == mine:
-                self._memory.put(place.writes, Pending(id, number, items, saved.id))
+                self._memory.put(place.writes, PendingWrites(id, number, items, saved.id))
                 return
             known = None
         raise Conflict(place.writes, None, None)
 
-    def _refer(self, place: Place, id: str, made: list[list[Any]]) -> list[list[Any]]:
+    def _refer(self, place: GraphThread, id: str, made: list[list[Any]]) -> list[list[Any]]:
         """The same writes, with references into their checkpoint where that holds the values already."""
         for name in (place.name, f"{place.name}//coming"):
             known = self._memory.get(name)
@@ -162,7 +167,7 @@ class Checkpoints:
                 return [[*item[:4], refer(item[4], item[3], known)] for item in made]
         return [[*item[:4], pack(item[4])] for item in made]
 
-    async def _pending(self, place: Place, id: str, known: Pending | None) -> Pending:
+    async def _pending(self, place: GraphThread, id: str, known: PendingWrites | None) -> PendingWrites:
         """The pending writes of a checkpoint, and where their thread stands."""
         if known is not None and known.checkpoint == id:
             return known
@@ -170,7 +175,7 @@ class Checkpoints:
         if known is None:
             newest = await settle(thread.head)
             if newest is None:
-                return Pending(id, 0, [], None)
+                return PendingWrites(id, 0, [], None)
             known = self._memory.get(place.writes)
             if known is not None and known.head == newest.id and known.checkpoint == id:
                 return known
@@ -191,7 +196,7 @@ class Checkpoints:
                 items, low = (await settle(thread.load(at=writes_key(id, middle))))["writes"], middle
             except NotFound:
                 high = middle
-        return Pending(id, low, items, head)
+        return PendingWrites(id, low, items, head)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -212,7 +217,7 @@ class Checkpoints:
             return None
         return await self.whole(place, found, fresh=True)
 
-    async def whole(self, place: Place, found: Checkpoint, *, fresh: bool = False) -> CheckpointTuple:
+    async def whole(self, place: GraphThread, found: Checkpoint, *, fresh: bool = False) -> CheckpointTuple:
         plain, id = self._plain, graph_id(found)
         known = self._memory.get(place.name)
         if not isinstance(known, Remembered) or known.id != id:
@@ -244,12 +249,12 @@ class Checkpoints:
         wanted: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
-    ) -> list[tuple[Place, Checkpoint]]:
+    ) -> list[tuple[GraphThread, Checkpoint]]:
         """The checkpoints of a listing, newest first, by their metadata alone."""
         conf = config["configurable"] if config is not None else {}
         bound = before["configurable"].get("checkpoint_id") if before is not None else None
         only = conf.get("checkpoint_id")
-        chosen: list[tuple[Place, Checkpoint]] = []
+        chosen: list[tuple[GraphThread, Checkpoint]] = []
         for place in await self.places(conf.get("thread_id"), conf.get("checkpoint_ns")):
             for one in await self.history(place):
                 if (bound is not None and graph_id(one) >= bound) or only not in (None, graph_id(one)):
@@ -264,15 +269,15 @@ class Checkpoints:
         """Drop what is remembered of a backtrail thread."""
         self._memory.put(name, None)
 
-    async def history(self, place: Place) -> list[Checkpoint]:
+    async def history(self, place: GraphThread) -> list[Checkpoint]:
         """All checkpoints of a namespace that LangGraph wrote, abandoned branches included."""
         history = await settle(self.store.thread(place.name).history(all=True))
         return [checkpoint for checkpoint in history if MARK in checkpoint.custom]
 
-    async def places(self, thread_id: Any = None, ns: str | None = None) -> list[Place]:
+    async def places(self, thread_id: Any = None, ns: str | None = None) -> list[GraphThread]:
         """The namespaces of one thread, or of all, that have checkpoints."""
         if thread_id is not None and ns is not None:
-            return [Place(str(thread_id), ns)]
+            return [GraphThread(str(thread_id), ns)]
         prefix = "" if thread_id is None else escape(str(thread_id))
         places = [place_of(info.id) for info in await settle(self.store.threads(prefix=prefix))]
         return [p for p in places if p is not None and (thread_id is None or p.thread_id == str(thread_id))]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame
+from backtrail.cli.context import Command, CommandContext, pass_frame
 
 if TYPE_CHECKING:
     from backtrail import Store, Thread
@@ -26,9 +26,9 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and notes what it did on t
     "--turns", metavar="N", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Turns to save."
 )
 @pass_frame
-def command(frame: Frame, turns: int) -> None:
+def command(frame: CommandContext, turns: int) -> None:
     """Measure the store: appends, loads, history and listing. Uses a thread of its own and deletes it again."""
-    from backtrail.cli.screen import progress
+    from backtrail.cli.output import progress
 
     with frame.store(create=True) as store, progress("measuring") as step:
         figures = _measure(store, turns, step)
@@ -37,7 +37,7 @@ def command(frame: Frame, turns: int) -> None:
         return
     from rich.table import Table
 
-    from backtrail.cli.screen import console
+    from backtrail.cli.output import console
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("what")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, say
+from backtrail.cli.context import Command, CommandContext, pass_frame, say
 
 
 @click.command(cls=Command, epilog="\b\nExample:\n  backtrail compact -s agents.db")
 @pass_frame
-def command(frame: Frame) -> None:
+def command(frame: CommandContext) -> None:
     """Free everything that nobody needs, and give the space back to the disk or the server. No checkpoint goes."""
-    from backtrail.cli.screen import progress, size
+    from backtrail.cli.output import progress, size
     from backtrail.model import counted
 
     with frame.store() as store:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, read_key, same_place, say
+from backtrail.cli.context import Command, CommandContext, pass_frame, read_key, same_place, say
 
 
 @click.command(
@@ -23,13 +23,13 @@ from backtrail.cli.frame import Command, Frame, pass_frame, read_key, same_place
 )
 @click.option("--no-key", is_flag=True, help="TARGET is not encrypted, although this store is.")
 @pass_frame
-def command(frame: Frame, target: str, key: Path | None, no_key: bool) -> None:
+def command(frame: CommandContext, target: str, key: Path | None, no_key: bool) -> None:
     """Bring into the store TARGET all that it lacks, on whatever engine either is. Makes TARGET if it is not there.
 
     What is there already is not copied again: an interrupted copy goes on where it stopped, and a second one brings
     only what is new. Agents may go on working meanwhile.
     """
-    from backtrail.cli.screen import progress, size
+    from backtrail.cli.output import progress, size
     from backtrail.model import counted
 
     if key is not None and no_key:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, place, thread_argument
+from backtrail.cli.context import Command, CommandContext, pass_frame, place, thread_argument
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--full", is_flag=True, help="Values whole.")
 @click.option("--exit-code", is_flag=True, help="Leave with 1 if anything changed.")
 @pass_frame
-def command(frame: Frame, thread: str, a: str, b: str, full: bool, exit_code: bool) -> None:
+def command(frame: CommandContext, thread: str, a: str, b: str, full: bool, exit_code: bool) -> None:
     """Show what changed in THREAD from A (default: the checkpoint before the head) to B (default: the head).
 
     Where files were saved with both, the files as well.
@@ -36,8 +36,8 @@ def command(frame: Frame, thread: str, a: str, b: str, full: bool, exit_code: bo
         found = handle.diff(place(handle, a), place(handle, b))
         files = handle.workspace(found.b).diff(found.a, found.b).changes if found.a.files and found.b.files else ()
     if frame.json:
-        from backtrail.cli.patches import plain
-        from backtrail.present.records import diff_json
+        from backtrail.cli.diff_output import plain
+        from backtrail.render.json_records import diff_json
 
         frame.answer({**diff_json(found), "files": plain(files)})
     else:
@@ -49,8 +49,8 @@ def command(frame: Frame, thread: str, a: str, b: str, full: bool, exit_code: bo
 def _show(found: Diff, files: tuple[FileChange, ...], full: bool) -> None:
     from rich.text import Text
 
-    from backtrail.cli.patches import lines
-    from backtrail.cli.screen import paged
+    from backtrail.cli.diff_output import lines
+    from backtrail.cli.output import paged
 
     with paged() as out:
         title = Text().append(f"step {found.a.step} → step {found.b.step}", "bold")
@@ -70,7 +70,7 @@ def _count(count: int) -> str:
 def _change(change: Change, full: bool) -> Text:
     from rich.text import Text
 
-    from backtrail.cli.screen import line
+    from backtrail.cli.output import line
 
     sign = {"added": "+", "removed": "−", "changed": "~"}[change.kind]
     text = Text().append(f"{sign} {line(change.path)}", change.kind)
@@ -89,7 +89,7 @@ def _lines(old: str, new: str) -> Text:
 
     from rich.text import Text
 
-    from backtrail.cli.screen import safe
+    from backtrail.cli.output import safe
 
     text = Text()
     for entry in list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2))[2:]:
@@ -99,10 +99,10 @@ def _lines(old: str, new: str) -> Text:
 
 
 def _value(value: Any, full: bool) -> str:
-    from backtrail.cli.screen import line, safe
-    from backtrail.present.added import preview_of
-    from backtrail.present.conversation import read
-    from backtrail.present.plain import brief
+    from backtrail.cli.output import line, safe
+    from backtrail.render.change_summary import preview_of
+    from backtrail.render.conversation import read
+    from backtrail.render.jsonable import brief
 
     if full:
         return safe(value) if isinstance(value, str) else line(brief(value, 1_000_000))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from backtrail.cli.frame import FAILED, Command, Frame, is_file, pass_frame, path_of
+from backtrail.cli.context import FAILED, Command, CommandContext, is_file, pass_frame, path_of
 
 if TYPE_CHECKING:
     from backtrail import BacktrailError, Store
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail doctor\n  backtrail doctor -s redis://localhost")
 @pass_frame
-def command(frame: Frame) -> None:
+def command(frame: CommandContext) -> None:
     """Check the environment and the store, and say what to do. Leaves with 1 if something is wrong."""
     findings = [*_environment(), *_place(frame.target), *_store(frame)]
     wrong = [finding for finding in findings if finding.verdict == "bad"]
@@ -44,7 +44,7 @@ def command(frame: Frame) -> None:
     else:
         from rich.text import Text
 
-        from backtrail.cli.screen import console, line
+        from backtrail.cli.output import console, line
 
         signs = {"ok": ("✓", "added"), "hint": ("•", "changed"), "bad": ("✗", "removed")}
         out = console()
@@ -99,9 +99,9 @@ def _place(target: str) -> Iterator[Finding]:
     )
 
 
-def _store(frame: Frame) -> Iterator[Finding]:
+def _store(frame: CommandContext) -> Iterator[Finding]:
     from backtrail import BacktrailError
-    from backtrail.present.advice import advised
+    from backtrail.render.hints import advised
 
     try:
         with frame.store() as store:
@@ -127,8 +127,10 @@ def _advice(error: BacktrailError) -> str:
     from backtrail import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
 
     if isinstance(error, Corrupt):
-        return "`backtrail verify` says what is damaged, and `backtrail verify --repair` sets it "
-        "aside; or go back to a copy"
+        return (
+            "`backtrail verify` says what is damaged, and `backtrail verify --repair` sets it aside; "
+            "or go back to a copy"
+        )
     if isinstance(error, Unavailable):
         return "see that it runs, can be reached from here, and lets this user write"
     if isinstance(error, UnsupportedFormat) and "encrypted" not in str(error):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, at_argument, pass_frame, place, say, thread_argument
+from backtrail.cli.context import Command, CommandContext, at_argument, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 )
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout.")
 @pass_frame
-def command(frame: Frame, thread: str, at: str, form: str | None, output: Path | None) -> None:
+def command(frame: CommandContext, thread: str, at: str, form: str | None, output: Path | None) -> None:
     """Write THREAD at AT (default: the head). The ending of the file tells the format where none is given."""
-    from backtrail.exporting import put
-    from backtrail.present import export
+    from backtrail.export import put
+    from backtrail.render import checkpoint_text
 
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)
         checkpoint = place(handle, at)
-        form = form or export.form_of(output)
-        text = export.write(store, handle, checkpoint, form)
+        form = form or checkpoint_text.form_of(output)
+        text = checkpoint_text.write(store, handle, checkpoint, form)
     if output is not None:
         put(text, output)
         if frame.json:

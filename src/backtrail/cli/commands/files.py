@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, say, yes_option
+from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, pass_frame, say, yes_option
 
 if TYPE_CHECKING:
     from backtrail.workspace import Change, Changes, Workspace
@@ -39,7 +39,7 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def _workspace(frame: Frame, root: str, name: str | None, *, create: bool = False) -> Iterator[Workspace]:
+def _workspace(frame: CommandContext, root: str, name: str | None, *, create: bool = False) -> Iterator[Workspace]:
     with frame.store(create=create) as store:
         yield store.workspace(root, name)
 
@@ -47,9 +47,9 @@ def _workspace(frame: Frame, root: str, name: str | None, *, create: bool = Fals
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files snapshot -C project --label before")
 @click.option("--label", help="A name for it.")
 @_common
-def snapshot(frame: Frame, root: str, name: str | None, label: str | None) -> None:
+def snapshot(frame: CommandContext, root: str, name: str | None, label: str | None) -> None:
     """Take a snapshot. Only what changed since the last one is read."""
-    from backtrail.cli.screen import progress, size
+    from backtrail.cli.output import progress, size
     from backtrail.model import counted
 
     with _workspace(frame, root, name, create=True) as workspace, progress("reading") as step:
@@ -64,9 +64,9 @@ def snapshot(frame: Frame, root: str, name: str | None, label: str | None) -> No
 
 @command.command("list", cls=Command, epilog="\b\nExample:\n  backtrail files list")
 @_common
-def list_(frame: Frame, root: str, name: str | None) -> None:
+def list_(frame: CommandContext, root: str, name: str | None) -> None:
     """List the snapshots, newest first."""
-    from backtrail.cli.screen import age, size
+    from backtrail.cli.output import age, size
 
     with _workspace(frame, root, name) as workspace:
         found = workspace.snapshots()[::-1]
@@ -83,14 +83,14 @@ def list_(frame: Frame, root: str, name: str | None) -> None:
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files status -C project")
 @_common
-def status(frame: Frame, root: str, name: str | None) -> None:
+def status(frame: CommandContext, root: str, name: str | None) -> None:
     """Say how the directory differs from its last snapshot, and what is left out of snapshots, and why."""
     with _workspace(frame, root, name) as workspace:
         found = workspace.status()
     if frame.json:
         frame.answer(_plain(found))
         return
-    from backtrail.cli.screen import paged, safe
+    from backtrail.cli.output import paged, safe
 
     with paged() as out:
         out.print(safe(str(found)), markup=False)
@@ -100,7 +100,7 @@ def status(frame: Frame, root: str, name: str | None) -> None:
 @click.argument("a", default="@")
 @click.argument("b", required=False)
 @_common
-def diff(frame: Frame, root: str, name: str | None, a: str, b: str | None) -> None:
+def diff(frame: CommandContext, root: str, name: str | None, a: str, b: str | None) -> None:
     """Show what changed from snapshot A (default: the last one) to snapshot B (default: the directory now)."""
     with _workspace(frame, root, name) as workspace:
         found = workspace.diff(_find(workspace, a), None if b is None else _find(workspace, b))
@@ -117,7 +117,7 @@ def diff(frame: Frame, root: str, name: str | None, a: str, b: str | None) -> No
 @dry_run_option
 @yes_option
 @_common
-def restore(frame: Frame, root: str, name: str | None, to: str, dry_run: bool, yes: bool) -> None:
+def restore(frame: CommandContext, root: str, name: str | None, to: str, dry_run: bool, yes: bool) -> None:
     """Bring the directory back to snapshot TO. What it holds now is kept in a safety snapshot: `backtrail files
     undo`."""
     with _workspace(frame, root, name) as workspace:
@@ -129,13 +129,13 @@ def restore(frame: Frame, root: str, name: str | None, to: str, dry_run: bool, y
 @dry_run_option
 @yes_option
 @_common
-def undo(frame: Frame, root: str, name: str | None, dry_run: bool, yes: bool) -> None:
+def undo(frame: CommandContext, root: str, name: str | None, dry_run: bool, yes: bool) -> None:
     """Take back the newest restore."""
     with _workspace(frame, root, name) as workspace:
         _carry_out(frame, lambda dry: workspace.undo(dry_run=dry), "undo the restore", dry_run=dry_run, yes=yes)
 
 
-def _carry_out(frame: Frame, act: Callable[[bool], Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
+def _carry_out(frame: CommandContext, act: Callable[[bool], Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
     from backtrail.model import counted
 
     if not dry_run and not yes:
@@ -182,8 +182,8 @@ def _find(workspace: Workspace, text: str) -> Any:
 
 
 def _show(changes: tuple[Change, ...]) -> None:
-    from backtrail.cli.patches import lines
-    from backtrail.cli.screen import paged
+    from backtrail.cli.diff_output import lines
+    from backtrail.cli.output import paged
 
     with paged() as out:
         for text in lines(changes):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import MISSING, Command, Frame, pass_frame
+from backtrail.cli.context import MISSING, Command, CommandContext, pass_frame
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Store, Thread
@@ -27,7 +27,7 @@ _PAGE = 500
 @click.option("--text", help="Messages at the heads that contain this text, in any case.")
 @pass_frame
 def command(
-    frame: Frame, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
+    frame: CommandContext, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
 ) -> None:
     """Find checkpoints in all threads whose name starts with PREFIX, abandoned ones included.
 
@@ -49,7 +49,7 @@ def command(
                 fitting = thread.find(tag=tag, label=label, custom=fields or None)
                 found += [(c, None, "") for c in fitting if c.id not in known]
     if frame.json:
-        from backtrail.present.records import checkpoint_json
+        from backtrail.render.json_records import checkpoint_json
 
         frame.answer(
             {"found": [{"checkpoint": checkpoint_json(c), "message": i, "preview": p or None} for c, i, p in found]}
@@ -80,7 +80,7 @@ def _threads(store: Store, prefix: str) -> Iterator[Thread[Any]]:
 
 
 def _said(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
-    from backtrail.present.conversation import conversation_key, read
+    from backtrail.render.conversation import conversation_key, read
 
     head = thread.head
     key = conversation_key(thread.outline()) if head is not None else None
@@ -102,7 +102,7 @@ def _said(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | No
 def _show(found: list[tuple[Checkpoint, int | None, str]]) -> None:
     from rich.text import Text
 
-    from backtrail.cli.screen import age, line, marks, paged
+    from backtrail.cli.output import age, line, marks, paged
 
     with paged() as out:
         for checkpoint, index, preview in found:

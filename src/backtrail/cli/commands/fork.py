@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, at_argument, pass_frame, place, say, thread_argument
+from backtrail.cli.context import Command, CommandContext, at_argument, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @at_argument()
 @click.option("--to", metavar="NAME", help="The new thread's name; without it one is made.")
 @pass_frame
-def command(frame: Frame, thread: str, at: str, to: str | None) -> None:
+def command(frame: CommandContext, thread: str, at: str, to: str | None) -> None:
     """Start a new thread that stands where THREAD does at AT. It shares all that was saved so far."""
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)

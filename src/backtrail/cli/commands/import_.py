@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.frame import FAILED, Command, Frame, pass_frame
+from backtrail.cli.context import FAILED, Command, CommandContext, pass_frame
 from backtrail.errors import MissingExtra
 
 DATABASES = ("langgraph-sqlite", "langgraph-postgres")
@@ -22,13 +22,13 @@ DATABASES = ("langgraph-sqlite", "langgraph-postgres")
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--format", "form", help="Read every file as this format, instead of looking what it is.")
 @pass_frame
-def command(frame: Frame, paths: tuple[str, ...], form: str | None) -> None:
+def command(frame: CommandContext, paths: tuple[str, ...], form: str | None) -> None:
     """Import files and directories: what is in the store already stays as it is, and nothing is imported twice.
 
     After `langgraph-sqlite` or `langgraph-postgres`, the checkpoint database of LangGraph's own saver: a file, a URL.
     Makes the store if it is not there. Leaves with 1 if a file could not be read.
     """
-    from backtrail.cli.screen import progress, safe
+    from backtrail.cli.output import progress, safe
 
     if paths[0] in DATABASES:
         return _bring(frame, paths[0], paths[1:])
@@ -48,15 +48,15 @@ def command(frame: Frame, paths: tuple[str, ...], form: str | None) -> None:
     return None
 
 
-def _bring(frame: Frame, kind: str, addresses: tuple[str, ...]) -> None:
+def _bring(frame: CommandContext, kind: str, addresses: tuple[str, ...]) -> None:
     """Checkpoints from another checkpointer's database."""
-    from backtrail.cli.screen import progress
+    from backtrail.cli.output import progress
     from backtrail.model import counted
 
     if len(addresses) != 1:
         raise click.UsageError(f"{kind} takes one database: a file or a URL")
     try:  # an adapter is a guest of the command line: it is there if its framework is
-        adapter = importlib.import_module("backtrail.adapters.langgraph.bring")
+        adapter = importlib.import_module("backtrail.adapters.langgraph.migrate")
     except ImportError as error:
         raise MissingExtra(f"importing from {kind}", "langgraph") from error
     with frame.store(create=True) as store, progress("importing") as step:

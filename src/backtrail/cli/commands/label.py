@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, place, say, thread_argument
+from backtrail.cli.context import Command, CommandContext, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @click.option("--at", default="@", show_default=True, help="The checkpoint.")
 @click.option("--remove", is_flag=True, help="Take the label away.")
 @pass_frame
-def command(frame: Frame, thread: str, name: str | None, at: str, remove: bool) -> None:
+def command(frame: CommandContext, thread: str, name: str | None, at: str, remove: bool) -> None:
     """Give a checkpoint of THREAD the label NAME. A label works as the checkpoint's name in every command."""
-    from backtrail.present.places import means_a_place
-    from backtrail.present.records import checkpoint_json
+    from backtrail.render.json_records import checkpoint_json
+    from backtrail.render.refs import means_a_place
 
     if (name is None) != remove:
         raise click.UsageError("give a NAME, or --remove.")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, limit_option, pass_frame, thread_argument
+from backtrail.cli.context import Command, CommandContext, limit_option, pass_frame, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Fork, Outline, Thread
-    from backtrail.cli.ink import Span
-    from backtrail.present.graph import GraphRow
+    from backtrail.cli.ansi import Span
+    from backtrail.render.graph import GraphRow
 
 
 @click.command(
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @limit_option(100, "The newest so many.")
 @click.option("--trail", is_flag=True, help="Only the way to the head, without what rewinds left behind.")
 @pass_frame
-def command(frame: Frame, thread: str, limit: int, trail: bool) -> None:
+def command(frame: CommandContext, thread: str, limit: int, trail: bool) -> None:
     """Draw the history of THREAD as a graph, newest first.
 
     ◉ is the head, ● a checkpoint on the way to it, ○ one that a rewind left behind. Each line has the step, its id, its
@@ -39,7 +39,7 @@ def command(frame: Frame, thread: str, limit: int, trail: bool) -> None:
         more, history = len(history) > limit, history[-limit:]
         forks = handle.forks()
         if frame.json:
-            from backtrail.present.records import checkpoint_json, fork_json
+            from backtrail.render.json_records import checkpoint_json, fork_json
 
             rows = [checkpoint_json(c) for c in reversed(history)]
             frame.answer(
@@ -56,9 +56,9 @@ def command(frame: Frame, thread: str, limit: int, trail: bool) -> None:
 
 
 def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:
-    from backtrail.cli.ink import Span, show
-    from backtrail.present.graph import arrange, draw
-    from backtrail.present.places import shorten
+    from backtrail.cli.ansi import Span, show
+    from backtrail.render.graph import arrange, draw
+    from backtrail.render.refs import shorten
 
     rows = arrange(history, head)
     by_id = {row.checkpoint.id: row for row in rows}
@@ -84,9 +84,9 @@ def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list
 def _describe(
     thread: Thread[Any], row: GraphRow, short: str, outlines: dict[str, Outline], forks: list[Fork]
 ) -> list[Span]:
-    from backtrail.cli.ink import Span
-    from backtrail.cli.words import STYLES, age, line, size
-    from backtrail.present.added import added
+    from backtrail.cli.ansi import Span
+    from backtrail.cli.formatting import STYLES, age, line, size
+    from backtrail.render.change_summary import added
 
     checkpoint = row.checkpoint
     spans = [

@@ -7,7 +7,7 @@ import re
 
 import click
 
-from backtrail.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, say, yes_option
+from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, pass_frame, say, yes_option
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -42,7 +42,7 @@ def span(text: str) -> dt.timedelta:
 @yes_option
 @pass_frame
 def command(
-    frame: Frame,
+    frame: CommandContext,
     keep_last: int | None,
     max_age: dt.timedelta | None,
     ttl: dt.timedelta | None,
@@ -59,7 +59,7 @@ def command(
     back to the disk with `backtrail compact`.
     """
     from backtrail import Retention
-    from backtrail.cli.screen import progress
+    from backtrail.cli.output import progress
     from backtrail.model import counted
 
     policy: Retention | None = Retention(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.frame import Command, Frame, confirm, pass_frame, read_key, say, yes_option
+from backtrail.cli.context import Command, CommandContext, confirm, pass_frame, read_key, say, yes_option
 
 
 @click.command(
@@ -15,7 +15,7 @@ from backtrail.cli.frame import Command, Frame, confirm, pass_frame, read_key, s
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @yes_option
 @pass_frame
-def command(frame: Frame, file: Path, yes: bool) -> None:
+def command(frame: CommandContext, file: Path, yes: bool) -> None:
     """Lock an encrypted store with the key in FILE (32 bytes in hex or base64). BACKTRAIL_KEY holds the key it has
     now."""
     from backtrail.model import counted

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import (
+from backtrail.cli.context import (
     Command,
-    Frame,
+    CommandContext,
     at_argument,
     confirm,
     dry_run_option,
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 @pass_frame
-def command(frame: Frame, thread: str, at: str, files: bool, prune: bool, dry_run: bool, yes: bool) -> None:
+def command(frame: CommandContext, thread: str, at: str, files: bool, prune: bool, dry_run: bool, yes: bool) -> None:
     """Move the head of THREAD to AT. What is left behind stays in `backtrail log`, and `backtrail undo` goes back."""
     from backtrail.model import counted
-    from backtrail.present.records import checkpoint_json
+    from backtrail.render.json_records import checkpoint_json
 
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, confirm, dry_run_option, pass_frame, place, say, yes_option
+from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, pass_frame, place, say, yes_option
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dry_run_option
 @yes_option
 @pass_frame
-def command(frame: Frame, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
+def command(frame: CommandContext, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
     """Delete THREADS with all their checkpoints, or one checkpoint. Forks, and what followed a checkpoint, stay."""
     from backtrail import ThreadNotFound
     from backtrail.model import counted

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, at_argument, pass_frame, place, thread_argument
+from backtrail.cli.context import Command, CommandContext, at_argument, pass_frame, place, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 )
 @click.option("--full", is_flag=True, help="All messages, tool calls unfolded, values whole.")
 @pass_frame
-def command(frame: Frame, thread: str, at: str, messages: int, full: bool) -> None:
+def command(frame: CommandContext, thread: str, at: str, messages: int, full: bool) -> None:
     """Show the state of THREAD at AT (default: the head)."""
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)
         checkpoint = place(handle, at)
         if frame.json:
-            from backtrail.present.plain import to_json
-            from backtrail.present.records import checkpoint_json
+            from backtrail.render.json_records import checkpoint_json
+            from backtrail.render.jsonable import to_json
 
             frame.answer({"checkpoint": checkpoint_json(checkpoint), "state": to_json(handle.load(checkpoint))})
             return
@@ -41,9 +41,9 @@ def command(frame: Frame, thread: str, at: str, messages: int, full: bool) -> No
 def _show(thread: Thread[Any], checkpoint: Checkpoint, last: int | None, *, full: bool) -> None:
     from rich.text import Text
 
-    from backtrail.cli import conversation
-    from backtrail.cli.screen import age, line, marks, paged, size
-    from backtrail.present.conversation import conversation_key, read
+    from backtrail.cli import message_output
+    from backtrail.cli.output import age, line, marks, paged, size
+    from backtrail.render.conversation import conversation_key, read
 
     outline = thread.outline(at=checkpoint.id)
     key = conversation_key(outline)
@@ -57,15 +57,15 @@ def _show(thread: Thread[Any], checkpoint: Checkpoint, last: int | None, *, full
             title.append(f"  (written by {line(checkpoint.thread_id)})", "dim")
         out.print(title)
         if checkpoint.custom:
-            out.print(conversation.tree("custom", checkpoint.custom, full=full))
+            out.print(message_output.tree("custom", checkpoint.custom, full=full))
         if key is not None:
             count = next(part.count or 0 for part in outline.parts if part.name == key)
             start = 0 if last is None else max(0, count - last)
             if start:
                 out.print(Text(f"… {start:,} earlier messages: --messages {count} or --full", "dim"))
             for part in thread.outline([key], at=checkpoint.id, start=start, stop=count).parts:
-                out.print(conversation.message(read(part.value), int(part.name), full=full))
+                out.print(message_output.message(read(part.value), int(part.name), full=full))
         for part in outline.parts:
             if part.name != key:
                 value = part.value if part.known else thread.outline([part.name], at=checkpoint.id)
-                out.print(conversation.tree(str(part.name), value, full=full))
+                out.print(message_output.tree(str(part.name), value, full=full))

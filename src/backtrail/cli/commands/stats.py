@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, rooms
+from backtrail.cli.context import Command, CommandContext, pass_frame, rooms
 
 _SIZES = ("total", "live", "garbage")
 
@@ -12,7 +12,7 @@ _SIZES = ("total", "live", "garbage")
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail stats\n  backtrail stats -s redis://localhost --json")
 @click.option("--quick", is_flag=True, help="Do not work out how many bytes are live, and how many garbage.")
 @pass_frame
-def command(frame: Frame, quick: bool) -> None:
+def command(frame: CommandContext, quick: bool) -> None:
     """Say what the store holds and occupies, and how much of it is live or garbage."""
     with frame.store() as store:
         found = {**store.stats(survey=not quick), "namespaces": rooms(store)}
@@ -21,7 +21,7 @@ def command(frame: Frame, quick: bool) -> None:
         return
     from rich.table import Table
 
-    from backtrail.cli.screen import console, line, size
+    from backtrail.cli.output import console, line, size
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")

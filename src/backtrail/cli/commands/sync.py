@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, same_place, say
+from backtrail.cli.context import Command, CommandContext, pass_frame, same_place, say
 
 
 @click.command(
@@ -14,14 +14,14 @@ from backtrail.cli.frame import Command, Frame, pass_frame, same_place, say
 @click.argument("one")
 @click.argument("other")
 @pass_frame
-def command(frame: Frame, one: str, other: str) -> None:
+def command(frame: CommandContext, one: str, other: str) -> None:
     """Make the stores ONE and OTHER equal by exchanging only what is missing. Makes OTHER if it is not there.
 
     Whichever is further on a branch is right about it; where both went on by themselves, the head of ONE counts and the
     other one is kept beside it, labelled. An interrupted sync goes on where it stopped, and agents may go on working
     meanwhile. Both stores must have the same key, or none.
     """
-    from backtrail.cli.screen import progress, size
+    from backtrail.cli.output import progress, size
     from backtrail.model import counted
 
     if same_place(one, other):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, place, say, thread_argument
+from backtrail.cli.context import Command, CommandContext, pass_frame, place, say, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.option("--at", default="@", show_default=True, help="The checkpoint.")
 @click.option("--remove", is_flag=True, help="Take these tags away.")
 @pass_frame
-def command(frame: Frame, thread: str, tags: tuple[str, ...], at: str, remove: bool) -> None:
+def command(frame: CommandContext, thread: str, tags: tuple[str, ...], at: str, remove: bool) -> None:
     """Add TAGS to a checkpoint of THREAD."""
-    from backtrail.present.records import checkpoint_json
+    from backtrail.render.json_records import checkpoint_json
 
     with frame.store() as store:
         handle: Thread[Any] = store.thread(thread)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame
+from backtrail.cli.context import Command, CommandContext, pass_frame
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -30,7 +30,13 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--browser/--no-browser", default=True, help="Open the page in the browser, where there is a screen.")
 @pass_frame
 def command(
-    frame: Frame, host: str, port: int, token: str | None, allow_host: tuple[str, ...], read_only: bool, browser: bool
+    frame: CommandContext,
+    host: str,
+    port: int,
+    token: str | None,
+    allow_host: tuple[str, ...],
+    read_only: bool,
+    browser: bool,
 ) -> None:
     """Open the web inspector: threads, history, conversations, state, differences, live.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backtrail.cli.frame import Command, Frame, pass_frame, say, thread_argument
+from backtrail.cli.context import Command, CommandContext, pass_frame, say, thread_argument
 
 if TYPE_CHECKING:
     pass
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 @thread_argument
 @click.option("--files", is_flag=True, help="Take back the restore of the directory as well.")
 @pass_frame
-def command(frame: Frame, thread: str, files: bool) -> None:
+def command(frame: CommandContext, thread: str, files: bool) -> None:
     """Take back the last move of THREAD's head: a rewind, or a save. Nothing is deleted."""
-    from backtrail.present.moves import take_back
-    from backtrail.present.records import checkpoint_json
+    from backtrail.render.json_records import checkpoint_json
+    from backtrail.render.undo import take_back
 
     with frame.store() as store:
         head = take_back(store.thread(thread), files=files)

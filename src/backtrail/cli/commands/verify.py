@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.frame import DAMAGED, Command, Frame, confirm, pass_frame, yes_option
+from backtrail.cli.context import DAMAGED, Command, CommandContext, confirm, pass_frame, yes_option
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail verify\n  backtrail verify --repair --json --yes")
 @click.option("--repair", is_flag=True, help="Set aside what is damaged; threads go back to a sound checkpoint.")
 @yes_option
 @pass_frame
-def command(frame: Frame, repair: bool, yes: bool) -> None:
+def command(frame: CommandContext, repair: bool, yes: bool) -> None:
     """Check every digest, chain, pointer, head and count. Leaves with 5 if something does not hold."""
-    from backtrail.cli.screen import progress, safe
+    from backtrail.cli.output import progress, safe
 
     if repair:
         confirm(frame, "set aside whatever is damaged", yes=yes)

@@ -16,15 +16,15 @@ from pathlib import Path
 import msgspec
 
 from backtrail.engines.base import Head
-from backtrail.engines.jsonl import lines
-from backtrail.engines.jsonl.log import Log, sync_directory, write_all
-from backtrail.engines.jsonl.names import SUFFIX, file_name
+from backtrail.engines.jsonl import line_format
+from backtrail.engines.jsonl.file_names import SUFFIX, file_name
+from backtrail.engines.jsonl.log import LineageLog, sync_directory, write_all
 from backtrail.errors import UnsupportedFormat
 
 _SAVE_AFTER = 200  #: logs that were read for a listing
 
 
-class Entry(msgspec.Struct, array_like=True):
+class CatalogueEntry(msgspec.Struct, array_like=True):
     """What a log held when its file looked like `stamp`."""
 
     stamp: tuple[int, int, int]  #: inode, size, time of the last change
@@ -42,11 +42,11 @@ class Entry(msgspec.Struct, array_like=True):
 class Catalogue:
     """Knows all logs of a directory. The caller keeps other threads away."""
 
-    def __init__(self, directory: Path, log: Callable[[str], Log]) -> None:
+    def __init__(self, directory: Path, log: Callable[[str], LineageLog]) -> None:
         self._directory = directory
         self._names = directory / ".names"
         self._log = log  # gives the log of a lineage, as it is now
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, CatalogueEntry] = {}
         self._loaded = False
         self._unsaved = 0
         self._hints: dict[str | bytes, list[str]] = {}
@@ -56,10 +56,10 @@ class Catalogue:
 
     # -- listings --------------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CatalogueEntry]:
         """One for each log that holds anything; reads the logs that changed since they were last looked at."""
         self._load()
-        found: dict[str, Entry] = {}
+        found: dict[str, CatalogueEntry] = {}
         with os.scandir(self._directory) as files:
             for file in files:
                 if file.name.endswith(SUFFIX):
@@ -79,7 +79,7 @@ class Catalogue:
         """Keep what is known for the next process. A cache: nobody waits for the disk, and nobody needs it."""
         if self._unsaved and os.access(self._directory, os.W_OK):
             fresh = self._directory / f".index.{os.getpid()}.{id(self)}"
-            fresh.write_bytes(msgspec.msgpack.encode((lines.FORMAT, self._entries)))
+            fresh.write_bytes(msgspec.msgpack.encode((line_format.FORMAT, self._entries)))
             fresh.chmod(0o600)
             fresh.rename(self._directory / ".index")
             self._unsaved = 0
@@ -89,13 +89,13 @@ class Catalogue:
             self._loaded = True
             try:
                 data = (self._directory / ".index").read_bytes()
-                version, entries = msgspec.msgpack.decode(data, type=tuple[int, dict[str, Entry]])
+                version, entries = msgspec.msgpack.decode(data, type=tuple[int, dict[str, CatalogueEntry]])
             except (OSError, msgspec.MsgspecError):
                 self._unsaved += 1
                 return
-            self._entries = entries if version == lines.FORMAT else {}
+            self._entries = entries if version == line_format.FORMAT else {}
 
-    def _entry(self, file: os.DirEntry[str]) -> Entry:
+    def _entry(self, file: os.DirEntry[str]) -> CatalogueEntry:
         found = file.stat()
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
         known = self._entries.get(file.name)
@@ -105,10 +105,10 @@ class Catalogue:
         lineage = known.lineage if known else lineage_at(path)
         if lineage is None or file_name(lineage) != file.name:
             # A header that is not whole is just being written, or was torn: nothing was ever acknowledged in that file.
-            return Entry(stamp, "", [], [], 0, 0, damaged=int(_header(path).endswith(b"\n")))
+            return CatalogueEntry(stamp, "", [], [], 0, 0, damaged=int(_header(path).endswith(b"\n")))
         log = self._log(lineage)
         self._unsaved += 1
-        return Entry(
+        return CatalogueEntry(
             stamp,
             lineage,
             list(log.heads.values()),
@@ -190,7 +190,7 @@ class Catalogue:
 
 def _hint(name: str | bytes, lineage: str) -> bytes:
     branch, thread = (name.hex(), None) if isinstance(name, bytes) else (None, name)
-    return lines.as_json([branch, thread, lineage]) + b"\n"
+    return line_format.as_json([branch, thread, lineage]) + b"\n"
 
 
 @contextmanager
@@ -209,12 +209,12 @@ def lineage_at(path: Path) -> str | None:
     """What a log's first line says; None if that is damaged."""
     first = _header(path)
     try:
-        if not lines.sound(first):
+        if not line_format.sound(first):
             return None
-        header = lines.read_header(first)
+        header = line_format.read_header(first)
     except (msgspec.MsgspecError, ValueError):
         return None
-    if header.format > lines.FORMAT:
+    if header.format > line_format.FORMAT:
         raise UnsupportedFormat(f"{path} has format {header.format}: pip install -U backtrail")
     return header.lineage
 

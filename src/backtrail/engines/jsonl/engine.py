@@ -15,16 +15,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from backtrail.engines import forks, refusals
+from backtrail.engines import conflicts, fork_safety
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
-from backtrail.engines.dicts import check_rows, page
-from backtrail.engines.jsonl import lines
+from backtrail.engines.dict_engine import check_rows, page
+from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.catalogue import Catalogue, lineage_at
-from backtrail.engines.jsonl.directory import directory_of_a_store
+from backtrail.engines.jsonl.file_names import file_name
+from backtrail.engines.jsonl.layout import directory_of_a_store
 from backtrail.engines.jsonl.leases import Leases
-from backtrail.engines.jsonl.log import Log
-from backtrail.engines.jsonl.names import file_name
-from backtrail.engines.jsonl.places import Trunk
+from backtrail.engines.jsonl.log import LineageLog
+from backtrail.engines.jsonl.offsets import BranchIndex
 from backtrail.engines.lockfile import LockFile
 from backtrail.errors import InvalidInput, Unavailable
 
@@ -59,7 +59,7 @@ class JSONLEngine(Engine):
         self.directory = Path(text).resolve()
         self._mutex = threading.Lock()
         self._open = True
-        self._logs: OrderedDict[str, Log] = OrderedDict()
+        self._logs: OrderedDict[str, LineageLog] = OrderedDict()
         self._catalogue = Catalogue(self.directory, self._glance)
         self._leases = Leases(self.directory)
         self._lock: LockFile | None = None
@@ -67,7 +67,7 @@ class JSONLEngine(Engine):
         self._repaired = 0
         with self._said():
             directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
-        forks.watch(self)
+        fork_safety.watch(self)
 
     # -- ground rules -----------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class JSONLEngine(Engine):
     def _inside(self) -> Iterator[None]:
         with self._mutex:
             if not self._open:
-                raise refusals.closed("JSONL")
+                raise conflicts.closed("JSONL")
             try:
                 yield
             except OSError as error:
@@ -106,7 +106,7 @@ class JSONLEngine(Engine):
         self._mutex.acquire()
         try:
             if not self._open:
-                raise refusals.closed("JSONL")
+                raise conflicts.closed("JSONL")
             self._lock_file().acquire()
         except OSError as error:
             self._mutex.release()
@@ -145,12 +145,12 @@ class JSONLEngine(Engine):
 
     # -- logs -------------------------------------------------------------------------------------------------------
 
-    def _log(self, lineage: str) -> Log:
+    def _log(self, lineage: str) -> LineageLog:
         """A lineage's log as it is now."""
         log = self._logs.get(lineage)
         known = log is not None
         if log is None:
-            log = self._logs[lineage] = Log(self.directory / file_name(lineage), lineage)
+            log = self._logs[lineage] = LineageLog(self.directory / file_name(lineage), lineage)
             while len(self._logs) > OPEN_LOGS:
                 self._logs.popitem(last=False)[1].close()
         else:
@@ -167,35 +167,35 @@ class JSONLEngine(Engine):
                     log.compact()
         return log
 
-    def _glance(self, lineage: str) -> Log:
+    def _glance(self, lineage: str) -> LineageLog:
         """A log for a listing, which is not kept open."""
         if lineage in self._logs:
             return self._log(lineage)
-        log = Log(self.directory / file_name(lineage), lineage)
+        log = LineageLog(self.directory / file_name(lineage), lineage)
         log.refresh()
         log.close()
         return log
 
-    def _home(self, thread: str) -> tuple[Log, Head] | None:
+    def _home(self, thread: str) -> tuple[LineageLog, Head] | None:
         """The log in which a thread has its head."""
         return self._stands(thread, thread) or next(
             (found for other in self._catalogue.lineages_of(thread) if (found := self._stands(thread, other))), None
         )
 
-    def _stands(self, thread: str, lineage: str) -> tuple[Log, Head] | None:
+    def _stands(self, thread: str, lineage: str) -> tuple[LineageLog, Head] | None:
         log = self._log(lineage)
         log.trust_head(thread)
         head = log.heads.get(thread)
         return None if head is None else (log, head)
 
-    def _trunk(self, lineage: str, branch: bytes) -> tuple[Log, Trunk | None]:
+    def _trunk(self, lineage: str, branch: bytes) -> tuple[LineageLog, BranchIndex | None]:
         log = self._log(lineage)
         return log, log.trunks.get(branch)
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        line = lines.of_commit(commit)  # before anybody has to wait for it
+        line = line_format.of_commit(commit)  # before anybody has to wait for it
         self._begin()  # not `_writing`: one generator less in what every append goes through
         try:
             log = self._log(commit.lineage)
@@ -213,18 +213,18 @@ class JSONLEngine(Engine):
         finally:
             self._end()
 
-    def _check(self, log: Log, commit: Commit) -> None:
+    def _check(self, log: LineageLog, commit: Commit) -> None:
         """Find every reason to refuse before anything is written."""
         fence = commit.fence
         if fence is not None and self._leases.token(fence.name) != fence.token:
-            raise refusals.fence_stale(fence)
+            raise conflicts.fence_stale(fence)
         for swap in commit.swaps:
             head = log.heads.get(swap.thread)
             if head is None and swap.expect is None:
                 home = self._home(swap.thread)
                 head = None if home is None else home[1]
             if (None if head is None else head.key) != swap.expect:
-                raise refusals.moved(swap.thread)
+                raise conflicts.moved(swap.thread)
         trunks = log.trunks
         check_rows(
             commit,
@@ -239,9 +239,9 @@ class JSONLEngine(Engine):
         with self._writing():
             log = self._log(drop.lineage)
             if {(head.thread, head.key) for head in log.heads.values()} != set(drop.expect):
-                raise refusals.swept_meanwhile(drop.lineage)
+                raise conflicts.swept_meanwhile(drop.lineage)
             if log.end and (drop.rows or drop.bodies or drop.branches or drop.blobs):
-                log.append(lines.of_drop(drop), sync=self._sync)
+                log.append(line_format.of_drop(drop), sync=self._sync)
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class JSONLEngine(Engine):
             log, head = home
             return head, self._row(log, log.trunks.get(head.branch), head.step)
 
-    def _row(self, log: Log, trunk: Trunk | None, step: int) -> Row | None:
+    def _row(self, log: LineageLog, trunk: BranchIndex | None, step: int) -> Row | None:
         found = None if trunk is None else log.row(trunk, step)
         if found is None:
             log.trust_rows(trunk, step, step)

@@ -18,10 +18,10 @@ from typing import TypeVar
 import msgspec
 
 from backtrail.engines.base import Commit, Head, Row, Step
-from backtrail.engines.jsonl import glass, lines
-from backtrail.engines.jsonl.compacting import kept
-from backtrail.engines.jsonl.lines import Line, Records, RowLine
-from backtrail.engines.jsonl.places import Damage, Place, Trunk, stretch
+from backtrail.engines.jsonl import line_format, readable_json
+from backtrail.engines.jsonl.compaction import kept
+from backtrail.engines.jsonl.line_format import CommitLine, Records, RowLine
+from backtrail.engines.jsonl.offsets import BranchIndex, Damage, Offset, stretch
 from backtrail.errors import Corrupt, UnsupportedFormat
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _TOGETHER = 1 << 20  # bytes of lines that are read at once
 _WAY_OUT = "opened with salvage=True, the store sets such lines aside"
 
 
-class Log:
+class LineageLog:
     """A lineage's file. The caller keeps other threads away, and other processes while it writes."""
 
     def __init__(self, path: Path, lineage: str) -> None:
@@ -47,10 +47,10 @@ class Log:
         self.end = 0  # behind the last whole line that was read
         self.size = 0  # of the file, then
         self.number = 0  # of lines
-        self.trunks: dict[bytes, Trunk] = {}
+        self.trunks: dict[bytes, BranchIndex] = {}
         self.heads: dict[str, Head] = {}
         self.set_at: dict[str, int] = {}  # the line that set a head
-        self.blobs: dict[bytes, Place] = {}
+        self.blobs: dict[bytes, Offset] = {}
         self.damages: list[Damage] = []
         self.drops = 0
         self._newest: tuple[bytes, Row] | None = None  # the branch and row that this process has just written
@@ -114,34 +114,34 @@ class Log:
     def _take(self, raw: bytes, offset: int) -> None:
         self.number += 1
         try:
-            if not lines.sound(raw):
+            if not line_format.sound(raw):
                 raise ValueError("its checksum does not hold")
             if self.number == 1:
                 self._begin(raw)
             else:
-                self._apply(lines.read(raw), offset, len(raw))
+                self._apply(line_format.read(raw), offset, len(raw))
         except (msgspec.MsgspecError, ValueError) as error:
             self.damages.append(Damage(self.number, offset, raw))
             _log.warning("%s: %s", self.where(self.number), error)
 
     def _begin(self, raw: bytes) -> None:
-        header = lines.read_header(raw)
-        if header.format > lines.FORMAT:
+        header = line_format.read_header(raw)
+        if header.format > line_format.FORMAT:
             raise UnsupportedFormat(
-                f"{self.path} has format {header.format}, this backtrail reads up to {lines.FORMAT}: "
+                f"{self.path} has format {header.format}, this backtrail reads up to {line_format.FORMAT}: "
                 f"pip install -U backtrail"
             )
         if header.lineage != self.lineage:
             raise UnsupportedFormat(f"{self.path} holds {header.lineage!r}, not {self.lineage!r}: was it renamed?")
 
-    def _apply(self, line: Line, offset: int, length: int, records: Records | None = None) -> None:
+    def _apply(self, line: CommitLine, offset: int, length: int, records: Records | None = None) -> None:
         """Remember where the records of a line lie. The line is taken whole or not at all."""
         if records is None:
-            records = lines.records_in(line, self.lineage, self.where(self.number))
+            records = line_format.records_in(line, self.lineage, self.where(self.number))
         rows, heads, branches, marks, blobs = records
         self._newest = None
         for branch in branches:
-            self.trunks[branch.id] = Trunk(branch, self.number)
+            self.trunks[branch.id] = BranchIndex(branch, self.number)
         for index, (name, step, id, *_) in enumerate(rows):
             trunk = self.trunks.get(name)
             if trunk is not None:
@@ -149,16 +149,16 @@ class Log:
                     insort(trunk.steps, step)
                 else:
                     trunk.steps.append(step)
-                trunk.places[step] = Place(offset, length, index)
+                trunk.places[step] = Offset(offset, length, index)
                 trunk.ids[step] = id
         for index, (name, step, said) in enumerate(marks):
             trunk = self.trunks.get(name)
             if trunk is not None and said is not None:
-                trunk.marks[step] = Place(offset, length, index)
+                trunk.marks[step] = Offset(offset, length, index)
             elif trunk is not None:
                 trunk.marks.pop(step, None)
         for blob in blobs:
-            self.blobs.setdefault(blob, Place(offset, length, 0))
+            self.blobs.setdefault(blob, Offset(offset, length, 0))
         for thread in line.deleted:
             self.heads.pop(thread, None)
             self.set_at[thread] = self.number
@@ -168,7 +168,7 @@ class Log:
         if line.drop is not None:
             self._drop(line.drop)
 
-    def _drop(self, drop: lines.DropLine) -> None:
+    def _drop(self, drop: line_format.DropLine) -> None:
         self.drops += 1
         for name in drop.branches:
             self.trunks.pop(bytes.fromhex(name), None)
@@ -198,11 +198,11 @@ class Log:
     def where(self, number: int) -> str:
         return f"{self.path}, line {number}"
 
-    def line(self, place: Place) -> Line:
+    def line(self, place: Offset) -> CommitLine:
         """A line that was read before."""
-        return next(self._lines([place], lines.read))
+        return next(self._lines([place], line_format.read))
 
-    def _lines(self, places: list[Place], read: Callable[[bytes], T]) -> Iterator[T]:
+    def _lines(self, places: list[Offset], read: Callable[[bytes], T]) -> Iterator[T]:
         """The line of each place, checked, as `read` reads it: once, where several places are on it. Lines that follow
         each other in the file are fetched together."""
         fd = self._descriptor()
@@ -212,39 +212,39 @@ class Log:
                 if not start <= offset <= offset + length <= start + len(data):
                     start, data = offset, os.pread(fd, stretch(places, number, _TOGETHER), offset)
                 raw = data[offset - start : offset - start + length]
-                if not lines.sound(raw):
+                if not line_format.sound(raw):
                     raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
                 try:
                     held, line = offset, read(raw)
-                except glass.NOT_OURS as error:
+                except readable_json.NOT_OURS as error:
                     raise self._foreign(offset, error) from error
             yield line
 
     def _number_of(self, offset: int) -> int:
         return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
 
-    def row_lines(self, trunk: Trunk, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
+    def row_lines(self, trunk: BranchIndex, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
         """Rows as they stand in the file."""
         places = [trunk.places[step] for step in steps]
-        for step, place, line in zip(steps, places, self._lines(places, lines.read), strict=True):
+        for step, place, line in zip(steps, places, self._lines(places, line_format.read), strict=True):
             yield step, line.rows[place.nth]
 
-    def mark(self, trunk: Trunk, step: int) -> bytes | None:
+    def mark(self, trunk: BranchIndex, step: int) -> bytes | None:
         place = trunk.marks.get(step)
         return None if place is None else self._reveal(self.line(place).marks[place.nth].data, place.offset)
 
-    def payloads(self, trunk: Trunk, first: int, last: int) -> list[tuple[int, bytes]]:
+    def payloads(self, trunk: BranchIndex, first: int, last: int) -> list[tuple[int, bytes]]:
         steps = trunk.between(first, last)
         places = [trunk.places[step] for step in steps]
         found = []
-        for step, place, payloads in zip(steps, places, self._lines(places, lines.read_payloads), strict=True):
+        for step, place, payloads in zip(steps, places, self._lines(places, line_format.read_payloads), strict=True):
             try:
-                found.append((step, b"" if step in trunk.emptied else glass.undo(payloads[place.nth].payload)))
-            except glass.NOT_OURS as error:
+                found.append((step, b"" if step in trunk.emptied else readable_json.undo(payloads[place.nth].payload)))
+            except readable_json.NOT_OURS as error:
                 raise self._foreign(place.offset, error) from error
         return found
 
-    def steps(self, trunk: Trunk, first: int, last: int) -> list[Step]:
+    def steps(self, trunk: BranchIndex, first: int, last: int) -> list[Step]:
         return [
             Step(
                 step,
@@ -256,10 +256,10 @@ class Log:
             for step, row in self.row_lines(trunk, trunk.between(first, last))
         ]
 
-    def rows(self, trunk: Trunk, first: int, last: int) -> list[Row]:
+    def rows(self, trunk: BranchIndex, first: int, last: int) -> list[Row]:
         return [self._row(trunk, step, row, True) for step, row in self.row_lines(trunk, trunk.between(first, last))]
 
-    def row(self, trunk: Trunk, step: int) -> Row | None:
+    def row(self, trunk: BranchIndex, step: int) -> Row | None:
         """One row, without its payload."""
         if self._newest is not None and self._newest[0] == trunk.branch.id and self._newest[1].step == step:
             return self._newest[1]
@@ -267,7 +267,7 @@ class Log:
             return None
         return self._row(trunk, *next(self.row_lines(trunk, [step])), False)
 
-    def _row(self, trunk: Trunk, step: int, row: RowLine, payload: bool) -> Row:
+    def _row(self, trunk: BranchIndex, step: int, row: RowLine, payload: bool) -> Row:
         offset, whole = trunk.places[step].offset, step not in trunk.emptied
         return Row(
             step,
@@ -285,8 +285,8 @@ class Log:
 
     def _reveal(self, shown: msgspec.Raw, offset: int) -> bytes:
         try:
-            return glass.hide(shown)
-        except glass.NOT_OURS as error:
+            return readable_json.hide(shown)
+        except readable_json.NOT_OURS as error:
             raise self._foreign(offset, error) from error
 
     def _foreign(self, offset: int, error: Exception) -> Corrupt:
@@ -298,14 +298,14 @@ class Log:
         """Raise if a damaged line may have moved this head after the last line that is known to have set it."""
         if not self.damages:
             return
-        name = lines.as_json(thread)
+        name = line_format.as_json(thread)
         for damage in self.damages:
             later = damage.number > self.set_at.get(thread, 0)
-            others = (lines.as_json(other) for other in self.heads if other != thread)
+            others = (line_format.as_json(other) for other in self.heads if other != thread)
             if later and (name in damage.raw or not any(other in damage.raw for other in others)):
                 raise Corrupt(self.where(damage.number), f"it may have moved the head; {_WAY_OUT}")
 
-    def trust_rows(self, trunk: Trunk | None, first: int, last: int) -> None:
+    def trust_rows(self, trunk: BranchIndex | None, first: int, last: int) -> None:
         """Raise if steps of this range are missing and a damaged line lies where they would be."""
         if not self.damages:
             return
@@ -329,13 +329,13 @@ class Log:
             self.size = self.end
         return max(torn, 0)
 
-    def append(self, line: Line, *, sync: bool, commit: Commit | None = None) -> None:
+    def append(self, line: CommitLine, *, sync: bool, commit: Commit | None = None) -> None:
         """Write a line, of this commit if it is one, and, `sync`, wait until it is on the disk. The caller has the lock
         and refreshed the log."""
-        data = lines.seal(line)
+        data = line_format.seal(line)
         fresh = self.end == 0
         if fresh:
-            data = lines.seal(lines.header(self.lineage)) + data
+            data = line_format.seal(line_format.header(self.lineage)) + data
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         fd = self._descriptor()
         try:
@@ -351,7 +351,7 @@ class Log:
             self._read_on()
         else:
             self.number += 1
-            self._apply(line, self.end, len(data), None if commit is None else lines.records_of(commit))
+            self._apply(line, self.end, len(data), None if commit is None else line_format.records_of(commit))
             self.end = self.size = self.end + len(data)
             if commit is not None and len(commit.rows) == 1 and not commit.marks:
                 branch, step, id, meta, digest, root, _ = commit.rows[0]
@@ -369,7 +369,7 @@ class Log:
         else:
             fresh = self.path.with_name(self.path.name + ".new")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-                file.write(lines.seal(lines.header(self.lineage)))
+                file.write(line_format.seal(line_format.header(self.lineage)))
                 file.writelines(kept(self))
                 file.flush()
                 os.fsync(file.fileno())

@@ -11,11 +11,11 @@ import psycopg
 import psycopg.conninfo
 from psycopg.abc import Params
 
-from backtrail.engines import refusals
+from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from backtrail.engines.patience import ONCE_MORE, USUAL, Patience, landed, patiently
+from backtrail.engines.postgres.client import AwaitingWire, BlockingWire, Line, Rows, Statement
 from backtrail.engines.postgres.schema import FORMAT, Schema
-from backtrail.engines.postgres.wire import AwaitingWire, BlockingWire, Line, Rows, Statement
+from backtrail.engines.retry import ONCE_MORE, USUAL, RetryPolicy, landed, patiently
 from backtrail.engines.tls import checked_files
 from backtrail.errors import BacktrailError, InvalidInput
 
@@ -81,7 +81,7 @@ class PostgresEngine(Engine):
         self._wire = AwaitingWire(line) if asynchronous else BlockingWire(line)
         self._schema = Schema(schema)
         self._append = Statement(self._schema["append"], _APPEND)
-        self._patience = Patience(retries, backoff, deadline)
+        self._patience = RetryPolicy(retries, backoff, deadline)
         self._one_server = "," not in str(hosts)
         self._min_idle = min(min_idle, pool_size)
         self._ready = False
@@ -92,7 +92,7 @@ class PostgresEngine(Engine):
 
     async def _open(self) -> None:
         if self._closed:
-            raise refusals.closed("PostgreSQL")
+            raise conflicts.closed("PostgreSQL")
         if not self._ready:
             await self._prepare()
 
@@ -336,14 +336,14 @@ def _beyond(prefix: str) -> str | None:
 def _refusal(error: psycopg.Error, lineage: str, fence: Fence | None) -> BacktrailError:
     reason, fact = error.diag.message_hint or "", error.diag.message_detail or ""
     if reason == "moved":
-        return refusals.moved(fact)
+        return conflicts.moved(fact)
     if reason == "step":
         branch, step = fact.split(" ")
-        return refusals.step_taken(lineage, bytes.fromhex(branch), int(step))
+        return conflicts.step_taken(lineage, bytes.fromhex(branch), int(step))
     if reason == "branch":
-        return refusals.branch_taken(lineage, bytes.fromhex(fact))
+        return conflicts.branch_taken(lineage, bytes.fromhex(fact))
     if reason == "gone":
-        return refusals.branch_gone(lineage, bytes.fromhex(fact))
+        return conflicts.branch_gone(lineage, bytes.fromhex(fact))
     if reason == "swept":
-        return refusals.swept_meanwhile(lineage)
-    return refusals.fence_stale(fence or Fence(fact, 0))
+        return conflicts.swept_meanwhile(lineage)
+    return conflicts.fence_stale(fence or Fence(fact, 0))

@@ -10,7 +10,7 @@ from importlib import resources
 
 from psycopg import sql
 
-from backtrail.engines.postgres.wire import Run
+from backtrail.engines.postgres.client import Run
 from backtrail.errors import InvalidInput, UnsupportedFormat
 
 #: For each format the file that leads to its tables from those of the one before.

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from backtrail.engines import refusals
+from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
-from backtrail.engines.patience import ONCE_MORE, USUAL, Patience, landed, patiently
-from backtrail.engines.redis import changes, keys, moves
+from backtrail.engines.redis import keys, script_args, shard_moves
+from backtrail.engines.redis.client import Argument, BlockingWire, Script, over, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
-from backtrail.engines.redis.wire import Argument, BlockingWire, Script, over, translated
+from backtrail.engines.retry import ONCE_MORE, USUAL, RetryPolicy, landed, patiently
 from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
@@ -73,7 +73,7 @@ class RedisEngine(Engine):
             raise InvalidInput(f"shards must be at least 1, not {shards}")
         self._wanted_shards = shards
         self._min_idle = min(min_idle, pool_size)
-        self._patience = Patience(retries, backoff, deadline)
+        self._patience = RetryPolicy(retries, backoff, deadline)
         self._lock = (lock_timeout, lock_expiry) if lock else None
         if client is None:
             tls = {
@@ -104,7 +104,7 @@ class RedisEngine(Engine):
 
     async def _ready(self) -> keys.Shards:
         if self._closed:
-            raise refusals.closed("Redis")
+            raise conflicts.closed("Redis")
         if self._shards is not None:
             return self._shards
         wanted = self._wanted_shards or (CLUSTER_SHARDS if self._cluster else 1)
@@ -173,7 +173,7 @@ class RedisEngine(Engine):
     async def _commit(self, commit: Commit) -> None:
         shards = self._shards or await self._ready()
         here, lost = shards.of(commit.lineage), self._repeats_unseen
-        short = changes.of_append(shards, commit, self._ttl)
+        short = script_args.of_append(shards, commit, self._ttl)
         if short:
             answer, again = await self._call(APPEND, here, short)
             if answer == b"OK":
@@ -184,18 +184,18 @@ class RedisEngine(Engine):
                 return
         fence = commit.fence
         if fence and shards.of(fence.name) != here and int(await self._of(fence.name, TOKEN)) != fence.token:
-            raise refusals.fence_stale(fence)
-        claims = await moves.claims(self._run, shards, commit)
+            raise conflicts.fence_stale(fence)
+        claims = await shard_moves.claims(self._run, shards, commit)
         while True:
-            answer, again = await self._call(COMMIT, here, changes.of_commit(shards, commit, claims, self._ttl))
+            answer, again = await self._call(COMMIT, here, script_args.of_commit(shards, commit, claims, self._ttl))
             if answer == b"OK":
                 return
             lost = lost or again
             if answer[0] == b"elsewhere":
-                await moves.come_home(self._run, shards, answer[1].decode(), answer[2])
+                await shard_moves.come_home(self._run, shards, answer[1].decode(), answer[2])
             elif answer[0] == b"barred":
                 thread = answer[1].decode()
-                claims[thread] = await moves.claim(self._run, shards, thread, commit.lineage, anew=True)
+                claims[thread] = await shard_moves.claim(self._run, shards, thread, commit.lineage, anew=True)
             else:
                 await self._refuse(commit, answer, lost)
                 return
@@ -203,11 +203,11 @@ class RedisEngine(Engine):
     async def _refuse(self, commit: Commit, answer: list[bytes], lost: bool) -> None:
         """Say why a commit was refused, unless it was because an attempt before had succeeded."""
         if not (lost and await landed(self, commit)):
-            raise changes.refusal(commit, answer)
+            raise script_args.refusal(commit, answer)
 
     async def drop(self, drop: Drop) -> None:
-        if not await self._of(drop.lineage, DROP, *changes.of_drop(drop)):
-            raise refusals.swept_meanwhile(drop.lineage)
+        if not await self._of(drop.lineage, DROP, *script_args.of_drop(drop)):
+            raise conflicts.swept_meanwhile(drop.lineage)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

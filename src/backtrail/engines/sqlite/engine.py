@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
-from backtrail.engines.sqlite import changes
+from backtrail.engines.drive import park, sharing
 from backtrail.engines.sqlite import statements as sql
-from backtrail.engines.sqlite.changes import NOWHERE, Leasing, Numbers, Writing
-from backtrail.engines.sqlite.hands import Hands
-from backtrail.engines.sqlite.place import Place
-from backtrail.engines.sqlite.readers import Readers
-from backtrail.engines.sqlite.writer import Shared, Writer
-from backtrail.engines.stepping import park, sharing
+from backtrail.engines.sqlite import transactions
+from backtrail.engines.sqlite.database_file import DatabaseFile
+from backtrail.engines.sqlite.fork_safety import ForkSafeConnections
+from backtrail.engines.sqlite.reader_pool import ReaderPool
+from backtrail.engines.sqlite.transactions import NOWHERE, Leasing, Numbers, Writing
+from backtrail.engines.sqlite.writer import GroupCommitWriter, SharedWrite
 from backtrail.errors import BacktrailError, Corrupt, Unavailable
 
 REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as there are tips
@@ -47,11 +47,11 @@ class SQLiteEngine(Engine):
         create: bool = True,
     ) -> None:
         self.properties = Properties(name="sqlite", blocking=True, durable=True, shared=True)
-        self._place = Place(path, create=create, durability=durability)
+        self._place = DatabaseFile(path, create=create, durability=durability)
         self._identity = self._place.identity()
-        self._writer = Writer(self._place)
-        self._readers = Readers(self._place)
-        self._hands = Hands(self._writer, self._readers)
+        self._writer = GroupCommitWriter(self._place)
+        self._readers = ReaderPool(self._place)
+        self._hands = ForkSafeConnections(self._writer, self._readers)
         self._numbers: Numbers = {}
         try:
             self._readers.fetch(sql.ANYTHING, ())  # what SQLite cannot read is found now, not at the first save
@@ -115,17 +115,17 @@ class SQLiteEngine(Engine):
         learnt: Numbers = {}
         writing = Writing(commit, self._numbers, learnt)
         if sharing():
-            shared = Shared(self._writer, changes.write, writing)
+            shared = SharedWrite(self._writer, transactions.write, writing)
             await park(shared)
             if shared.ticket.error is not None:
                 raise shared.ticket.error
         else:
-            self._writer.write(changes.write, writing)
+            self._writer.write(transactions.write, writing)
         if learnt:
             self._learn(learnt)
 
     async def drop(self, drop: Drop) -> None:
-        self._writer.write(changes.sweep, drop)
+        self._writer.write(transactions.sweep, drop)
         for branch in drop.branches:
             self._numbers.pop((drop.lineage, branch), None)
 
@@ -219,10 +219,10 @@ class SQLiteEngine(Engine):
     # -- leases -------------------------------------------------------------------------------------------------
 
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        return self._writer.write(changes.lease, Leasing(name, owner, ttl))
+        return self._writer.write(transactions.lease, Leasing(name, owner, ttl))
 
     async def release(self, name: str, owner: str) -> bool:
-        return self._writer.write(changes.release, (name, owner))
+        return self._writer.write(transactions.release, (name, owner))
 
     # -- the place ----------------------------------------------------------------------------------------------
 
@@ -242,8 +242,8 @@ class SQLiteEngine(Engine):
         }
 
     async def compact(self) -> None:
-        self._writer.write(changes.forget_leases, LEASES_KEPT)
-        self._writer.write(changes.find_stretches, None)
+        self._writer.write(transactions.forget_leases, LEASES_KEPT)
+        self._writer.write(transactions.find_stretches, None)
         self._writer.outside(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
 
     async def close(self) -> None:

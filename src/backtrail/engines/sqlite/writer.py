@@ -14,10 +14,10 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from backtrail.engines import refusals
+from backtrail.engines import conflicts
 from backtrail.engines.lockfile import LockFile
-from backtrail.engines.sqlite.place import DRIVER, Place, translated
-from backtrail.engines.sqlite.turns import Ticket, Turns
+from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile, translated
+from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
 from backtrail.errors import BacktrailError, Unavailable
 
 A = TypeVar("A")
@@ -27,18 +27,18 @@ Work = Callable[[sqlite3.Cursor, A], R]
 _REFUSED = (BacktrailError, *DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
 
 
-class Shared:
+class SharedWrite:
     """A write that waits until those of others are ready, too."""
 
-    def __init__(self, writer: Writer, work: Work[A, R], argument: A) -> None:
+    def __init__(self, writer: GroupCommitWriter, work: Work[A, R], argument: A) -> None:
         self._writer = writer
         self.ticket = Ticket(work, argument)
 
-    def write_all(self, parked: Sequence[Shared]) -> None:
+    def write_all(self, parked: Sequence[SharedWrite]) -> None:
         self._writer.write_all([shared.ticket for shared in parked])
 
 
-class _Line(NamedTuple):
+class _Connection(NamedTuple):
     """What a write needs, opened together and closed together."""
 
     connection: sqlite3.Connection
@@ -46,13 +46,13 @@ class _Line(NamedTuple):
     lock: LockFile
 
 
-class Writer:
+class GroupCommitWriter:
     """Does all writes of this process, in as few transactions as it can."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseFile) -> None:
         self._place = place
-        self._turns = Turns()
-        self._line: _Line | None = None
+        self._turns = WriteQueue()
+        self._line: _Connection | None = None
         self._closed = False
         self._careful = False  # the last batch had a ticket that was refused
 
@@ -137,7 +137,7 @@ class Writer:
     def renew(self) -> sqlite3.Connection | None:
         """In a forked child: start anew. A connection that was not closed before is handed back, never to be used."""
         left, self._line = self._line, None
-        self._turns = Turns()
+        self._turns = WriteQueue()
         if left is None:
             return None
         left.lock.close()
@@ -145,13 +145,13 @@ class Writer:
 
     # -- for the caller whose turn it is -----------------------------------------------------------------------------
 
-    def _open(self) -> _Line:
+    def _open(self) -> _Connection:
         if self._closed:
-            raise refusals.closed("SQLite")
+            raise conflicts.closed("SQLite")
         if self._place.readonly:
             raise Unavailable(f"{self._place.path} is read-only: it, or its directory, may not be written")
         connection = self._place.connect(writes=True)
-        self._line = line = _Line(connection, connection.cursor(), self._place.lock())
+        self._line = line = _Connection(connection, connection.cursor(), self._place.lock())
         return line
 
     def _alone(self, work: Work[A, R], argument: A) -> R:
@@ -171,7 +171,7 @@ class Writer:
             raise translated(error, self._place.path) from error
         return result
 
-    def _lead(self, turns: Turns) -> None:
+    def _lead(self, turns: WriteQueue) -> None:
         batch = turns.batch()
         others = batch[1:]
         try:

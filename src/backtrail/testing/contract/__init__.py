@@ -19,8 +19,8 @@ for _room in "leases", "listing", "lives", "racing", "reading", "sweeping", "wri
 
 from backtrail.testing.contract.binding import Binding, case  # noqa: E402
 from backtrail.testing.contract.leases import LeaseCases  # noqa: E402
+from backtrail.testing.contract.lifetimes import DurableCases, PlaceCases  # noqa: E402
 from backtrail.testing.contract.listing import ListingCases  # noqa: E402
-from backtrail.testing.contract.lives import DurableCases, PlaceCases  # noqa: E402
 from backtrail.testing.contract.racing import RacingCases  # noqa: E402
 from backtrail.testing.contract.reading import ReadingCases  # noqa: E402
 from backtrail.testing.contract.sweeping import SweepingCases  # noqa: E402

@@ -1,0 +1,192 @@
+"""Did the beginning of this list change? The answer must be exact, and cheap.
+
+Python's own `==` compares a list of 3,200 messages with a copy of it in a tenth of a millisecond, because the copy
+shares every string with the original; but it holds 1, 1.0 and True to be equal. So where a list has numbers, its
+encoding is compared besides, which tells them apart. What is left are look-alikes: values of a subclass that are equal
+to a plain value and encode like it, such as a member of a str Enum. Where such a type is registered, and so could be
+saved, a *census* of all types that occur settles it. A list that holds anything more exotic is remembered and compared
+by the encodings of its items. As with `==`, a dict whose keys only changed their order is the same dict.
+
+A copy is private: it shares only immutable values with the caller, so a later change in place is seen, and never
+reaches what was saved.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+_PLAIN = frozenset({str, type(None), bytes, dict, list, tuple})  # `==` tells these from all others of their kind
+_NUMBERS = frozenset({int, float, bool})
+_COPYABLE = _PLAIN | _NUMBERS
+_CONTAINERS = frozenset({dict, list, tuple})
+_DEEP = 128
+_ENCODER = msgspec.msgpack.Encoder()
+Encode = Callable[[Any], bytes]
+
+
+def census(items: Sequence[Any]) -> frozenset[type]:
+    """The types of all values in `items`, at any depth of exact dicts, lists and tuples; keys not counted."""
+    seen = set(map(type, items))
+    level: Sequence[Any] = items
+    for _ in range(_DEEP):
+        # A flat list of messages is the usual shape: what is looked at only once need not be gathered first.
+        kinds = {type(value) for item in level for value in item.values()} if seen == {dict} else set()
+        if not kinds or kinds & _CONTAINERS:
+            level = list(chain.from_iterable(_inside(level)))
+            kinds = set(map(type, level))
+        seen |= kinds
+        if not kinds & _CONTAINERS:
+            return frozenset(seen)
+    return frozenset({object})  # deeper than anything that can be saved: let the encoder refuse it
+
+
+def _inside(level: Sequence[Any]) -> Iterator[Iterable[Any]]:
+    """The insides of all containers of a level."""
+    for item in level:
+        kind = type(item)
+        if kind is dict:
+            yield item.values()
+        elif kind is list or kind is tuple:
+            yield item
+
+
+def has_odd_keys(value: Any) -> bool:
+    """Whether any dict in a value has a key that is not exactly a str (`==` would mix up 1 and True as keys)."""
+    inside: Iterable[Any] = ()
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str:
+                return True
+        inside = value.values()
+    elif type(value) is list or type(value) is tuple:
+        inside = value
+    for item in inside:  # noqa: SIM110  # each message of each save passes here: a generator would cost twice as much
+        if type(item) in _CONTAINERS and has_odd_keys(item):
+            return True
+    return False
+
+
+def private(value: Any) -> Any:
+    """A copy of a value's containers that shares its leaves, all of which are immutable."""
+    kind = type(value)
+    if kind is dict:
+        return {key: item if type(item) is str else private(item) for key, item in value.items()}
+    if kind is list:
+        return [item if type(item) is str else private(item) for item in value]
+    return tuple(map(private, value)) if kind is tuple else value
+
+
+def same(one: Any, other: Any) -> bool:
+    """Exact equality of two values made of copyable types."""
+    if one is other and type(one) not in (dict, list, tuple):
+        return True
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind is dict:
+        if len(one) != len(other):
+            return False
+        return all(
+            key is twin or (type(key) is type(twin) and key == twin) for key, twin in zip(one, other, strict=True)
+        ) and all(map(same, one.values(), other.values()))
+    if kind is list or kind is tuple:
+        return len(one) == len(other) and all(map(same, one, other))
+    if kind is float:
+        return bool(one.hex() == other.hex())  # tells -0.0 from 0.0, and holds NaN to be itself
+    return bool(one == other)
+
+
+class SavedItems:
+    """What a store remembers of a list it saved, to tell next time what is new. Grows by `extend`."""
+
+    __slots__ = ("_encode", "_lookalikes", "encoded", "identity", "items", "kinds", "packed")
+
+    def __init__(self, items: Sequence[Any], encode: Encode, identity: bool, lookalikes: bool) -> None:
+        self._encode = encode
+        self._lookalikes = lookalikes
+        self.identity = identity
+        self.items: list[Any] = []
+        self.kinds: frozenset[type] = frozenset()
+        self.encoded: list[bytes] | None = None  # one per item, instead of `items`, where a type is exotic
+        self.packed: bytearray | None = None  # all items, where numbers occur
+        self.extend(items)
+
+    def __len__(self) -> int:
+        return len(self.items) if self.encoded is None else len(self.encoded)
+
+    def extend(self, items: Sequence[Any]) -> None:
+        """Remember items that were added at the end."""
+        if self.identity:
+            self.items.extend(items)
+            return
+        self.kinds |= census(items)
+        if self.encoded is None and (not self.kinds <= _COPYABLE or any(map(has_odd_keys, items))):
+            self._remember_encodings()
+        if self.encoded is not None:
+            self.encoded.extend(map(self._encode, items))
+            return
+        self.items.extend(map(private, items))
+        if self.kinds & _NUMBERS:
+            try:
+                if self.packed is None:
+                    self.packed = bytearray(_packed(self.items))
+                else:
+                    self.packed += _packed(items)
+            except OverflowError:  # an int beyond 64 bit: only the store's own codec has bytes for it
+                self._remember_encodings()
+
+    def _remember_encodings(self) -> None:
+        self.encoded = [self._encode(item) for item in self.items]
+        self.items, self.packed = [], None
+
+    def starts(self, value: list[Any]) -> bool:
+        """Whether `value` begins with exactly the remembered items."""
+        count = len(self)
+        if len(value) < count:
+            return False
+        front = value[:count]
+        if self.identity:
+            return all(map(operator.is_, self.items, front))
+        if self.encoded is not None:
+            return all(known == self._encode(item) for known, item in zip(self.encoded, front, strict=True))
+        if self.items != front:
+            return False
+        if (self._lookalikes or bytes in self.kinds) and census(front) - self.kinds:  # bytes: a bytearray is equal
+            return False
+        try:
+            return self.packed is None or _packed(front) == self.packed
+        except OverflowError:
+            return False
+
+    def values(self, decode: Callable[[bytes], Any]) -> list[Any]:
+        """The remembered items."""
+        return list(self.items) if self.encoded is None else list(map(decode, self.encoded))
+
+    def key(self, index: int) -> Any:
+        """Something that is equal for same items only, and hashable: for matching items of an edited list."""
+        if self.encoded is not None:
+            return self.encoded[index]
+        return id(self.items[index]) if self.identity else self._encode(self.items[index])
+
+    def key_of(self, item: Any, encoded: bytes) -> Any:
+        """The same key for an item at hand."""
+        return id(item) if self.identity else encoded
+
+    def matches(self, index: int, item: Any) -> bool:
+        """Whether remembered item `index` is exactly `item`."""
+        if self.identity:
+            return self.items[index] is item
+        if self.encoded is not None:
+            return self.encoded[index] == self._encode(item)
+        return same(self.items[index], item)
+
+
+def _packed(items: Sequence[Any]) -> bytes:
+    """The items' own bytes, one after the other: an encoded list without its header, which tells only the length."""
+    data = _ENCODER.encode(list(items))
+    return data[1 if len(items) < 16 else 3 if len(items) < 65536 else 5 :]

@@ -1,0 +1,77 @@
+"""Tells engines of this process about a fork: what is open must not be shared with the child.
+
+An inherited lock would be held by two processes, and an inherited connection used by two. An engine that registers here
+is asked to stand still before the fork, to go on in the parent, and to start anew in the child.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class Forked(Protocol):
+    def before_fork(self) -> None: ...
+
+    def after_fork_in_parent(self) -> None: ...
+
+    def after_fork_in_child(self) -> None: ...
+
+
+_living: weakref.WeakSet[Forked] = weakref.WeakSet()
+_turn = threading.Lock()  # of two threads that fork at once, the second stands still until the first has gone on
+_forking: list[Forked] = []  # those that stand still
+
+
+def watch(engine: Forked) -> None:
+    """Tell `engine` of every fork for as long as it lives."""
+    _living.add(engine)
+
+
+class ForkSafe:
+    """Something that is guarded by a lock of its own, and whose child shall not find that held by a thread it lacks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        watch(self)
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+
+
+def _before() -> None:
+    _turn.acquire()
+    for engine in _all():
+        engine.before_fork()
+        _forking.append(engine)
+
+
+def _all() -> list[Forked]:
+    while True:
+        try:
+            return list(_living)
+        except RuntimeError:  # another thread has just opened a store
+            continue
+
+
+def _after_in_parent() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_parent()
+    _turn.release()
+
+
+def _after_in_child() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_child()
+    _turn.release()
+
+
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -1,0 +1,61 @@
+"""The directory of a JSONL store: is it ours, or may it become ours? `backtrail.json` in it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from backtrail.engines.jsonl import line_format
+from backtrail.engines.jsonl.log import sync_directory
+from backtrail.engines.lockfile import LockFile
+from backtrail.errors import NotFound, UnsupportedFormat
+
+
+def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], None]) -> None:
+    """Refuse another's directory, untouched; make a store in an empty one (`start` writes its first files)."""
+    marker = directory / "backtrail.json"
+    if not directory.exists() and create:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.exists() and not directory.is_dir():
+        raise UnsupportedFormat(f"{directory} is not a backtrail store: it is not a directory; choose another path")
+    if not marker.exists():
+        if directory.exists() and _in_use(directory) and not marker.exists():
+            raise UnsupportedFormat(
+                f"{directory} is not a backtrail store: it holds other files; choose an empty directory"
+            )
+        if not create:
+            raise NotFound(f"there is no store at {directory}")
+        with closing(LockFile(directory / ".lock")) as lock, lock:
+            if not marker.exists():
+                start()
+                fresh = directory / ".backtrail.json.new"
+                fresh.write_bytes(line_format.as_json({"backtrail": "jsonl", "format": line_format.FORMAT}) + b"\n")
+                fresh.chmod(0o600)
+                fresh.rename(marker)
+                sync_directory(directory)
+    _check(marker)
+
+
+def _in_use(directory: Path) -> bool:
+    """Hidden files do not count: a version control system's, or those of a process that makes the same store now."""
+    return any(not file.name.startswith(".") for file in directory.iterdir())
+
+
+def _check(marker: Path) -> None:
+    try:
+        found = msgspec.json.decode(marker.read_bytes(), type=dict[str, object])
+        version = found["format"] if found.get("backtrail") == "jsonl" else None
+    except (msgspec.MsgspecError, KeyError):
+        version = None
+    if not isinstance(version, int):
+        raise UnsupportedFormat(
+            f"{marker} is not that of a backtrail store: choose another directory, nothing was touched"
+        )
+    if version > line_format.FORMAT:
+        raise UnsupportedFormat(
+            f"{marker.parent} has format {version}, this backtrail reads formats up to "
+            f"{line_format.FORMAT}: pip install -U backtrail"
+        )

@@ -1,0 +1,75 @@
+"""Where records lie in a log: what memory holds of a lineage."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from backtrail.engines.base import Branch
+
+ENDLESS = 1 << 31  #: a range up to here or further means "to the end, wherever that is"
+
+
+class Offset(NamedTuple):
+    """Where a record lies: a line of the file, and which of that line's rows or marks it is."""
+
+    offset: int
+    length: int
+    nth: int
+
+
+def stretch(places: Sequence[Offset], number: int, limit: int) -> int:
+    """How many bytes, from the line of one of the places on, hold lines of the next ones without a gap; not many more
+    than `limit`."""
+    start = end = places[number].offset
+    for at in range(number, len(places)):
+        offset, length, _ = places[at]
+        if not start <= offset <= end or (end - start >= limit):
+            break
+        end = max(end, offset + length)
+    return end - start
+
+
+class Damage(NamedTuple):
+    number: int  #: of the line, from 1
+    offset: int
+    raw: bytes
+
+
+class BranchIndex:
+    """One branch: its record, and the places of its rows and marks."""
+
+    __slots__ = ("branch", "emptied", "ids", "marks", "number", "places", "steps")
+
+    def __init__(self, branch: Branch, number: int) -> None:
+        self.branch = branch
+        self.number = number  # of the line that started it
+        self.steps: list[int] = []  # sorted, for ranges
+        self.places: dict[int, Offset] = {}
+        self.ids: dict[int, bytes] = {}
+        self.marks: dict[int, Offset] = {}
+        self.emptied: set[int] = set()
+
+    def between(self, first: int, last: int) -> list[int]:
+        return self.steps[bisect_left(self.steps, first) : bisect_right(self.steps, last)]
+
+    def gaps(self, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
+        """Between which offsets of the file the missing steps of a range would be: a branch is written in order."""
+        steps = self.steps
+        begin = self.branch.origin[1] if self.branch.origin else 0
+        low, high = bisect_left(steps, max(first, begin + 1)), bisect_right(steps, last)
+        before, offset = (steps[low - 1], self.places[steps[low - 1]].offset) if low else (begin, -1)
+        for step in steps[low : high + 1]:
+            if max(before + 1, first) <= min(step - 1, last):
+                yield offset, self.places[step].offset
+            before, offset = step, self.places[step].offset
+        if before < last < ENDLESS:
+            yield offset, end
+
+    def forget(self, step: int) -> None:
+        self.marks.pop(step, None)
+        self.emptied.discard(step)
+        if self.places.pop(step, None) is not None:
+            del self.ids[step]
+            del self.steps[bisect_left(self.steps, step)]

@@ -1,0 +1,419 @@
+"""The two wires: a small pool of psycopg connections that block, and one of connections that are awaited.
+
+Connections are in autocommit mode and results come in binary form. A pool lends the connection that was used last,
+opens a new one only when all are lent, and makes callers beyond its size wait. After a failure all idle connections
+are suspected and closed, so that one attempt, not one per connection, finds out that a server was restarted.
+psycopg itself would wait for a silent server for ever: here every wait has an end.
+
+The one statement that nearly every commit is goes past psycopg's cursors, which take longer for it than the server
+does: its parameters are bytes already, and its answer is that it was carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString, Protocol, TypeVar
+
+import msgspec
+import psycopg
+from psycopg import errors
+from psycopg.abc import Params
+from psycopg.pq import ExecStatus
+from psycopg.waiting import Ready, Wait
+
+from backtrail.engines import tls
+from backtrail.engines.retry import Interrupted
+from backtrail.errors import Unavailable
+
+T = TypeVar("T")
+Query = LiteralString | bytes
+Rows = list[tuple[Any, ...]]
+Run = Callable[[Query, "Params | None"], Awaitable[Rows]]
+
+#: What a server says while it comes up, goes down, or has no connection to spare.
+_PASSING = (
+    "starting up",
+    "shutting down",
+    "in recovery",
+    "not yet accepting",
+    "not accepting",
+    "too many clients",
+    "too many connections",
+    "remaining connection",
+)
+#: The SQLSTATE with which our own functions refuse.
+REFUSED = "BTRL0"
+_AGAIN = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "57P05")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """How connections are made."""
+
+    url: str
+    pool_size: int
+    connect_timeout: float
+    read_timeout: float
+    prepare: bool
+    libpq: dict[str, str]  #: options of libpq, which win over the URL's
+
+    def options(self) -> dict[str, Any]:
+        """As psycopg names them."""
+        return {
+            **self.libpq,
+            "autocommit": True,
+            "client_encoding": "UTF8",
+            "connect_timeout": max(1, round(self.connect_timeout)),
+            # A statement that the server has prepared belongs to a session, which a pooler may exchange.
+            "prepare_threshold": 5 if self.prepare else None,
+        }
+
+
+class Statement:
+    """A statement with numbered parameters of known types, all of them sent in binary form.
+
+    Its name, under which a session may keep it, is made from its text: whatever session a pooler hands out, a
+    statement of this name is this one.
+    """
+
+    def __init__(self, text: bytes, types: Sequence[int]) -> None:
+        self.text = text
+        self.types = types
+        self.formats = [psycopg.pq.Format.BINARY] * len(types)
+        self.name = b"backtrail_" + hashlib.blake2b(text, digest_size=12).hexdigest().encode()
+
+
+class Wire(Protocol):
+    """What the engine asks of its connections."""
+
+    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
+        """A statement in its own transaction, whose answer is only that it was carried out."""
+
+    async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
+        """One statement in its own transaction, for at most so many seconds (None: `Line.read_timeout`)."""
+
+    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        """Several statements in one transaction."""
+
+    async def warm(self, connections: int) -> None:
+        """Open some connections before they are needed."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, without keeping others from working."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
+    """Let a generator of psycopg wait for the server, but not for longer than this."""
+    end = time.monotonic() + seconds
+    try:
+        wait = next(gen)
+        while True:
+            ready = yield wait
+            if not ready:
+                _in_time(end, seconds)
+            wait = gen.send(ready)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _told(
+    pgconn: Any, prepared: set[bytes] | None, what: Statement, values: Sequence[bytes | None], seconds: float
+) -> Generator[Any, Any, None]:
+    """Carry out a statement; `prepared` has the names that the session should know, if it may know any."""
+    if prepared is not None:
+        if what.name not in prepared:
+            pgconn.send_prepare(what.name, what.text, what.types)
+            _checked((yield from _answer(pgconn, seconds)), but=errors.DuplicatePreparedStatement)
+            prepared.add(what.name)
+        pgconn.send_query_prepared(what.name, values, what.formats)
+        refused = _checked((yield from _answer(pgconn, seconds)), but=errors.InvalidSqlStatementName)
+        if refused is None:
+            return
+        prepared.discard(what.name)  # a pooler gave us another session
+    pgconn.send_query_params(what.text, values, what.types, what.formats)
+    _checked((yield from _answer(pgconn, seconds)))
+
+
+def _answer(pgconn: Any, seconds: float) -> Generator[Any, Any, Any]:
+    """As psycopg's own generator for a statement, but it writes before it waits, and does not wait for ever."""
+    end = time.monotonic() + seconds
+    answer = None
+    while pgconn.flush():
+        ready = yield Wait.RW
+        if ready & Ready.R:
+            pgconn.consume_input()
+        elif not ready:
+            _in_time(end, seconds)
+    while True:
+        while pgconn.is_busy():
+            if (yield Wait.R):
+                pgconn.consume_input()
+            else:
+                _in_time(end, seconds)
+        result = pgconn.get_result()
+        if result is None:
+            return answer
+        answer = result
+
+
+def _in_time(end: float, seconds: float) -> None:
+    if time.monotonic() > end:
+        raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+
+
+def _checked(result: Any, but: type[psycopg.Error] = errors.Error) -> psycopg.Error | None:
+    """Raise the error that a result is, but return it if it is such a one."""
+    if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        return None
+    error = errors.error_from_result(result)
+    if type(error) is but:
+        return error
+    raise error
+
+
+class _Blocking(psycopg.Connection[tuple[Any, ...]]):
+    patience: float = 30.0
+    prepared: set[bytes] | None = None
+
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        return super().wait(_bounded(gen, self.patience), *args, **options)
+
+    def tell(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
+        super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
+
+
+class _Awaiting(psycopg.AsyncConnection[tuple[Any, ...]]):
+    patience: float = 30.0
+    prepared: set[bytes] | None = None
+
+    async def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        return await super().wait(_bounded(gen, self.patience), *args, **options)
+
+    async def tell(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
+        await super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate == REFUSED:
+            raise
+        raise _translation(error) from error
+
+
+def _translation(error: psycopg.Error) -> Unavailable:
+    state, text = error.sqlstate or "", " ".join(str(error).split())
+    if state in _AGAIN or state.startswith("08") or any(phrase in text for phrase in _PASSING):
+        return Interrupted(f"PostgreSQL is not ready: {text}")
+    if not state and tls.handshake_failed_by_libpq(text):
+        return Unavailable(
+            f"PostgreSQL and backtrail do not agree on TLS: {text}; check the host name and the ssl… options"
+        )
+    if isinstance(error, psycopg.OperationalError) and not state and "FATAL" not in text:
+        return Interrupted(f"PostgreSQL did not answer: {text}")
+    if isinstance(error, errors.DiskFull | errors.OutOfMemory | errors.ReadOnlySqlTransaction):
+        return Unavailable(f"PostgreSQL cannot write now, nothing was written: {text}")
+    return Unavailable(f"PostgreSQL refused the call, nothing was written: {text}")
+
+
+class BlockingWire:
+    """Over `psycopg.Connection`: never suspends, and may be used from many threads."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._free = threading.Semaphore(line.pool_size)
+        self._idle: list[_Blocking] = []
+        self._closed = False  # what is given back from now on is closed, too
+        self._process = os.getpid()
+
+    def _take(self) -> _Blocking:
+        if self._process != os.getpid():
+            # After a fork the parent's connections are the parent's: let go of them without a word to the server.
+            self._idle, self._process = [], os.getpid()
+            self._free = threading.Semaphore(self._line.pool_size)
+        if not self._free.acquire(timeout=self._line.read_timeout):
+            raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _connect(self) -> _Blocking:
+        try:
+            connection = _Blocking.connect(self._line.url, **self._line.options())
+        except BaseException:
+            self._free.release()
+            raise
+        connection.prepared = set() if self._line.prepare else None
+        return connection
+
+    def _give_back(self, connection: _Blocking) -> None:
+        if (
+            self._closed
+            or connection.closed
+            or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
+            connection.close()
+            while self._idle:
+                self._idle.pop().close()
+        else:
+            self._idle.append(connection)
+        self._free.release()
+
+    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
+        try:
+            connection = self._take()
+            try:
+                connection.tell(statement, values, self._line.read_timeout)
+            finally:
+                self._give_back(connection)
+        except psycopg.Error as error:
+            if error.sqlstate == REFUSED:
+                raise
+            raise _translation(error) from error
+
+    async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
+        with _translated():
+            connection = self._take()
+            connection.patience = seconds or self._line.read_timeout
+            try:
+                cursor = connection.execute(query, params, binary=True)
+                return cursor.fetchall() if cursor.description else []
+            finally:
+                self._give_back(connection)
+
+    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        with _translated():
+            connection = self._take()
+
+            async def run(query: Query, params: Params | None = None) -> Rows:
+                cursor = connection.execute(query, params)
+                return cursor.fetchall() if cursor.description else []
+
+            try:
+                with connection.transaction():
+                    return await work(run)
+            finally:
+                self._give_back(connection)
+
+    async def warm(self, connections: int) -> None:
+        taken: list[_Blocking] = []
+        try:
+            with _translated():
+                while len(taken) < connections:
+                    taken.append(self._take())
+        finally:
+            for connection in taken:
+                self._give_back(connection)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 (a blocking engine blocks)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+class AwaitingWire:
+    """Over `psycopg.AsyncConnection`, for one event loop."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._free = asyncio.Semaphore(line.pool_size)
+        self._idle: list[_Awaiting] = []
+        self._closed = False  # what is given back from now on is closed, too
+
+    async def _take(self) -> _Awaiting:
+        try:
+            async with asyncio.timeout(self._line.read_timeout):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size") from error
+        return self._idle.pop() if self._idle else await self._connect()
+
+    async def _connect(self) -> _Awaiting:
+        try:
+            connection = await _Awaiting.connect(self._line.url, **self._line.options())
+        except BaseException:
+            self._free.release()
+            raise
+        connection.prepared = set() if self._line.prepare else None
+        return connection
+
+    async def _give_back(self, connection: _Awaiting) -> None:
+        if (
+            self._closed
+            or connection.closed
+            or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
+        ):
+            suspects, self._idle = [connection, *self._idle], []
+            for suspect in suspects:
+                await suspect.close()
+        else:
+            self._idle.append(connection)
+        self._free.release()
+
+    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
+        try:
+            connection = await self._take()
+            try:
+                await connection.tell(statement, values, self._line.read_timeout)
+            finally:
+                await self._give_back(connection)
+        except psycopg.Error as error:
+            if error.sqlstate == REFUSED:
+                raise
+            raise _translation(error) from error
+
+    async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
+        with _translated():
+            connection = await self._take()
+            connection.patience = seconds or self._line.read_timeout
+            try:
+                cursor = await connection.execute(query, params, binary=True)
+                return await cursor.fetchall() if cursor.description else []
+            finally:
+                await self._give_back(connection)
+
+    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+        with _translated():
+            connection = await self._take()
+
+            async def run(query: Query, params: Params | None = None) -> Rows:
+                cursor = await connection.execute(query, params)
+                return await cursor.fetchall() if cursor.description else []
+
+            try:
+                async with connection.transaction():
+                    return await work(run)
+            finally:
+                await self._give_back(connection)
+
+    async def warm(self, connections: int) -> None:
+        taken: list[_Awaiting] = []
+        try:
+            with _translated():
+                while len(taken) < connections:
+                    taken.append(await self._take())
+        finally:
+            for connection in taken:
+                await self._give_back(connection)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().close()

@@ -1,0 +1,58 @@
+"""A thread that begins away from its home, in a store of several shards.
+
+A thread exists once, whatever shard it is in. Its home (the shard of its own name) holds a pointer to the lineage
+where it may be; a commit that begins it elsewhere claims that pointer first. A pointer is turned away from a lineage
+only after the thread was barred there under the pointer's version, so that a slow writer who relies on an old claim
+is refused. With one shard, none of this happens: the commit's own script sees everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from backtrail.engines import conflicts
+from backtrail.engines.base import Commit
+from backtrail.engines.redis.client import Argument, Script
+from backtrail.engines.redis.keys import Shards
+
+Run = Callable[[Script, int, Sequence[Argument]], Awaitable[Any]]
+
+CLAIM, BAR, UNPOINT = Script("claim"), Script("bar"), Script("unpoint")
+
+
+async def claims(run: Run, shards: Shards, commit: Commit) -> dict[str, int]:
+    """Claim every thread that the commit begins away from its home; the versions of the claims."""
+    if shards.count == 1:
+        return {}
+    here = shards.of(commit.lineage)
+    return {
+        swap.thread: await claim(run, shards, swap.thread, commit.lineage)
+        for swap in commit.swaps
+        if swap.expect is None and swap.new is not None and shards.of(swap.thread) != here
+    }
+
+
+async def claim(run: Run, shards: Shards, thread: str, lineage: str, *, anew: bool = False) -> int:
+    """Make the thread's home point at `lineage`; Conflict if the thread exists anywhere."""
+    home, there, replace = shards.of(thread), shards.of(lineage), b""
+    while True:
+        answer = await run(CLAIM, home, [home, thread, there, lineage, int(anew), replace])
+        if answer[0] == b"ok":
+            return int(answer[1])
+        if answer[0] == b"moved":
+            raise conflicts.moved(thread)
+        replace = answer[1]
+        await _bar(run, thread, replace)
+
+
+async def come_home(run: Run, shards: Shards, thread: str, pointer: bytes) -> None:
+    """Forget a pointer to another shard, so that the thread can begin at home; Conflict if it exists over there."""
+    await _bar(run, thread, pointer)
+    await run(UNPOINT, shards.of(thread), [thread, pointer])
+
+
+async def _bar(run: Run, thread: str, pointer: bytes) -> None:
+    shard, version, lineage = pointer.split(b":", 2)
+    if not await run(BAR, int(shard), [thread, lineage, version]):
+        raise conflicts.moved(thread)

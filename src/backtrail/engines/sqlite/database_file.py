@@ -1,0 +1,256 @@
+"""The file of a SQLite store: is it ours, make it, open connections to it.
+
+A file is looked at with plain reads before SQLite may touch it, so that a file that is not a backtrail store is left as
+it is, byte for byte. A new store is made under another name and renamed when it is whole: there is never a half-made
+one.
+
+The plain look happens only while this process has no connection to the file: POSIX locks belong to the process, and
+closing any handle of a file gives up all of them, SQLite's too. Another process could then take the write-ahead log
+away from under us. So the files that are open in this process are counted, and looked at no more.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from backtrail.engines.lockfile import LockFile
+from backtrail.engines.sqlite import migrations
+from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
+
+APPLICATION_ID = int.from_bytes(b"btrl", "big")
+PAGE_SIZE = 8192  # a row of 2 to 3 KB fills a page three times; with 4 KB pages it would half fill one
+BUSY_MS = 60_000  # only programs other than backtrail make us wait here: backtrail's writers queue on the lock file
+# Half of SQLite's default: a WAL that starts anew soon is written over, which is faster than growing it, and other
+# processes wait half as long while a checkpoint is made. With 250 every hundredth write would wait for one.
+WAL_PAGES = 500
+CACHE_KB = 16_000  # at most, for each connection; a state of 3.5 MB is read from it in half the time
+
+_OPENING = threading.Lock()
+_OPEN: Counter[tuple[int, int]] = Counter()  # (device, inode) of the files that stores of this process have open
+
+_MAGIC = b"SQLite format 3\0"
+_COMPANIONS = ("-wal", "-shm", "-journal")
+
+
+class DatabaseFile:
+    """A backtrail store's file, known to be one; `readonly` if it or its directory may not be written."""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool, durability: str) -> None:
+        if durability not in ("full", "normal"):
+            raise InvalidInput(f'durability must be "full" or "normal", not {durability!r}')
+        self.path = _real(path)
+        self._synchronous = durability
+        self.immutable = False
+        with said(self.path), _OPENING:
+            if not self.path.exists():
+                if not create:
+                    raise NotFound(f"there is no store at {self.path}")
+                _make(self.path)
+            self._counted: tuple[int, int] | None = self.identity()
+            version = migrations.newest() if _OPEN[self._counted] else _look(self.path)
+            self.readonly = not _writable(self.path)
+            if version < migrations.newest():
+                self._migrate()
+            _OPEN[self._counted] += 1
+
+    def leave(self) -> None:
+        """All connections of this place are closed."""
+        with _OPENING:
+            if self._counted is not None:
+                _OPEN[self._counted] -= 1
+                self._counted = None
+
+    def connect(self, *, writes: bool = False) -> sqlite3.Connection:
+        """A new connection, ready for use from any thread."""
+        with said(self.path):
+            if not self.readonly:
+                return self._ready(_open(self.path, "rw"), writes)
+            try:
+                return self._ready(_open(self.path, "ro"), False)
+            except sqlite3.OperationalError:
+                # A WAL database can be read without its -wal and -shm files only if nobody writes. There is no -wal
+                # now, but there may be one a moment later: such a connection is used once.
+                if beside(self.path, "-wal").exists():
+                    raise
+                self.immutable = True
+                return self._ready(_open(self.path, "ro&immutable=1"), False)
+
+    def lock(self) -> LockFile:
+        """The lock that writers of all processes queue on."""
+        with said(self.path):
+            return LockFile(beside(self.path, "-lock"))
+
+    def size(self) -> int:
+        """Bytes on disk: the file and its companions."""
+        files = [self.path, *(beside(self.path, suffix) for suffix in ("-wal", "-shm", "-lock"))]
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def identity(self) -> tuple[int, int]:
+        """Which file the path names now: a store that was deleted or replaced under us has another one."""
+        with said(self.path):
+            found = self.path.stat()
+            return (found.st_dev, found.st_ino)
+
+    def _ready(self, connection: sqlite3.Connection, writes: bool) -> sqlite3.Connection:
+        execute = connection.execute
+        try:
+            execute(f"PRAGMA busy_timeout = {BUSY_MS:d}")
+            execute(f"PRAGMA cache_size = {-CACHE_KB:d}")
+            execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES:d}")
+            execute("PRAGMA query_only = 0" if writes else "PRAGMA query_only = 1")
+            execute("PRAGMA synchronous = FULL" if self._synchronous == "full" else "PRAGMA synchronous = NORMAL")
+            version = int(execute("PRAGMA user_version").fetchone()[0])
+            if version > migrations.newest():
+                raise _too_new(self.path, version)
+            if int(execute("PRAGMA application_id").fetchone()[0]) != APPLICATION_ID:
+                raise UnsupportedFormat(f"{self.path} is not a backtrail store any more: another file took its place")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self) -> None:
+        if self.readonly:
+            raise UnsupportedFormat(f"{self.path} has an older format and is read-only: open it once with write access")
+        with closing(self.lock()) as lock, lock, closing(_open(self.path, "rw")) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            migrations.migrate(connection)
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The companion of a store's file with this ending."""
+    return path.with_name(path.name + suffix)
+
+
+#: What the driver raises; text that is damaged comes as UnicodeDecodeError.
+DRIVER = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError)
+
+
+@contextmanager
+def said(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the operating system say into backtrail's errors."""
+    try:
+        yield
+    except DRIVER as error:
+        raise translated(error, path) from error
+
+
+def translated(error: Exception, path: Path) -> BacktrailError:
+    """The backtrail error for a driver's error. The caller raises it `from` that."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = None if code is None else code & 0xFF
+    if isinstance(error, UnicodeDecodeError):
+        return Corrupt(str(path), f"its schema or a name in it is not text any more: {error}")
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Corrupt(str(path), str(error))
+    if primary == sqlite3.SQLITE_CONSTRAINT:
+        return Conflict(str(path), None, None, f"{path}: {error}")
+    if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
+        return InvalidInput(f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}")
+    if primary == sqlite3.SQLITE_ERROR:  # our statements are all right, so the tables are others than they were
+        version = _version_now(path)
+        if version > migrations.newest():
+            return _too_new(path, version)
+    return Unavailable(f"{path} cannot be used now: {error}")
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _real(path: str | os.PathLike[str]) -> Path:
+    text = os.fsdecode(path)
+    if not text or "\0" in text:
+        raise InvalidInput(f"not a path: {text!r}")
+    return Path(text).resolve()
+
+
+def _look(path: Path) -> int:
+    """The format of the store at `path`; refuses what is not one. Only reads."""
+    if not path.is_file():
+        raise UnsupportedFormat(f"{path} is not a backtrail store: it is not a regular file; choose another path")
+    with path.open("rb") as file:
+        header = file.read(100)
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        what = "it is not a SQLite database" if header else "it is empty"
+        raise UnsupportedFormat(
+            f"{path} is not a backtrail store: {what}; choose another path, this file was left untouched"
+        )
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise UnsupportedFormat(
+            f"{path} is not a backtrail store: it is another program's database; choose another path, "
+            "it was left untouched"
+        )
+    version = int.from_bytes(header[60:64], "big")
+    if version > migrations.newest():
+        raise _too_new(path, version)
+    return version
+
+
+def _version_now(path: Path) -> int:
+    """The format of a store that is open, by SQLite's word; 0 if that cannot be told."""
+    try:
+        with closing(_open(path, "ro")) as connection:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def _too_new(path: Path, version: int) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"{path} has format {version}, this backtrail reads formats up to {migrations.newest()}: "
+        "pip install -U backtrail"
+    )
+
+
+def _writable(path: Path) -> bool:
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return False
+    try:
+        LockFile(beside(path, "-lock")).close()
+    except OSError:
+        return False
+    return True
+
+
+def _make(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(LockFile(beside(path, "-lock"))) as lock, lock:
+        if path.exists():
+            return  # another process was faster
+        fresh = beside(path, "-new")
+        try:
+            _remove(fresh)  # left by a process that died at this point
+            fresh.touch(0o600, exist_ok=False)
+            with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
+                connection.execute(f"PRAGMA page_size = {PAGE_SIZE:d}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+                migrations.migrate(connection)
+                connection.execute("PRAGMA journal_mode = WAL")
+            _sync(fresh)
+            fresh.rename(path)
+            _sync(path.parent)
+        except BaseException:
+            _remove(fresh)
+            raise
+
+
+def _remove(path: Path) -> None:
+    for file in (path, *(beside(path, suffix) for suffix in _COMPANIONS)):
+        file.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

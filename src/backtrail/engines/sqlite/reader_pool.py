@@ -1,0 +1,91 @@
+"""A small pool of connections that read while the writer writes. Last in, first out: the warmest is taken first."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from backtrail.engines import conflicts
+from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile, translated
+
+KEPT = 4  #: idle connections that stay open
+
+
+class ReaderPool:
+    """Runs one SELECT at a time on each connection, and gives the connection back at once."""
+
+    def __init__(self, place: DatabaseFile) -> None:
+        self._place = place
+        self._idle: list[sqlite3.Connection] = []
+        self._all: set[sqlite3.Connection] = set()
+        self._opening = threading.Lock()
+        self._closed = False
+
+    def fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        try:
+            found = connection.execute(sql, values).fetchall()
+        except BaseException as error:
+            self._discard(connection)
+            if isinstance(error, DRIVER):
+                raise translated(error, self._place.path) from error
+            raise
+        if self._place.immutable:
+            self._discard(connection)
+        else:
+            self._idle.append(connection)
+            if len(self._idle) > KEPT:  # asked afterwards: many who ask before may all find room
+                self._thin_out()
+        return found
+
+    def close(self, deadline: float = float("inf")) -> None:
+        """Close for good; waits for those that are reading, but no longer than the deadline (`time.monotonic`)."""
+        self._closed = True
+        with self._opening:
+            self.drain(deadline)
+
+    def drain(self, deadline: float) -> None:
+        """Close every connection. The caller holds `pause()`, or nobody could ever be done."""
+        while self._all and time.monotonic() < deadline:
+            try:
+                self._discard(self._idle.pop())
+            except IndexError:
+                time.sleep(0.0002)
+
+    def pause(self) -> None:
+        """From now on, whoever finds no idle connection waits for `resume()`."""
+        self._opening.acquire()
+
+    def resume(self) -> None:
+        self._opening.release()
+
+    def renew(self) -> set[sqlite3.Connection]:
+        """In a forked child: start anew. What the parent could not close is handed back, never to be used."""
+        left, self._all, self._idle = self._all, set(), []
+        self._opening = threading.Lock()
+        return left
+
+    def _open(self) -> sqlite3.Connection:
+        with self._opening:
+            if self._closed:
+                raise conflicts.closed("SQLite")
+            connection = self._place.connect()
+            self._all.add(connection)
+            return connection
+
+    def _thin_out(self) -> None:
+        """Close one that is idle, if nobody has taken it meanwhile."""
+        try:
+            self._discard(self._idle.pop(0))
+        except IndexError:
+            return
+
+    def _discard(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._all.discard(connection)

@@ -1,0 +1,236 @@
+"""What a commit, a sweep or a lease does to the tables. Each function runs inside the writer's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from backtrail.engines import conflicts
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Lease, NewRow, Swap, Taken
+from backtrail.engines.sqlite import statements as sql
+from backtrail.errors import InvalidInput
+
+NOWHERE = -1  #: no branch has this number
+NOBODY = 0  #: nor this one: it has the rows that only keep a place
+
+Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
+
+
+class Writing(NamedTuple):
+    """A commit, the branch numbers known before, and those it brings (to be remembered once it is committed)."""
+
+    commit: Commit
+    known: Mapping[tuple[str, bytes], int]
+    learnt: Numbers
+
+
+class Leasing(NamedTuple):
+    name: str
+    owner: str
+    ttl: float
+
+
+def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
+    """Apply a commit, or raise the Conflict that refuses it."""
+    commit = writing.commit
+    writing.learnt.clear()  # of a run that was rolled back; its numbers may be somebody else's by now
+    execute = cursor.execute
+    lineage = commit.lineage
+    fence = commit.fence
+    if fence is not None and execute(sql.FENCE, fence).fetchone() is None:
+        raise conflicts.fence_stale(fence)
+    for swap in commit.swaps:
+        _swap(cursor, lineage, swap)
+    for branch in commit.branches:
+        _start(cursor, lineage, branch, writing.learnt)
+    for row in commit.rows:
+        if not 0 <= row.step <= LAST_STEP:
+            raise InvalidInput(f"step {row.step} is not between 0 and {LAST_STEP}")
+        key = (lineage, row.branch)
+        number = writing.known.get(key) or writing.learnt.get(key) or _find(cursor, key, writing.learnt)
+        if not _add(cursor, lineage, number, row):
+            # Dropped by another process since we learnt its number; it may have been written anew under another one.
+            number = _find(cursor, key, writing.learnt)
+            if not _add(cursor, lineage, number, row):
+                raise conflicts.branch_gone(lineage, row.branch)
+    for mark in commit.marks:
+        key = (lineage, mark.branch)
+        number = writing.learnt.get(key) or _find(cursor, key, writing.learnt)
+        if number == NOWHERE:
+            continue  # a sweep took the row away, and what was said about it with it
+        if mark.data is None:
+            execute(sql.DELETE_MARK, (number, mark.step))
+        else:
+            execute(sql.SET_MARK, (number, mark.step, mark.data))
+    if commit.blobs:
+        _add_blobs(cursor, lineage, list(commit.blobs.items()))
+
+
+def _add_blobs(cursor: sqlite3.Cursor, lineage: str, blobs: list[tuple[bytes, bytes]]) -> None:
+    """Many with one statement: it needs the interpreter's lock once and not for each, so a thread that makes the next
+    blobs meanwhile is not in the way."""
+    most = len(blobs) - len(blobs) % sql.AT_ONCE
+    for first in range(0, most, sql.AT_ONCE):
+        some = blobs[first : first + sql.AT_ONCE]
+        cursor.execute(sql.ADD_BLOBS, (lineage, *chain.from_iterable(some)))
+    cursor.executemany(sql.ADD_BLOB, ((lineage, name, data) for name, data in blobs[most:]))
+
+
+def _swap(cursor: sqlite3.Cursor, lineage: str, swap: Swap) -> None:
+    thread, expect, new = swap
+    if new is None:
+        if expect is not None:
+            cursor.execute(sql.DELETE_HEAD, (thread, *expect))
+            moved = cursor.rowcount == 1
+        else:
+            moved = cursor.execute(sql.HEAD, (thread,)).fetchone() is None
+    elif new.lineage != lineage or new.thread != thread:
+        raise InvalidInput(f"the head of {new.thread!r} in {new.lineage!r} cannot be set by a commit to {lineage!r}")
+    elif expect is None:
+        cursor.execute(sql.ADD_HEAD, msgspec.structs.astuple(new))
+        moved = cursor.rowcount == 1
+    else:
+        values = (
+            *(new.owner, new.branch, new.step, new.version, new.kind),
+            *(new.created, new.updated, new.count, new.size, new.note),
+            *(thread, *expect, lineage),
+        )
+        cursor.execute(sql.MOVE_HEAD, values)
+        moved = cursor.rowcount == 1
+    if not moved:
+        raise conflicts.moved(thread)
+
+
+def _start(cursor: sqlite3.Cursor, lineage: str, branch: Branch, learnt: Numbers) -> None:
+    origin, step = branch.origin or (None, None)
+    cursor.execute(sql.ADD_BRANCH, (branch.id, lineage, branch.thread, branch.owner, origin, step))
+    if cursor.rowcount != 1 or cursor.lastrowid is None:
+        raise conflicts.branch_taken(lineage, branch.id)
+    learnt[lineage, branch.id] = cursor.lastrowid
+
+
+def _add(cursor: sqlite3.Cursor, lineage: str, number: int, row: NewRow) -> bool:
+    """Write a row; False if there is no branch of that number."""
+    _, step, id, meta, digest, root, payload = row
+    last, branch, before = cursor.execute(sql.LAST_ROW).fetchone() or (0, NOWHERE, 0)
+    if branch == number and before == step - 1:
+        cursor.execute(sql.NEXT_ROW, (last + 1, number, step, id, digest, meta, root, payload))
+        if cursor.rowcount == 1:
+            return True
+    pos = last + 1
+    there, branch, before = cursor.execute(sql.PLACE, (number, step)).fetchone() or (0, NOWHERE, 0)
+    if branch == number and before == step:
+        raise conflicts.step_taken(lineage, row.branch, step)
+    gap = branch is None and _is_gap(cursor, number, step, there)
+    if gap:
+        pos = there
+    cursor.execute(sql.ADD_ROW, (pos, step, id, digest, meta, root, payload, number))
+    if cursor.rowcount != 1:
+        return False
+    if not gap:
+        cursor.execute(sql.ADD_STRETCH, (number, step, pos))
+    return True
+
+
+def _is_gap(cursor: sqlite3.Cursor, number: int, step: int, pos: int) -> bool:
+    """Whether an empty position lies inside a stretch: then the next row is of that stretch, too."""
+    behind, branch, after = cursor.execute(sql.ROW_BEHIND, (pos,)).fetchone() or (0, NOWHERE, 0)
+    return bool(branch == number and after - step == behind - pos)
+
+
+def _find(cursor: sqlite3.Cursor, key: tuple[str, bytes], learnt: Numbers) -> int:
+    """A branch's number, or NOWHERE."""
+    lineage, branch = key
+    found = cursor.execute(sql.BRANCH_NUMBER, (branch, lineage)).fetchone()
+    if found is None:
+        return NOWHERE
+    learnt[key] = number = int(found[0])
+    return number
+
+
+def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
+    """Take away what a drop names, if the lineage's heads are the ones it expects."""
+    lineage = drop.lineage
+    heads = {
+        (thread, (branch, step, version)) for thread, branch, step, version in cursor.execute(sql.HEAD_KEYS, (lineage,))
+    }
+    if heads != set(drop.expect):
+        raise conflicts.swept_meanwhile(lineage)
+    last, _, _ = cursor.execute(sql.LAST_ROW).fetchone() or (0, 0, 0)
+    numbers: Numbers = {}
+    for branch in {*drop.branches, *(branch for branch, _ in (*drop.rows, *drop.bodies))}:
+        _find(cursor, (lineage, branch), numbers)
+    for branch in drop.branches:
+        number = numbers.pop((lineage, branch), None)
+        if number is not None:
+            _drop_branch(cursor, number)
+    rows = [(numbers[lineage, b], step) for b, step in drop.rows if (lineage, b) in numbers]
+    bodies = [(numbers[lineage, b], step) for b, step in drop.bodies if (lineage, b) in numbers]
+    cursor.executemany(sql.DELETE_ROW, rows)
+    cursor.executemany(sql.DELETE_MARK, rows)
+    cursor.executemany(sql.EMPTY_ROW, bodies)
+    for number in {number for number, _ in rows}:
+        cursor.execute(sql.EMPTY_STRETCHES, (number,))
+        cursor.execute(sql.DELETE_EMPTY_STRETCHES, (number,))
+    _keep_place(cursor, last)
+    cursor.executemany(sql.DELETE_BLOB, ((lineage, name) for name in drop.blobs))
+
+
+def _drop_branch(cursor: sqlite3.Cursor, number: int) -> None:
+    end = cursor.execute(sql.LAST_STEP_OF, (number,)).fetchone()
+    if end is not None:
+        cursor.execute(sql.DELETE_ROWS, (number, 0, end[0]))
+        cursor.execute(sql.DELETE_STRETCHES, (number,))
+    cursor.execute(sql.DELETE_MARKS, (number,))
+    cursor.execute(sql.DELETE_BRANCH, (number,))
+
+
+def _keep_place(cursor: sqlite3.Cursor, last: int) -> None:
+    """See that no position up to `last`, the highest one before the sweep, is used again."""
+    cursor.execute(sql.DELETE_KEEPERS, (last,))
+    cursor.execute(sql.FORGET_KEEPERS, (last,))
+    now = cursor.execute(sql.LAST_ROW).fetchone()
+    if last and (now is None or now[0] < last):
+        cursor.execute(sql.ADD_KEEPER, (last,))
+        cursor.execute(sql.ADD_STRETCH, (NOBODY, last, last))
+
+
+def lease(cursor: sqlite3.Cursor, wanted: Leasing) -> Lease | Taken:
+    """Take or renew a lease."""
+    now = _now()
+    expires = now + round(wanted.ttl * 1_000_000)
+    held = cursor.execute(sql.LEASE, (wanted.name,)).fetchone()
+    if held is not None and held[2] > now:
+        token, owner, until = held
+        if owner != wanted.owner:
+            return Taken(owner, until)
+        cursor.execute(sql.RENEW_LEASE, (expires, wanted.name))
+        return Lease(wanted.name, owner, token, expires)
+    cursor.execute(sql.TAKE_LEASE, (wanted.name, wanted.owner, expires))
+    return Lease(wanted.name, wanted.owner, cursor.lastrowid or 0, expires)
+
+
+def release(cursor: sqlite3.Cursor, name_and_owner: tuple[str, str]) -> bool:
+    """Give a lease back, if that owner has it. The row stays: its token is still the newest."""
+    cursor.execute(sql.RELEASE_LEASE, (*name_and_owner, _now()))
+    return cursor.rowcount == 1
+
+
+def find_stretches(cursor: sqlite3.Cursor, _: None) -> None:
+    """Make the table of stretches anew, from the rows: as short as it can be, and right."""
+    cursor.execute(sql.FORGET_STRETCHES)
+    cursor.execute(sql.FIND_STRETCHES)
+
+
+def forget_leases(cursor: sqlite3.Cursor, older_than: float) -> None:
+    """Delete leases that ended that many seconds ago. Tokens keep growing, since they are never used twice."""
+    cursor.execute(sql.FORGET_LEASES, (_now() - round(older_than * 1_000_000),))
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,203 @@
+"""Exporting: a session or a run as a text that other programs, or people, read.
+
+* `jsonl`: a first line that tells what it is, then one message per line. `store.import_()` reads it back.
+* `markdown`: a transcript. Who speaks is a heading; calls, results and anything that is not prose stand in fences.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from backtrail import message_shapes
+from backtrail.encode.tagged_json import to_json
+from backtrail.errors import InvalidInput, ThreadNotFound
+from backtrail.history.context import Context
+from backtrail.history.records import moment
+from backtrail.history.thread import Thread
+from backtrail.message_shapes import Message
+
+FORMAT = "backtrail"  # the key of the first line that tells the version of the format
+Form = Literal["jsonl", "markdown"]
+_SUFFIXES: dict[str, Form] = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
+
+
+class Document(msgspec.Struct, frozen=True):
+    """What is exported."""
+
+    id: str
+    kind: str
+    created: dt.datetime
+    updated: dt.datetime
+    messages: list[Message]
+    fields: dict[str, Any]  #: everything else in the state
+
+
+async def document(context: Context, id: str, at: Any = None) -> Document:
+    """Read a session, a run, or any thread that has messages."""
+    thread: Thread[Any] = Thread(context, id)
+    context.check_open()
+    head = await context.engine.head(thread.id)
+    if head is None:
+        raise ThreadNotFound(id)
+    state = await thread.load(at)
+    empty: list[Message] | None = (
+        [] if head.kind in ("session", "run") else None
+    )  # one that has begun without a message
+    messages = state.get("messages", empty) if type(state) is dict else None
+    if type(messages) is not list or not all(type(message) is dict for message in messages):
+        raise InvalidInput(f"thread {id!r} has no list of messages to export: load() gives its state")
+    fields = {name: value for name, value in state.items() if name != "messages"}
+    return Document(id, head.kind, moment(head.created), moment(head.updated), messages, fields)
+
+
+def form_of(format: str | None, to: Any) -> Form:
+    """The format that was asked for, by name or by a file's ending."""
+    if to is not None and not isinstance(to, str | os.PathLike):
+        raise InvalidInput(f"to must be a path, not {type(to).__qualname__}")
+    if format is None:
+        return _SUFFIXES.get(Path(to).suffix, "jsonl") if to is not None else "jsonl"
+    if format not in ("jsonl", "markdown"):
+        raise InvalidInput(f"format={format!r} is unknown: use 'jsonl' or 'markdown'")
+    return "jsonl" if format == "jsonl" else "markdown"
+
+
+def write(document: Document, form: Form) -> str:
+    """The text of a document."""
+    return _jsonl(document) if form == "jsonl" else _markdown(document)
+
+
+def put(text: str, to: Any) -> Path:
+    """Write a file, whole or not at all."""
+    path = Path(to)
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}") from error
+    return path
+
+
+# -- JSONL ------------------------------------------------------------------------------------------------------------
+
+
+def _jsonl(document: Document) -> str:
+    header: dict[str, Any] = {
+        FORMAT: 1,
+        "kind": document.kind,
+        "id": document.id,
+        "created_at": document.created.isoformat(),
+        "updated_at": document.updated.isoformat(),
+    }
+    if document.kind == "run":
+        header["fields"] = to_json(document.fields)
+    else:
+        header |= {name: document.fields[name] for name in ("summary", "user_turns") if name in document.fields}
+    return "".join(f"{_line(value)}\n" for value in (header, *map(to_json, document.messages)))
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def _markdown(document: Document) -> str:
+    facts = [
+        f"{document.kind}, {len(document.messages)} messages",
+        f"last changed {document.updated:%Y-%m-%d %H:%M} UTC",
+    ]
+    facts += [f"{name}: {document.fields[name]}" for name in ("task", "iteration") if document.fields.get(name)]
+    parts = [f"# {_one_line(document.id)}", " · ".join(map(_one_line, facts))]
+    if document.fields.get("system_prompt"):
+        parts += ["## system prompt", str(document.fields["system_prompt"])]
+    if document.fields.get("summary"):
+        parts += ["## summary of what came before", str(document.fields["summary"])]
+    for number, message in enumerate(document.messages, int(document.fields.get("first", 1))):
+        parts.append(f"## {_one_line(message_shapes.role(message) or 'message')} · {number}")
+        parts += _said(message) or ["*(nothing)*"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _said(message: Message) -> list[str]:
+    """What a message says, each part as a paragraph or a fence."""
+    inner = message_shapes.body(message)
+    parts: list[str] = []
+    for key in ("content", "parts"):
+        content = inner.get(key)
+        for block in content if type(content) is list else [content]:
+            parts += _block(block, "result" if message_shapes.role(message) in ("tool", "function") else "")
+    if type(inner.get("tool_calls")) is list:
+        parts += [_call(call) for call in inner["tool_calls"] if type(call) is dict]
+    known = message_shapes.calls(message) or message_shapes.results(message)
+    return parts or ([_fence("json", inner)] if known else [])
+
+
+def _block(block: Any, kind: str) -> list[str]:
+    if block is None or block == "":
+        return []
+    if type(block) is str:
+        return [_fence(kind, block) if kind else block]
+    if type(block) is not dict:
+        return [_fence("", _shown(block))]
+    text = block.get("text") if type(block.get("text")) is str else None
+    if text is not None and set(block) <= {"type", "text", "annotations", "citations", "cache_control", "logprobs"}:
+        return [_fence(kind, text) if kind else text] if text else []
+    if block.get("part_kind") in ("text", "user-prompt", "system-prompt") and type(block.get("content")) is str:
+        return [block["content"]]
+    if message_shapes.calls({"content": [block]}):
+        return [_call(block)]
+    return [_fence("json", block)]
+
+
+def _call(call: Message) -> str:
+    inner = next(
+        (call[key] for key in ("function", "functionCall", "function_call") if type(call.get(key)) is dict), call
+    )
+    name = inner.get("name") or call.get("toolName") or call.get("tool_name") or "?"
+    given: Any = next((inner[key] for key in ("arguments", "args", "input") if key in inner), {})
+    return f"calls `{_one_line(str(name)).replace('`', ' ')}`\n\n{_fence('json', given)}"
+
+
+def _fence(language: str, value: Any) -> str:
+    text = value if type(value) is str else _shown(value)
+    marks = "```"
+    while marks in text:
+        marks += "`"
+    return f"{marks}{language}\n{text}\n{marks}"
+
+
+def _shown(value: Any) -> str:
+    """JSON for a reader: an image is its size, not its bytes."""
+    return json.dumps(_short(to_json(value)), ensure_ascii=False, indent=2)
+
+
+def _short(value: Any) -> Any:
+    if type(value) is dict:
+        if "$bytes" in value:
+            return f"({len(value['$bytes']) * 3 // 4:,} bytes)"
+        return {key: _short(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_short(item) for item in value]
+    if type(value) is str and len(value) > 2000 and " " not in value[:2000]:
+        return f"({len(value):,} characters of data)"
+    return value
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

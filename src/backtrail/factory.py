@@ -1,0 +1,174 @@
+"""From a URL and keywords to an open core: what `backtrail.open` and `backtrail.aio.open` have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from backtrail.encode.frame import Frames
+from backtrail.encode.seal import check_keys, require_crypto
+from backtrail.encode.types import Types
+from backtrail.engines import STORE_OPTIONS, Address, connect, parse
+from backtrail.engines.base import Engine
+from backtrail.engines.namespace import NamespaceEngine, check_namespace
+from backtrail.errors import InvalidInput
+from backtrail.history.context import Context
+from backtrail.history.retention import check_retention
+from backtrail.model import Retention
+from backtrail.replicate.settings import OPTIONS as SETTINGS
+from backtrail.replicate.settings import Settings
+
+MIRROR_OPTIONS = SETTINGS | {"replica"}
+_SQLITE = ("durability", "create")
+
+
+class Options(TypedDict, total=False):
+    """The options of every store, for editors and type checkers; what an engine takes besides is its own."""
+
+    types: Iterable[type] | Mapping[str, type]  #: classes whose instances come back as what they were
+    retention: Retention | str | None  #: what may be forgotten; nothing, if not given
+    compression: Literal["zstd"] | None
+    compression_level: int  #: 1 to 19
+    detect: Literal["exact", "identity"]  #: how changes are found; identity promises that nothing saved is edited
+    key: bytes | str | Sequence[bytes | str] | None  #: 32 bytes: encrypt everything; several, the newest first
+    namespace: str | None  #: a room of its own in the same store
+    durability: Literal["full", "normal"]  #: SQLite, JSONL: wait for the disk, or survive only the process
+    create: bool  #: SQLite, JSONL: False refuses a store that is not there
+    replica: str | os.PathLike[str] | Engine | None  #: a second place that holds the same
+    replication: Literal["sync", "async"]
+    spool: str | os.PathLike[str] | None  #: a directory for saves while both places are away
+
+
+def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Context:
+    """The core of the store at `target`: a URL, a path, or an engine that is open already."""
+    if isinstance(target, Engine):
+        address = None
+    elif isinstance(target, str | os.PathLike):
+        text = os.fspath(target)
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise InvalidInput(f"open() takes a path or a URL, not {target!r}")
+        address = parse(text)
+        _no_options_behind_a_path(address)
+        twice = address.options.keys() & options.keys()
+        if twice:
+            raise InvalidInput(f"option {min(twice)!r} is given twice: in the URL and as a keyword")
+        options = {**address.options, **options}
+    else:
+        raise InvalidInput(f"open() takes a path, a URL or an engine, not {type(target).__qualname__}")
+    mirrored = _mirroring(target, options)
+    options = {name: value for name, value in options.items() if name not in MIRROR_OPTIONS}
+    ours = {name: value for name, value in options.items() if name in STORE_OPTIONS}
+    theirs = {name: value for name, value in options.items() if name not in STORE_OPTIONS}
+    # Everything that can be refused is looked at before a file is created or a server is called.
+    types = Types(ours.get("types", ()))
+    asked = ours.get("compression_level")
+    level = None if asked is None else _whole_number(asked, "compression_level")
+    frames = Frames(_none(ours.get("compression")), level)
+    detect = ours.get("detect", "exact")
+    if detect not in ("exact", "identity"):
+        raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
+    retention = check_retention(ours.get("retention"))
+    keys = None if ours.get("key") is None else check_keys(ours["key"])
+    if keys is not None:
+        require_crypto()
+    namespace = None if ours.get("namespace") is None else check_namespace(ours["namespace"])
+    if address is None:
+        if theirs:
+            raise InvalidInput(f"an open engine takes no option {min(theirs)!r}: give it when you make the engine")
+        engine = target
+    else:
+        engine = connect(address, theirs, asynchronous=asynchronous)
+    if mirrored is not None:
+        replica, settings = mirrored
+        if not isinstance(replica, Engine):
+            there = parse(os.fspath(replica))
+            replica = connect(there, there.options, asynchronous=asynchronous)
+        from backtrail.replicate.mirror import Mirror
+
+        engine = mirror = Mirror(engine, replica, settings)
+        if settings.spool is not None:
+            from backtrail.replicate.spool import Spool
+            from backtrail.replicate.spooled import Spooled
+
+            engine = Spooled(mirror, Spool.open(settings.spool))
+    around = NamespaceEngine(engine, namespace)
+    context = Context(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
+    context.follow["workspace"] = _follow_files
+    if address is not None and address.scheme in ("sqlite", "jsonl"):
+        context.own = (os.path.realpath(address.target),)
+    elif isinstance(path := getattr(engine, "path", None), os.PathLike):
+        context.own = (os.path.realpath(path),)
+    if mirrored is not None:
+        from backtrail.history.replication import keep_beside  # a store without a replica does not load it
+
+        context.mirrored, mirror.on_diverged = True, partial(keep_beside, context)
+        if mirror.settings.spool is not None:
+            context.own += (os.path.realpath(mirror.settings.spool),)
+    return context
+
+
+def _no_options_behind_a_path(address: Address) -> None:
+    """`agents.db?durability=normal` would be a file of that name: only a URL has options."""
+    path, mark, query = address.target.partition("?")
+    if address.scheme == "sqlite" and mark and query.partition("=")[0] in {*STORE_OPTIONS, *MIRROR_OPTIONS, *_SQLITE}:
+        raise InvalidInput(f"{address.target!r} is a path, and only a URL has options: write sqlite:{path}?{query}")
+
+
+def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | None:
+    """The replica and how it is kept, if there is one; everything that can be refused is refused here."""
+    given = {name: value for name, value in options.items() if name in SETTINGS}
+    replica = options.get("replica")
+    if replica is None:
+        if given:
+            raise InvalidInput(f"{min(given)}= needs replica=: there is nothing to mirror to")
+        return None
+    if not isinstance(replica, str | os.PathLike | Engine):
+        raise InvalidInput(f"replica= takes a path, a URL or an engine, not {type(replica).__qualname__}")
+    if isinstance(replica, Engine) is isinstance(target, Engine) and _same(target, replica):
+        raise InvalidInput(f"replica={replica!r} is the store itself: a mirror needs two places")
+    settings = Settings.read(given)
+    if settings.spool is not None:
+        from backtrail.replicate.spool import check_directory
+
+        check_directory(settings.spool, [*_places(target), *_places(replica)])
+    return replica, settings
+
+
+def _places(target: Any) -> list[Path]:
+    """The file or directory of a store that is in one."""
+    if isinstance(target, Engine):
+        path = getattr(target, "path", None)
+        return [Path(os.path.realpath(path))] if isinstance(path, os.PathLike) else []
+    address = parse(os.fspath(target))
+    return [Path(os.path.realpath(address.target))] if address.scheme in ("sqlite", "jsonl") else []
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Engine):
+        return one is other
+    here, there = parse(os.fspath(one)), parse(os.fspath(other))
+    if here.scheme != there.scheme or here.scheme == "memory":
+        return False
+    if here.scheme in ("sqlite", "jsonl"):
+        return os.path.realpath(here.target) == os.path.realpath(there.target)
+    return here.target == there.target
+
+
+async def _follow_files(context: Context, thread: str, living: list[Any]) -> set[bytes]:
+    from backtrail.workspace import follow  # a store without workspaces does not load them
+
+    return await follow(context, thread, living)
+
+
+def _none(value: Any) -> Any:
+    return None if value in ("", "none", "None") else value
+
+
+def _whole_number(value: Any, name: str) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name}={value!r} is not a whole number") from None

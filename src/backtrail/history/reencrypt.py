@@ -1,0 +1,172 @@
+"""Reseal: the records of one store as another one keeps them, when the two have different keys.
+
+Every frame is opened with the one ring and sealed with the other. Blobs are named by keyed hashes, so they may get new
+names; then roots and pages, which name them, are written anew. Dictionaries stay behind: payloads are compressed
+without, until the other store has its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from backtrail.encode import payload
+from backtrail.encode.assemble import pages_of, place
+from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary
+from backtrail.encode.nodes import Blob, Node, Root, Tree, pack_page, pack_root, unpack_page, unpack_root
+from backtrail.engines.base import Branch, Head, Mark, NewRow, Row
+from backtrail.errors import InvalidInput
+from backtrail.history.context import Context
+from backtrail.history.reachability import ASIDE, GAP
+from backtrail.history.records import (
+    NO_DIGEST,
+    body_digest,
+    chain,
+    open_note,
+    pack_meta,
+    seal_note,
+    unpack_meta,
+)
+from backtrail.history.zstd_dictionary import is_dictionary, learn
+
+_BATCH = 16
+Digests = dict[tuple[bytes, int], bytes]
+
+
+class Reseal:
+    """From one core to another, for one lineage."""
+
+    def __init__(self, source: Context, target: Context, lineage: str) -> None:
+        self._source = source
+        self._target = target
+        self._lineage = lineage
+        self._names: dict[bytes, bytes] = {}  # old -> new, where they differ
+
+    # -- blobs --------------------------------------------------------------------------------------------------------
+
+    async def lacking(self, there: set[bytes]) -> list[bytes]:
+        """Blobs that the target lacks. Also learns what each is called there."""
+        ids = [
+            id
+            for id, _ in await self._source.engine.blob_ids(self._lineage)
+            if not is_dictionary(id) and not id.startswith((ASIDE, GAP))
+        ]
+        if self._source.frames.blob_id(b"") == self._target.frames.blob_id(b""):
+            return [id for id in ids if id not in there]
+        result = []
+        for start in range(0, len(ids), _BATCH):
+            for id, frame in (await self._source.engine.blobs(self._lineage, ids[start : start + _BATCH])).items():
+                self._names[id] = self._target.frames.blob_id(self._open(frame, f"blob {id.hex()}"))
+                if self._names[id] not in there:
+                    result.append(id)
+        if ids:
+            await self._check_kinds()
+        return result
+
+    async def _check_kinds(self) -> None:
+        """Trees of files name blobs in a way of their own, which only their view knows."""
+        for head in await self._source.engine.heads(self._lineage):
+            if head.kind == "workspace":
+                raise InvalidInput(
+                    f"workspace {head.thread!r} cannot be copied between a store with a key and one without: "
+                    "copy it into a new store of the same kind, or snapshot the directory again"
+                )
+
+    def blobs(self, found: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """Blobs under their new names."""
+        made = {}
+        for id, frame in found.items():
+            name = self._names.get(id, id)
+            made[name] = self._target.frames.wrap(self._open(frame, f"blob {id.hex()}"), f"blob {name.hex()}")
+        return made
+
+    def _open(self, frame: bytes, where: str) -> bytes:
+        return self._source.frames.unwrap(frame, where)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    async def rows(self, branch: Branch, rows: list[Row], digests: Digests) -> tuple[list[NewRow], list[Mark]]:
+        """Rows of a branch, chained to those that the target has (`digests`)."""
+        made, marks = [], []
+        for row in rows:
+            new = await self._row(branch, row, digests)
+            digests[branch.id, row.step] = new.digest
+            made.append(new)
+            if row.mark is not None:
+                marks.append(Mark(branch.id, row.step, self.mark(branch.id, row.step, row.mark)))
+        return made, marks
+
+    async def _row(self, branch: Branch, row: Row, digests: Digests) -> NewRow:
+        where = place(branch.id, row.step)
+        wrap = self._target.frames.wrap
+        meta = unpack_meta(self._open(row.meta, f"{where}: meta"), where)
+        root = body = b""
+        if row.root or row.payload:
+            tree = unpack_root(self._open(row.root, f"{where}: root"), branch.id, where)
+            content = await self._payload(row.payload, where)
+            if self._names:
+                content = self._renamed_pages(branch.id, row.step, tree.tree, content, where)
+                tree = Root(self._tree(tree.tree), tree.streams)
+            root = wrap(pack_root(tree, branch.id), f"{where}: root")
+            body = wrap(content, f"{where}: payload")
+        if root:
+            meta = msgspec.structs.replace(meta, body=body_digest(root, body))
+        packed = wrap(pack_meta(meta), f"{where}: meta")
+        return NewRow(branch.id, row.step, row.id, packed, self._chain(branch, row, packed, digests), root, body)
+
+    def _chain(self, branch: Branch, row: Row, packed: bytes, digests: Digests) -> bytes:
+        before = (branch.id, row.step - 1)
+        if branch.origin is not None and row.step == branch.origin[1] + 1:
+            before = branch.origin
+        return chain(digests.get(before, NO_DIGEST), row.id, packed)
+
+    async def _payload(self, frame: bytes, where: str) -> bytes:
+        while True:
+            try:
+                return self._open(frame, f"{where}: payload")
+            except LacksDictionary as lacking:
+                await learn(self._source, self._lineage, lacking.name)
+
+    def mark(self, branch: bytes, step: int, data: bytes) -> bytes:
+        """A mark, sealed anew."""
+        where = f"{place(branch, step)}: mark"
+        return self._target.frames.wrap(self._open(data, where), where)
+
+    def same_mark(self, branch: Branch, step: int, here: bytes, there: bytes | None) -> bool:
+        """Whether two marks, sealed differently, say the same."""
+        where = f"{place(branch.id, step)}: mark"
+        return there is not None and self._open(here, where) == self._target.frames.unwrap(there, where)
+
+    def head(self, head: Head) -> Head:
+        """A head, its note sealed anew."""
+        note = msgspec.structs.replace(open_note(self._source.frames, head), dictionary=b"")
+        return msgspec.structs.replace(head, note=seal_note(self._target.frames, head, note))
+
+    # -- names within roots and pages ---------------------------------------------------------------------------------
+
+    def _tree(self, tree: Tree) -> Tree:
+        if tree.children is None:
+            return tree
+        return Tree(tree.type, {key: self._node(node) for key, node in tree.children.items()}, tree.size, tree.pages)
+
+    def _node(self, node: Node) -> Node:
+        if isinstance(node, Tree):
+            return self._tree(node)
+        if isinstance(node, Blob):
+            return Blob(self._names.get(node.id, node.id), node.size, node.text)
+        return node
+
+    def _renamed_pages(self, branch: bytes, step: int, tree: Tree, content: bytes, where: str) -> bytes:
+        """The payload, with the pages in it that this row was the first to write naming blobs as the target does."""
+        sections, slots = payload.unpack(BEFORE + content + BEHIND, where)
+        waiting: list[Any] = [page for page in pages_of(tree) if (page.branch, page.step) == (branch, step)]
+        if not waiting:
+            return content
+        while waiting:
+            page = waiting.pop()
+            children = unpack_page(slots[page.index], branch, where)
+            below = Tree(None, children, 0)
+            waiting += [one for one in pages_of(below) if (one.branch, one.step) == (branch, step)]
+            slots[page.index] = pack_page({key: self._node(node) for key, node in children.items()}, branch)
+        return payload.pack(sections, slots)

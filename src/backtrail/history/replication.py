@@ -1,0 +1,118 @@
+"""Two stores at once, as a store sees it: how a mirror stands, and making two stores equal."""
+
+from __future__ import annotations
+
+from copy import copy
+
+from backtrail.encode.seal import refuse_sealed
+from backtrail.engines.base import Commit, Engine, Head, Swap
+from backtrail.engines.namespace import NamespaceEngine
+from backtrail.errors import InvalidInput, Unavailable
+from backtrail.history.context import Context
+from backtrail.history.diverged import keep
+from backtrail.history.keyring import RING, share
+from backtrail.replicate import concurrency, role_record
+from backtrail.replicate.anti_entropy import differing, reconcile
+from backtrail.replicate.mirror import Mirror
+from backtrail.replicate.report import Diverged, Kept, Progress, Report
+from backtrail.replicate.spooled import Spooled
+from backtrail.replicate.status import Status
+
+
+def mirror_of(context: Context) -> Mirror:
+    """The mirror of a store that has a replica."""
+    inner = _inner(context)
+    mirror = inner.mirror if isinstance(inner, Spooled) else inner
+    if not isinstance(mirror, Mirror):
+        raise InvalidInput("this store has no replica: open it with replica=…")
+    return mirror
+
+
+async def keep_beside(context: Context, active: Engine, found: Diverged) -> Kept:
+    """Label a head that lost, on the side where it did; the other one hears of it when they are made equal."""
+    assert isinstance(context.engine, NamespaceEngine)
+    straight = copy(context)
+    straight.engine = context.engine.around(active)
+    return await keep(straight, found)
+
+
+async def check_rings(context: Context) -> None:
+    """Refuse two sides that can never hold the same: sealed with different keys, or only one of them sealed.
+
+    A side that is away is not asked; should its ring turn out to be another one, it is not written to."""
+    engine = context.engine
+    assert isinstance(engine, NamespaceEngine)
+    found: list[Head] = []
+    bare = False
+    mirror = mirror_of(context)
+    for name, side in mirror.sides.items():  # each by itself, before the mirror starts to make them equal
+        room = engine.around(side)
+        try:
+            ring = await room.head(RING)
+            if ring is not None:
+                found.append(ring)
+            elif await room.threads(limit=1) and not (await role_record.read(side))[0].generation:
+                bare = True
+        except Unavailable as error:
+            mirror.away(name, error)
+    if found and context.keys is None:
+        raise refuse_sealed()
+    if len({ring.created for ring in found}) > 1:
+        raise InvalidInput(
+            "the replica is sealed with another key ring than the primary, so neither could read what the other holds: "
+            "give an empty replica"
+        )
+    if found and bare:
+        raise InvalidInput(
+            "one side of the mirror is sealed with a key and the other holds unsealed data: give an empty replica"
+        )
+    if found and await context.engine.head(RING) is None:
+        # A new primary beside a sealed replica: it takes the ring that is there instead of making another.
+        await context.engine.commit(Commit(RING, (Swap(RING, None, found[0]),)))
+
+
+async def status(context: Context) -> Status:
+    """How both sides are, which one is active, and what the other one lacks."""
+    context.check_open()
+    mirror = mirror_of(context)
+    try:
+        await context.engine.ping()
+    except Unavailable as error:
+        mirror.failed(error)  # which is what the status tells
+    return mirror.status()
+
+
+async def catch_up(context: Context) -> Status:
+    """Compare both sides and ship what is missing now, instead of in the background."""
+    context.check_open()
+    mirror, inner = mirror_of(context), _inner(context)
+    return await (inner.settle() if isinstance(inner, Spooled) else mirror.settle())
+
+
+async def sync(context: Context, other: Context, progress: Progress | None = None) -> Report:
+    """Make `other` equal to this store by exchanging only what is missing; this store is right about heads.
+
+    What only the other one has comes over, too. Safe to repeat, to interrupt, and to run beside writers."""
+    context.check_open()
+    other.check_open()
+    report = Report()
+    here, there = _inner(context), _inner(other)
+    if here is there:
+        raise InvalidInput("a store cannot be made equal to itself: give another one")
+    await share(context, other)
+    blocking = here.properties.blocking and there.properties.blocking
+    here, there = concurrency.side(here, blocking), concurrency.side(there, blocking)
+    for lineage in await differing(here, there):
+        done = Report(report.records, report.bytes)
+
+        def tell(records: int, size: int, done: Report = done) -> None:
+            if progress is not None:
+                progress(done.records + records, done.bytes + size)
+
+        report.add(await reconcile(here, there, lineage, keep=lambda lost: keep(context, lost), progress=tell))
+    return report
+
+
+def _inner(context: Context) -> Engine:
+    engine = context.engine
+    return engine.inner if isinstance(engine, NamespaceEngine) else engine

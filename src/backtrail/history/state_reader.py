@@ -1,0 +1,212 @@
+"""Reading: from a place to the state that was saved there, with as few round trips as the root allows."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+from backtrail.encode.assemble import Assembler, Ranges, Rows, blobs_of, merge, pages_of, place, wanted
+from backtrail.encode.change_detection import SavedItems
+from backtrail.encode.frame import LacksDictionary
+from backtrail.encode.nodes import Inline, ListNode, Node, Page, Piece, Root, Tree, unpack_root
+from backtrail.encode.payload import Section
+from backtrail.encode.piece_table import Bounds, settle, wasteful
+from backtrail.encode.planner import SavedList, SavedLists
+from backtrail.encode.values import Values
+from backtrail.errors import Corrupt, InvalidInput
+from backtrail.history.context import Context
+from backtrail.history.zstd_dictionary import learn
+
+
+class StateReader:
+    """Reads states of one lineage. Rows that were fetched are kept for as long as the reader lives."""
+
+    def __init__(self, context: Context, lineage: str, values: Values | None = None) -> None:
+        self._context = context
+        self._lineage = lineage
+        self._values = values or context.values
+        self._rows = Rows()
+        self._blobs: dict[bytes, bytes] = {}
+        self.assembler = Assembler(self._values, self._rows, self._blobs)
+
+    async def root(self, branch: bytes, step: int, data: bytes, deep: bool = True) -> Root:
+        """The root in these bytes; `deep`: with every page of its tree, else `level` reads them one by one."""
+        where = place(branch, step)
+        root = unpack_root(self._context.frames.unwrap(data, f"{where}: root"), branch, where)
+        return Root(await self._whole(root.tree), root.streams) if deep else root
+
+    async def level(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
+        """The children of a tree, without the pages of theirs; those on some of its own pages can be left out."""
+        if tree.children is not None:
+            return tree.children
+        pages = [page for page in tree.pages if page not in without]
+        await self.fetch((page.branch, page.step, page.step) for page in pages)
+        return {key: node for page in pages for key, node in self.assembler.page(page).items()}
+
+    async def _whole(self, tree: Tree) -> Tree:
+        while pages := list(pages_of(tree)):
+            await self.fetch((page.branch, page.step, page.step) for page in pages)
+            tree = self.assembler.tree(tree)
+        return tree
+
+    async def value(self, node: Node) -> Any:
+        """The value of a node."""
+        if isinstance(node, Tree):
+            node = await self._whole(node)
+        await self.fetch(wanted([node]))
+        await self.fetch_blobs(blobs_of([node]))
+        return self.assembler.value(node)
+
+    async def memories(self, tree: Tree) -> SavedLists:
+        """What a planner must remember of the lists in `tree`."""
+        lists = list(_listings(tree, ()))
+        await self.fetch(wanted(listing for _, listing in lists))
+        memories: SavedLists = {}
+        for path, listing in lists:
+            bounds = Bounds()
+            items = self.assembler.items(listing, bounds)
+            memories[path] = SavedList(
+                SavedItems(items, self._values.encode, False, self._values.types.lookalikes), bounds
+            )
+        return memories
+
+    async def items(self, node: Node, start: int, stop: int) -> list[Any]:
+        """Items start..stop-1 of a list, reading little more than the rows that hold them."""
+        if isinstance(node, Inline):
+            value = self._values.decode(node.raw, "a value in the root")
+            if type(value) is list:
+                return value[start:stop]
+        if not isinstance(node, ListNode):
+            raise InvalidInput("that part of the state is not a list")
+        result: list[Any] = []
+        base = 0
+        for piece in node.pieces:
+            count = piece.stop - piece.start
+            low, high = max(start - base, 0), min(stop - base, count)
+            if low < high:
+                result += await self._range(piece, piece.start + low, piece.start + high)
+            base += count
+        return result
+
+    async def keep(self, node: Node | None, start: int, stop: int) -> ListNode | list[Any]:
+        """Items start..stop-1 of a list as a list of their own that shares every row with it. Reads only the rows at
+        the cuts; where sharing would keep much more alive than it is worth, the items themselves."""
+        if node is None or start >= stop:
+            return []
+        if not isinstance(node, ListNode):
+            return await self.items(node, start, stop)
+        pieces: list[Piece] = []
+        base = live = 0
+        for piece in node.pieces:
+            count = piece.stop - piece.start
+            low, high = max(start - base, 0), min(stop - base, count)
+            if low < high:
+                part, size = await self._narrow(piece, piece.start + low, piece.start + high)
+                pieces.append(part)
+                live += size
+            base += count
+        if wasteful(pieces, live):
+            return await self.items(node, start, stop)
+        return ListNode(settle(pieces), stop - start, live, node.tail)
+
+    async def _narrow(self, piece: Piece, start: int, stop: int) -> tuple[Piece, int]:
+        """Items start..stop-1 of the piece's stream as a piece of exactly the rows they need, and how many bytes they
+        have."""
+        first, begin, before = piece.first, piece.begin, 0
+        last, end, after = piece.last, piece.begin + piece.span, 0
+        if start > piece.start:
+            first, sections = await self._row_of(piece, start)
+            begin = sections[0].offset
+            before = self._weight(sections, sections[0].start, start)
+        if stop < piece.stop:
+            last, sections = await self._row_of(piece, stop - 1)
+            end = sections[-1].offset + len(sections[-1].data)
+            after = self._weight(sections, stop, sections[-1].start + sections[-1].items)
+        span = end - begin
+        return Piece(piece.branch, piece.stream, start, stop, first, last, begin, span), span - before - after
+
+    async def _row_of(self, piece: Piece, item: int) -> tuple[int, list[Section]]:
+        """The row that holds an item of the piece's stream, and what it has of the stream."""
+        first, last = await self._window(piece, item, item + 1)
+        for step in range(first, last + 1):
+            sections = self.assembler.sections(piece, step)
+            if sections and sections[0].start <= item < sections[-1].start + sections[-1].items:
+                return step, sections
+        raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
+
+    def _weight(self, sections: list[Section], start: int, stop: int) -> int:
+        """Encoded bytes of items start..stop-1 of these sections."""
+        total = 0
+        for section in sections:
+            low, high = max(start - section.start, 0), min(stop - section.start, section.items)
+            if low < high:
+                items = self._values.decode_items([section.data], section.items, "a row at a cut")
+                total += sum(len(self._values.encode(item)) for item in items[low:high])
+        return total
+
+    async def _range(self, piece: Piece, start: int, stop: int) -> list[Any]:
+        first, last = await self._window(piece, start, stop)
+        return self.assembler.piece(
+            Piece(piece.branch, piece.stream, start, stop, first, last, piece.begin, piece.span)
+        )
+
+    async def _window(self, piece: Piece, start: int, stop: int) -> tuple[int, int]:
+        """Fetch rows that hold the items. Guesses which do from how many rows the piece has, and looks further where
+        it was wrong."""
+        rows = piece.last - piece.first + 1
+        per_row = (piece.stop - piece.start) / rows
+        first = piece.first + max(0, int((start - piece.start) / per_row))
+        last = min(piece.last, piece.first + int((stop - 1 - piece.start) / per_row))
+        first = min(first, last)
+        while True:
+            await self.fetch([(piece.branch, first, last)])
+            held = self.assembler.held(piece, first, last)
+            if held is not None and held[0] <= start and held[1] >= stop:
+                return first, last
+            if first == piece.first and last == piece.last:
+                raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
+            width = last - first + 1
+            if held is None or held[0] > start:
+                first = max(piece.first, first - width)
+            if held is None or held[1] < stop:
+                last = min(piece.last, last + width)
+
+    # -- fetching ---------------------------------------------------------------------------------------------------
+
+    async def fetch(self, spans: Iterable[tuple[bytes, int, int]]) -> None:
+        """Make sure that these rows' payloads are here."""
+        ranges: Ranges = self._rows.missing(merge(spans))
+        for branch, pairs in ranges.items():
+            for first, last in pairs:
+                found = await self._context.engine.payloads(self._lineage, branch, first, last)
+                steps = [step for step, _ in found]
+                frames = [payload for _, payload in found]
+                self._rows.add(branch, steps, await self._bare(branch, steps, frames))
+
+    async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
+        """The frames of payloads, opened; what they need for it is fetched."""
+        while True:
+            places = (f"{place(branch, step)}: payload" for step in steps)
+            try:
+                return self._context.frames.bare(frames, places)
+            except LacksDictionary as lacking:
+                await learn(self._context, self._lineage, lacking.name)
+
+    async def fetch_blobs(self, ids: Iterable[bytes]) -> None:
+        """Make sure that these blobs are here, each checked against its name."""
+        lacking = [id for id in dict.fromkeys(ids) if id not in self._blobs]
+        if not lacking:
+            return
+        for id, frame in (await self._context.engine.blobs(self._lineage, lacking)).items():
+            data = self._context.frames.unwrap(frame, f"blob {id.hex()}")
+            if not self._context.frames.is_named(data, id):
+                raise Corrupt(f"blob {id.hex()}", "its content does not match its name")
+            self._blobs[id] = data
+
+
+def _listings(tree: Tree, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], ListNode]]:
+    for key, node in (tree.children or {}).items():
+        if isinstance(node, Tree):
+            yield from _listings(node, (*path, key))
+        elif isinstance(node, ListNode):
+            yield (*path, key), node

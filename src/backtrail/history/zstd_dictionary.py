@@ -1,0 +1,70 @@
+"""Dictionaries: a lineage whose rows are compressed gets one once it has rows enough to train it from.
+
+Training takes some 30 ms, so it is done once: a lineage that reaches the same length later adopts what this process
+trained before. A dictionary is a blob of the lineage that uses it, so lineages stay independent of each other; the
+head's note names it for writers, and each frame for readers.
+"""
+
+from __future__ import annotations
+
+from backtrail.encode.frame import NAME, train
+from backtrail.errors import Corrupt
+from backtrail.history.context import Context, Tip
+
+_PREFIX = b"zdict:"
+ROWS = 64  # rows from which a dictionary is made, and after which it pays
+
+
+def dictionary_id(name: bytes) -> bytes:
+    """The id under which a dictionary is kept in the pool of its lineage."""
+    return _PREFIX + name
+
+
+def is_dictionary(id: bytes) -> bool:
+    """Whether a blob is a dictionary: it stays for as long as its lineage."""
+    return id.startswith(_PREFIX) and len(id) == len(_PREFIX) + NAME
+
+
+async def learn(context: Context, lineage: str, name: bytes) -> None:
+    """Fetch a dictionary, unless it is known; `Corrupt` if it is missing."""
+    if context.frames.knows(name):
+        return
+    id = dictionary_id(name)
+    found = await context.engine.blobs(lineage, [id])
+    if id not in found:
+        raise Corrupt(_where(name), f"it is missing, but rows of {lineage!r} were compressed with it")
+    if context.frames.learn(context.frames.unwrap(found[id], _where(name))) != name:
+        raise Corrupt(_where(name), "its content does not match its name")
+
+
+async def choose(context: Context, tip: Tip | None, branch: bytes, step: int) -> tuple[bytes, dict[bytes, bytes]]:
+    """The dictionary for the payload of a row of a store that compresses, and the blob that brings it if it is new."""
+    if tip is None:
+        return b"", {}
+    name = tip.note.dictionary
+    if name:
+        try:
+            await learn(context, tip.head.lineage, name)
+        except Corrupt:
+            return b"", {}  # readers of what it compressed are told; what is written from now on does without it
+        return name, {}
+    if step % ROWS or tip.head.branch != branch:
+        return b"", {}
+    content = context.trained or await _train(context, tip, step)
+    if not content:
+        return b"", {}
+    context.trained = content
+    name = context.frames.learn(content)
+    return name, {dictionary_id(name): context.frames.wrap(content, _where(name))}
+
+
+async def _train(context: Context, tip: Tip, step: int) -> bytes:
+    branch = tip.head.branch
+    rows = await context.engine.payloads(tip.head.lineage, branch, step - ROWS, step - 1)
+    frames = context.frames
+    samples = [frames.unwrap(data, f"step {n} of branch {branch.hex()}: payload") for n, data in rows if data]
+    return train([sample for sample in samples if len(sample) > 64])
+
+
+def _where(name: bytes) -> str:
+    return f"dictionary {name.hex()}"

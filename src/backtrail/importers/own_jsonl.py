@@ -1,0 +1,42 @@
+"""backtrail's own JSONL export, back into a store: a first line that tells what it is, then one message per line."""
+
+from __future__ import annotations
+
+from backtrail.encode.tagged_json import from_json
+from backtrail.errors import InvalidInput
+from backtrail.export import FORMAT
+from backtrail.importers.model import BadFile, Content, Found, MessageRun, check_run
+
+
+def recognises(content: Content) -> bool:
+    return content.lines is not None and FORMAT in content.lines[0][1]
+
+
+def read(content: Content) -> list[Found]:
+    if not content.lines or FORMAT not in content.lines[0][1]:
+        raise BadFile("its first line does not say that backtrail wrote it")
+    header = content.lines[0][1]
+    if header[FORMAT] != 1:
+        raise BadFile(f"it was written by a newer backtrail (format {header[FORMAT]!r})")
+    try:
+        messages = [from_json(line) for _, line in content.lines[1:]]
+        fields = from_json(header.get("fields") or {})
+    except InvalidInput as error:
+        raise BadFile(str(error)) from error
+    if type(fields) is not dict or not all(type(message) is dict for message in messages):
+        raise BadFile("what it holds is no session and no run")
+    id = header.get("id")
+    if type(id) is not str or not id:
+        raise BadFile("its first line has no id")
+    if header.get("kind") == "run":
+        return [Found(id, kind="run", fields=check_run({**fields, "messages": messages}), notes=content.notes)]
+    turns, summary = header.get("user_turns"), header.get("summary")
+    return [
+        Found(
+            id,
+            stretches=(MessageRun(messages),),
+            summary=summary if type(summary) is str else "",
+            user_turns=turns if type(turns) is int and turns >= 0 else None,
+            notes=content.notes,
+        )
+    ]

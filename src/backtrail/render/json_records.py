@@ -1,0 +1,118 @@
+"""The records of a store as JSON: the one shape that `backtrail --json` and the HTTP API give."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from backtrail import Change, Checkpoint, Diff, Fork, ThreadInfo
+from backtrail.render.jsonable import to_json
+
+
+class ThreadJson(TypedDict):
+    """A line of a listing."""
+
+    id: str
+    kind: str
+    head: str
+    step: int
+    count: int
+    created_at: str
+    updated_at: str
+    size: int
+
+
+class CheckpointJson(TypedDict):
+    """A checkpoint, without its state."""
+
+    id: str
+    thread_id: str
+    parent_id: str | None
+    step: int
+    created_at: str
+    label: str | None
+    tags: list[str]
+    custom: dict[str, Any]
+    size: int
+    written: int
+    files: str | None
+
+
+class ChangeJson(TypedDict):
+    """One difference between two states."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    old: NotRequired[Any]
+    new: NotRequired[Any]
+
+
+class DiffJson(TypedDict):
+    """Two checkpoints and what changed between them."""
+
+    a: CheckpointJson
+    b: CheckpointJson
+    changes: list[ChangeJson]
+
+
+class ForkJson(TypedDict):
+    """A relative of a thread, and the last checkpoint that both have."""
+
+    thread_id: str
+    at: str
+    step: int
+    relation: Literal["child", "parent", "sibling"]
+
+
+def thread_json(info: ThreadInfo) -> ThreadJson:
+    """A line of a listing."""
+    return {
+        "id": info.id,
+        "kind": info.kind,
+        "head": info.head,
+        "step": info.step,
+        "count": info.count,
+        "created_at": info.created_at.isoformat(),
+        "updated_at": info.updated_at.isoformat(),
+        "size": info.size,
+    }
+
+
+def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
+    """A checkpoint, without its state."""
+    return {
+        "id": checkpoint.id,
+        "thread_id": checkpoint.thread_id,
+        "parent_id": checkpoint.parent_id,
+        "step": checkpoint.step,
+        "created_at": checkpoint.created_at.isoformat(),
+        "label": checkpoint.label,
+        "tags": list(checkpoint.tags),
+        "custom": to_json(checkpoint.custom),
+        "size": checkpoint.size,
+        "written": checkpoint.written,
+        "files": checkpoint.files,
+    }
+
+
+def change_json(change: Change) -> ChangeJson:
+    """One difference; `old` and `new` only where there is one."""
+    result: ChangeJson = {"path": change.path, "kind": change.kind}
+    if change.kind != "added":
+        result["old"] = to_json(change.old)
+    if change.kind != "removed":
+        result["new"] = to_json(change.new)
+    return result
+
+
+def diff_json(diff: Diff) -> DiffJson:
+    """Two checkpoints and what changed between them."""
+    return {
+        "a": checkpoint_json(diff.a),
+        "b": checkpoint_json(diff.b),
+        "changes": [change_json(change) for change in diff.changes],
+    }
+
+
+def fork_json(fork: Fork) -> ForkJson:
+    """A relative of a thread."""
+    return {"thread_id": fork.thread_id, "at": fork.at, "step": fork.step, "relation": fork.relation}

@@ -1,0 +1,292 @@
+"""Making one lineage equal on two engines, by exchanging only what is missing.
+
+The active side is right about heads. Everything else is a union: branches, rows and blobs never change once written,
+and two sides that were both written to did so in different generations, hence on different branches, so that nothing
+collides. What the follower has and the active side never got (it was acknowledged just before the active side changed)
+is brought over first, and reported: it becomes a branch of its thread beside the head, or the thread itself where the
+active side has none of that name. Only then is the follower brought up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Sequence
+from typing import NamedTuple
+
+from backtrail.engines.base import Commit, Drop, Engine, Head, Mark, Swap
+from backtrail.errors import Conflict, LockLost
+from backtrail.replicate import role_record, swept
+from backtrail.replicate.lost import Lost, lost_to
+from backtrail.replicate.report import Diverged, Keep, Progress, Report, same_life
+from backtrail.replicate.row_copy import Apart, Transfer
+from backtrail.replicate.swept import Place, Swept
+
+_TRIES = 16
+_RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
+
+
+class UnderWay(Conflict):
+    """The follower has a save that the active side may be about to get: who looks again a little later will know."""
+
+
+class Doubts(NamedTuple):
+    """What a mirror knows of saves that only the follower has."""
+
+    stamp: int  #: how branches of this generation are marked: of those the follower has nothing of its own
+    refused: Container[tuple[bytes, int, int]]  #: keys of heads to which the active side said no
+    rows: Collection[Place]  #: and the rows under them
+    branches: Collection[bytes]  #: and the branches that began with them
+    under_way: Callable[[Head], bool]  #: whether somebody may still be making it
+    spools: bool = False  #: whether saves that build on them may wait in a spool
+
+
+NO_DOUBTS = Doubts(-1, (), (), (), lambda _: False)
+
+
+async def reconcile(
+    active: Engine,
+    follower: Engine,
+    lineage: str,
+    *,
+    mirror: bool = False,
+    keep: Keep | None = None,
+    progress: Progress | None = None,
+    doubts: Doubts = NO_DOUBTS,
+) -> Report:
+    """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
+    moved under it. Of two stores that are no `mirror`, the one that is further on a branch is right about it. `keep` is
+    told of heads that lose, while the follower still has them. `UnderWay`, and nothing was changed, if there are
+    `doubts` about one of them."""
+    report = Report()
+    transfer = Transfer(lineage, report, progress)
+    for _ in range(_TRIES):
+        try:
+            if await _Comparison(active, follower, transfer, keep, mirror, doubts).made_equal():
+                return report
+        except (Apart, LockLost, UnderWay):
+            raise
+        except Conflict:
+            continue
+    raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+
+
+class _Comparison:
+    """One look at a lineage on both sides, and what follows from it. Each part says False if a head moved meanwhile, or
+    something was done that makes another look necessary."""
+
+    def __init__(
+        self, active: Engine, follower: Engine, transfer: Transfer, keep: Keep | None, mirror: bool, doubts: Doubts
+    ) -> None:
+        self._active, self._follower = active, follower
+        self._transfer = transfer
+        self._lineage, self._report = transfer.lineage, transfer.report
+        self._keep = keep
+        self._mirror = mirror
+        self._doubts = doubts
+        self._theirs: dict[str, Head] = {}
+        self._ours: dict[str, Head] = {}
+        self._news: list[Head] = []  # heads of the follower that may tell of something
+        self._lost: dict[str, Lost] = {}  # by thread: what only the follower has of it
+        self._unknown: set[str] = set()  # threads that stand on something new
+        self._taken: set[str] = set()  # names that the active side has given to threads of other lineages
+        self._gone = Swept()  # what the follower is to let go of
+
+    async def made_equal(self) -> bool:
+        """Whether both sides are equal now."""
+        await self._look()
+        return await self._bring_over() and await self._end_what_ended() and await self._bring_up_to_date()
+
+    async def _look(self) -> None:
+        active, follower, lineage, doubts = self._active, self._follower, self._lineage, self._doubts
+        # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
+        self._theirs = {head.thread: head for head in await follower.heads(lineage)}
+        self._ours = {head.thread: head for head in await active.heads(lineage)}
+        news = [head for head in self._theirs.values() if await self._may_be_news(head)]
+        gone = await swept.of(active, lineage) if self._mirror else Swept()
+        for head in news:
+            there = await active.row(lineage, head.branch, head.step) is not None
+            known = there or (head.branch, head.step) in gone
+            if not (known and _at_or_past(self._ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
+                raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: look again")
+            if self._mirror and not there:
+                self._lost[head.thread] = await lost_to(active, follower, head, self._ours.get(head.thread))
+            if not known:
+                self._unknown.add(head.thread)
+            if head.thread not in self._ours and await active.head(head.thread) is not None:
+                self._taken.add(head.thread)
+        lost = {thread: self._lost[thread] for thread in self._unknown & self._lost.keys()}
+        again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
+        if again:  # the follower is to let go of it, also if we do not get that far
+            rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
+            await swept.remember(active, Drop(lineage, (), rows=rows, branches=branches))
+            gone = await swept.of(active, lineage)
+        for one in lost.values():
+            if one not in again:
+                gone.spare(one.way)
+        gone.add(doubts.rows, doubts.branches)
+        self._news, self._gone = news, gone
+
+    def _saved_again(self, thread: str, lost: Lost) -> bool:
+        """Whether a thread was made on both sides, and the active one has each of its saves. If some of its rows are
+        there already, without a head, or something may build on them, it has to be kept."""
+        other = thread in self._ours and not same_life(self._ours[thread], self._theirs[thread])
+        return other and lost.newest is None and lost.known is None and not self._doubts.spools
+
+    async def _may_be_news(self, head: Head) -> bool:
+        """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
+        here = self._ours.get(head.thread)
+        if head.key in self._doubts.refused or here == head or await role_record.buried(self._active, head):
+            return False
+        if here is None and await role_record.buried(self._follower, head):
+            return False  # it was deleted while the follower was active; a save that was under way arrived afterwards
+        if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
+            raise Apart(head.thread, None, None, _RINGS)
+        return True
+
+    async def _bring_over(self) -> bool:
+        """Give the active side what only the follower has, and tell of the heads that lost."""
+        active, follower, lineage, stamp = self._active, self._follower, self._lineage, self._doubts.stamp
+        losers: list[Diverged] = []
+        news = [head for head in self._news if (head.branch, head.step) not in self._gone]
+        # What the active side knows, in its own generation, is where the follower was left behind: it has nothing more.
+        if any(head.thread in self._unknown or role_record.generation_of(head.branch) != stamp for head in news):
+            marks = await self._transfer.rows(follower, active, without=self._gone)
+            if not await _put(active, (), lineage, marks):
+                return False
+        for head in news:
+            here = self._ours.get(head.thread)
+            # A name that was deleted does not come back, even if the other side had given it to another thread.
+            ended = here is None and any([await role_record.ended(side, head.thread) for side in (active, follower)])
+            free = here is None and not ended and head.thread not in self._taken and self._renamed(head) is None
+            if free or (here is not None and _goes_on(here, head, self._mirror)):
+                if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
+                    return False
+                if here is None:
+                    self._report.restored.append(head.thread)
+                self._ours[head.thread] = head
+            else:
+                losers.append(self._loser(head))
+        return not await self._report.tell(losers, self._keep)
+
+    def _renamed(self, head: Head) -> Head | None:
+        """The head of the same thread under another name: it lost, was given that one, and won on the other side."""
+        return next((one for one in self._ours.values() if one.owner == head.owner and one.thread != head.thread), None)
+
+    def _loser(self, head: Head) -> Diverged:
+        here = self._ours.get(head.thread)
+        same = same_life(here, head)
+        lost = self._lost.get(head.thread)
+        if here is None and (renamed := self._renamed(head)) is not None:
+            known = head.thread not in self._unknown
+            return Diverged(self._lineage, head, same_life=True, known=known, here=renamed)
+        if lost is None or not same:
+            return Diverged(self._lineage, head, same, known=same and head.thread not in self._unknown)
+        return Diverged(self._lineage, head, same, lost.newest is None, lost.newest or lost.known)
+
+    async def _end_what_ended(self) -> bool:
+        """A delete that only the follower knows of: it was acknowledged while the follower was active."""
+        active, follower, lineage = self._active, self._follower, self._lineage
+        changed = False
+        for thread, head in list(self._ours.items()):
+            if thread in self._theirs:
+                continue
+            buried = await role_record.buried(follower, head)
+            # Only a generation in between can have been the follower's.
+            between = role_record.generation_of(head.branch) + 1 < self._doubts.stamp
+            if not buried and between and await role_record.ended_later(follower, head):
+                # The name was made once more there, and deleted. This one never was, and has to have another name.
+                changed |= await self._report.tell([Diverged(lineage, head, same_life=False)], self._keep)
+                buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
+            if buried:
+                if not await _put(active, [Swap(thread, head.key, None)], lineage):
+                    return False
+                del self._ours[thread]
+        return not changed
+
+    async def _bring_up_to_date(self) -> bool:
+        """Give the follower what only the active side has, and its heads; take away what is to go."""
+        active, follower, lineage = self._active, self._follower, self._lineage
+        ours, theirs = self._ours, self._theirs
+        marks = await self._transfer.rows(active, follower)
+        swaps = [
+            Swap(thread, theirs[thread].key if thread in theirs else None, head)
+            for thread, head in ours.items()
+            if theirs.get(thread) != head
+        ]
+        ends = [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
+        still: list[Swap] = []
+        if marks:  # what is said of a step changes with a head: if none has moved here, it is still what is to be said
+            still = [Swap(thread, head.key, head) for thread, head in theirs.items() if ours.get(thread) == head]
+        if not await _put(follower, [*swaps, *ends, *still], lineage, marks):
+            new = [swap.thread for swap in swaps if swap.expect is None]
+            if ends and any([await follower.head(thread) is not None for thread in new]):
+                # Threads of two lineages may have changed their names with each other: one has to give its own free.
+                await _put(follower, ends, lineage)
+            return False
+        if self._gone:
+            await swept.sweep(active, follower, lineage, self._gone, ours.values())
+        if not ours:
+            await clear(active, lineage)
+            await clear(follower, lineage)
+        # Until its heads moved, others may have let the follower go of what we brought from it: look once more.
+        return not ((swaps or ends) and self._report.kept)
+
+
+def _at_or_past(here: Head | None, head: Head, stamp: int) -> bool:
+    """Whether the active side has been where a head stands, as far as versions tell: within its own generation."""
+    of_now = role_record.generation_of(head.branch) == stamp
+    return not of_now or here is None or here.owner != head.owner or here.version >= head.version
+
+
+def _goes_on(here: Head, head: Head, mirror: bool) -> bool:
+    """Whether the follower's head is simply further on the same branch. On a mirror's own branches it never is: what
+    only the follower has there was not acknowledged."""
+    same = here.owner == head.owner and here.branch == head.branch
+    if mirror and role_record.generation_of(head.branch):
+        return False
+    return same and here.step <= head.step and here.version < head.version
+
+
+async def _put(side: Engine, swaps: Sequence[Swap], lineage: str, marks: Sequence[Mark] = ()) -> bool:
+    try:
+        if swaps or marks:
+            await side.commit(Commit(lineage, tuple(swaps), marks=marks))
+    except Conflict:
+        return False
+    return True
+
+
+async def clear(side: Engine, lineage: str) -> None:
+    """No thread is left in a lineage: neither are its rows."""
+    branches = [branch.id for branch in await side.branches(lineage)]
+    blobs = [id for id, _ in await side.blob_ids(lineage)]
+    if branches or blobs:
+        try:
+            await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
+        except Conflict:
+            return  # a thread appeared: the next reconciliation looks again
+
+
+async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[str]:
+    """The lineages whose heads are not the same on both sides, found page by page; nothing but heads is read."""
+    found: dict[str, None] = {}
+    for side, other in ((active, follower), (follower, active)):
+        after: str | None = None
+        while heads := await side.threads(after=after, limit=page):
+            last = heads[-1].thread
+            twins = {head.thread: head for head in await _upto(other, after, last, page)}
+            for head in heads:
+                if not role_record.hidden(head.thread) and twins.get(head.thread) != head:
+                    found[head.lineage] = None
+            after = last
+    return list(found)
+
+
+async def _upto(side: Engine, after: str | None, last: str, page: int) -> list[Head]:
+    """The heads behind `after`, up to and with `last`."""
+    found: list[Head] = []
+    while heads := await side.threads(after=after, limit=page):
+        found += [head for head in heads if head.thread <= last]
+        if heads[-1].thread >= last:
+            break
+        after = heads[-1].thread
+    return found

@@ -1,0 +1,299 @@
+"""The colour of a mirror: how it waits, how it runs two things at once, and how it works in the background.
+
+A mirror of two blocking engines is a blocking engine itself: its background work is a daemon thread. As soon as one
+side really suspends, the mirror does; then a blocking side is called in threads, and the background is a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from backtrail.engines.base import Commit, Engine, Fence
+from backtrail.engines.drive import finish
+from backtrail.replicate.status import log
+
+T = TypeVar("T")
+_HANDS = 16  # threads for each side
+
+
+class Workers:
+    """Threads that finish coroutines of blocking engines, made as they are needed. An executor's own futures cost more
+    than most commits to a file do in Python."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[tuple[Coroutine[Any, Any, Any], asyncio.Future[Any]] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = self._idle = 0
+
+    def take(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin with it now; what comes of it."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+            elif self._threads < _HANDS:
+                self._threads += 1
+                threading.Thread(target=self._run, name="backtrail-side", daemon=True).start()
+        self._work.put((coroutine, outcome))
+        return outcome
+
+    def _run(self) -> None:
+        while (given := self._work.get()) is not None:
+            coroutine, outcome = given
+            loop = outcome.get_loop()
+            value, error = None, None
+            try:
+                value = finish(coroutine)
+            except BaseException as raised:  # noqa: BLE001  # it is the caller's
+                error = raised
+            with self._lock:
+                self._idle += 1
+            try:
+                loop.call_soon_threadsafe(_settle, outcome, value, error)
+            except RuntimeError:
+                log.debug("a loop was closed before a side had answered")
+
+    def let_go(self) -> None:
+        """No more work: each thread ends when it has done what it is at."""
+        with self._lock:
+            for _ in range(self._threads):
+                self._work.put(None)
+            self._threads = self._idle = 0
+
+
+def _settle(outcome: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if outcome.cancelled():
+        return
+    if error is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(value)
+
+
+class Hopped:
+    """A blocking engine whose calls each run in a thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._hands = Workers()
+        self.properties = msgspec.structs.replace(engine.properties, blocking=False)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+
+        async def hop(*args: Any, **options: Any) -> Any:
+            return await self._hands.take(method(*args, **options))
+
+        return hop
+
+    async def close(self) -> None:
+        await self._hands.take(self._engine.close())
+        self._hands.let_go()
+
+
+def side(engine: Engine, blocking: bool) -> Engine:
+    """An engine as a mirror of this colour calls it."""
+    return engine if blocking or not engine.properties.blocking else cast("Engine", Hopped(engine))
+
+
+class Fenced:
+    """An engine whose commits carry a fence, unless they have one."""
+
+    def __init__(self, engine: Engine, fence: Fence) -> None:
+        self._engine = engine
+        self._fence = fence
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def commit(self, commit: Commit) -> None:
+        await self._engine.commit(
+            commit if commit.fence is not None else msgspec.structs.replace(commit, fence=self._fence)
+        )
+
+
+def fenced(engine: Engine, fence: Fence) -> Engine:
+    return cast("Engine", Fenced(engine, fence))
+
+
+async def pause(blocking: bool, seconds: float) -> None:
+    if blocking:
+        time.sleep(seconds)  # noqa: ASYNC251  # no loop runs in this colour
+    else:
+        await asyncio.sleep(seconds)
+
+
+async def attempt(side: Engine, commit: Commit) -> Exception | None:
+    """Commit; what was raised, if anything."""
+    try:
+        await side.commit(commit)
+    except Exception as error:  # noqa: BLE001  # handed to the caller as a value
+        return error
+    return None
+
+
+async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tuple[Exception | None, Exception | None]:
+    """Commit on both sides at the same time; what each of them raised."""
+    # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it is
+    # the one that is on its way to a server while the other one's thread keeps this one from working.
+    if isinstance(one, Hopped):
+        other = asyncio.get_running_loop().create_task(attempt(one, own))
+        here = attempt(two, theirs)
+    else:
+        other = asyncio.get_running_loop().create_task(attempt(two, theirs))
+        here = attempt(one, own)
+    try:
+        first = await here
+        second = await other
+    except asyncio.CancelledError:
+        other.cancel()
+        raise
+    return (second, first) if isinstance(one, Hopped) else (first, second)
+
+
+class Mutex:
+    """A lock in the mirror's colour: `async with turn: …`."""
+
+    def __init__(self, blocking: bool) -> None:
+        self._lock = threading.Lock() if blocking else None
+        self._task_lock = None if blocking else asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        if self._lock is not None:
+            self._lock.acquire()
+        if self._task_lock is not None:
+            await self._task_lock.acquire()
+
+    async def __aexit__(self, *raised: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
+        if self._task_lock is not None:
+            self._task_lock.release()
+
+
+class ReentrantMutex:
+    """A lock that the task which holds it may take again."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._holder: asyncio.Task[Any] | None = None
+        self._depth = 0
+
+    async def __aenter__(self) -> None:
+        me = asyncio.current_task()
+        if self._holder is not me:
+            await self._lock.acquire()
+            self._holder = me
+        self._depth += 1
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._holder = None
+            self._lock.release()
+
+
+class LineageMutexes:
+    """Where both sides are written to at once, what concerns one lineage happens one after the other: a comparison
+    never sees a save that only one side has yet. A blocking mirror writes to its sides in turn and needs none."""
+
+    def __init__(self, blocking: bool) -> None:
+        self._blocking = blocking
+        self._lanes: WeakValueDictionary[str, ReentrantMutex] = WeakValueDictionary()
+
+    def of(self, lineage: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._blocking else self._lanes.setdefault(lineage, ReentrantMutex())
+
+
+class LineageLocks:
+    """What concerns one lineage happens one after the other, in either colour."""
+
+    def __init__(self, blocking: bool) -> None:
+        self._tracks: WeakValueDictionary[str, Mutex] = WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._blocking = blocking
+
+    def of(self, lineage: str) -> Mutex:
+        with self._lock:
+            return self._tracks.setdefault(lineage, Mutex(self._blocking))
+
+
+class Background:
+    """Calls `tick` every now and then, and soon after `wake`: `gather` seconds later, together with what is called for
+    meanwhile. Starts at the first `wake`; stops with `stop`."""
+
+    def __init__(self, blocking: bool, tick: Callable[[], Coroutine[Any, Any, float]], gather: float = 0.0) -> None:
+        self._blocking = blocking
+        self._tick = tick
+        self._gather = gather
+        self._stopping = False
+        self._due = threading.Event()
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._task_due: asyncio.Event | None = None
+
+    def wake(self) -> None:
+        if self._stopping:
+            return
+        if self._blocking:
+            if not self._due.is_set():
+                self._due.set()
+            if self._thread is None or not self._thread.is_alive():
+                with self._lock:  # several callers may be the first
+                    if self._thread is None or not self._thread.is_alive():
+                        self._thread = threading.Thread(target=self._run, name="backtrail-mirror", daemon=True)
+                        self._thread.start()
+            return
+        if self._task is None or self._task.done():
+            self._task_due = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(self._loop())
+        if self._task_due is not None:
+            self._task_due.set()
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopping:
+            if self._due.wait(wait) and self._gather:
+                self._stop.wait(self._gather)
+            self._due.clear()
+            if not self._stopping:
+                wait = finish(self._tick())
+
+    async def _loop(self) -> None:
+        assert self._task_due is not None
+        wait = 0.0
+        while not self._stopping:
+            try:
+                async with asyncio.timeout(wait or 0.001):  # wait_for() can swallow a cancellation
+                    await self._task_due.wait()
+                if self._gather and not self._stopping:
+                    await asyncio.sleep(self._gather)
+            except TimeoutError:
+                wait = 0.0  # nobody called: it is time for the next look
+            self._task_due.clear()
+            if not self._stopping:
+                wait = await self._tick()
+
+    async def stop(self, patience: float) -> None:
+        """Let a tick that is under way come to its end, for at most `patience` seconds."""
+        self._stopping = True
+        self._due.set()
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(patience)
+        if self._task is not None:
+            if self._task_due is not None:
+                self._task_due.set()
+            await asyncio.wait([self._task], timeout=patience)
+            self._task.cancel()

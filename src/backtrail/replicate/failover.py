@@ -1,0 +1,282 @@
+"""Who is active: the health of both sides, the generation, and the change from one side to the other.
+
+What a mirror believes is one frozen `Standing`, replaced as a whole and never by an older one; a caller reads it once
+and works with that. Its fences are how belief is checked: each commit names the generation's token on the side it
+goes to, so a mirror that missed a change is refused by the engine, and learns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from backtrail.engines.base import Engine, Fence
+from backtrail.errors import Conflict, Unavailable
+from backtrail.replicate import concurrency, role_record
+from backtrail.replicate.role_record import Name, Role
+from backtrail.replicate.settings import Settings
+from backtrail.replicate.status import log
+
+_SETTLING = 5.0  # seconds after which a change of roles that another process began counts as abandoned
+_LOOKS = 5
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a mirror believes: the role record, and the tokens of its generation on the sides that gave one."""
+
+    role: Role = Role()
+    fences: Mapping[Name, Fence] = {}
+
+    @property
+    def active(self) -> Name:
+        return self.role.active
+
+    @property
+    def follower(self) -> Name:
+        return opposite(self.role.active)
+
+    @property
+    def generation(self) -> int:
+        return self.role.generation
+
+
+def opposite(name: Name) -> Name:
+    return "replica" if name == "primary" else "primary"
+
+
+class Failover:
+    """Knows, learns and changes the standing. `on_health` and `on_turn` are told after the fact."""
+
+    def __init__(
+        self,
+        sides: Mapping[Name, Engine],
+        blocking: bool,
+        settings: Settings,
+        on_health: Callable[[Name, bool], None],
+        on_turn: Callable[[], None],
+    ) -> None:
+        self.sides = sides
+        self.standing = Standing()
+        self.errors: dict[Name, str | None] = {"primary": None, "replica": None}
+        self.healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
+        self.troubles: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each could not be reached
+        self.counts = {"failovers": 0, "failbacks": 0}
+        self.last_failover: float | None = None
+        self.last_error: str | None = None
+        self.closed = False  # the sides are being let go of, so that they do not answer says nothing of them
+        self._blocking = blocking
+        self._settings = settings
+        self._on_health = on_health
+        self._on_turn = on_turn
+        self._turn = concurrency.Mutex(blocking)
+        self._lock = threading.Lock()
+        self._recent: list[float] = []
+        self._refusals = 0  # changes of side that could not be made
+        self._refusal: Unavailable | None = None
+
+    def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
+        """A side as this generation may write to it, or that of an earlier standing."""
+        fence = (standing or self.standing).fences.get(name)
+        return self.sides[name] if fence is None else concurrency.fenced(self.sides[name], fence)
+
+    # -- health ----------------------------------------------------------------------------------------------------
+
+    def well(self, name: Name) -> bool:
+        return self.errors[name] is None
+
+    def away(self, name: Name, error: BaseException) -> None:
+        was_well = self.well(name)
+        self.troubles[name] += 1
+        self.errors[name] = self.last_error = str(error)
+        self.healthy_since[name] = None
+        if was_well:
+            self._on_health(name, False)
+
+    def recovered(self, name: Name, asked: int) -> None:
+        """A side has answered what it was asked after so many `troubles`; who could not reach it since knows more."""
+        if self.troubles[name] != asked:
+            return
+        if self.healthy_since[name] is None:
+            self.healthy_since[name] = time.monotonic()
+        if not self.well(name):
+            self.errors[name] = None
+            self._on_health(name, True)
+
+    def both_away(self) -> Unavailable:
+        causes = "; ".join(f"{name}: {error or 'not active'}" for name, error in self.errors.items())
+        return Unavailable(f"neither side of the mirror can serve this call: {causes}")
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    async def learn(self) -> None:
+        """Read both sides' control records and take the newer one's word."""
+        for _ in range(_LOOKS):
+            known: dict[Name, Role] = {}
+            for name, engine in self.sides.items():
+                asked = self.troubles[name]
+                try:
+                    known[name] = (await role_record.read(engine))[0]
+                    self.recovered(name, asked)
+                except Unavailable as error:
+                    self.away(name, error)
+            if not known:
+                raise self.both_away()
+            role = max(known.values(), key=lambda one: one.generation)
+            if self.standing.generation > role.generation:
+                role = self.standing.role
+            try:
+                if role.active not in known:
+                    raise Unavailable(self.errors[role.active] or "away")
+                if role.generation == 0:
+                    # Whoever opens one side alone writes in generation 0: a mirror never writes on the same branches.
+                    role = await role_record.write(self.sides["primary"], Role(1, "primary"))
+                elif known[role.active].generation == 0:
+                    role = await self._beside_an_old_one(role, known)
+                if await self._adopt(role):
+                    return
+            except Unavailable as error:
+                self.away(role.active, error)
+                self._believe(role, {})
+                await self.fail_over(role.active)
+                return
+
+    async def _beside_an_old_one(self, role: Role, known: Mapping[Name, Role]) -> Role:
+        """The side that is to be active is new. What the old one has of this generation was not made here, so another
+        one begins; and as long as there is nothing here yet, the old one is active."""
+        active, other = role.active, opposite(role.active)
+        heads = await self.sides[active].threads(limit=1)
+        if self._settings.failover and other in known and all(role_record.hidden(head.thread) for head in heads):
+            active = other
+        return await role_record.write(self.sides[active], Role(role.generation + 1, active))
+
+    async def _adopt(self, role: Role) -> bool:
+        """Take part in a generation; False if one of the sides turned out to be in a newer one."""
+        began = time.monotonic()
+        active, other = self.sides[role.active], opposite(role.active)
+        while True:
+            try:
+                fences = {role.active: await role_record.fence(active, role.generation)}
+                break
+            except Conflict:
+                # Another process has closed this generation and is about to write down the next one.
+                await concurrency.pause(self._blocking, 0.02)
+                if (await role_record.read(active))[0].generation > role.generation:
+                    return False
+                if time.monotonic() - began > _SETTLING:
+                    # By two: a process that cannot reach this side may be taking the next number on the other one.
+                    role = await role_record.write(active, Role(role.generation + 2, role.active))
+                    if role.active == other:
+                        return False
+        if self.well(other):
+            try:
+                if (await role_record.write(self.sides[other], role)).generation > role.generation:
+                    return False
+                fences[other] = await role_record.fence(self.sides[other], role.generation)
+            except Unavailable as error:
+                self.away(other, error)
+            except Conflict:
+                return False
+        self._believe(role, fences)
+        return True
+
+    def _believe(self, role: Role, fences: Mapping[Name, Fence]) -> None:
+        with self._lock:
+            if role.generation < self.standing.generation:
+                return
+            turned = role != self.standing.role
+            self.standing = Standing(role, fences)
+        if turned:
+            self._on_turn()
+
+    async def refresh(self) -> None:
+        """Look whether either side knows of a newer generation, or has not given its token yet."""
+        standing = self.standing
+        names: list[Name] = [name for name in self.sides if self.well(name)]
+        known = [(await role_record.read(self.sides[name]))[0].generation for name in names]
+        if max(known, default=0) > standing.generation or any(name not in standing.fences for name in names):
+            await self.learn()
+
+    # -- changing --------------------------------------------------------------------------------------------------
+
+    async def fail_over(self, away: Name) -> None:
+        """Make the other side active, or say why not. Of several that want it at once one tries, for all of them."""
+        asked = self._refusals
+        async with self._turn:
+            if self.closed:
+                raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
+            if self.standing.active != away:
+                return
+            if self._refusals > asked and self._refusal is not None:
+                raise Unavailable(str(self._refusal)) from self._refusal
+            try:
+                await self._change_sides(away)
+            except Unavailable as error:
+                self._refusal = error
+                self._refusals += 1
+                raise
+
+    def _changes(self) -> list[float]:
+        """When the sides were changed, within the window."""
+        now, window = time.monotonic(), self._settings.failover_window
+        return [at for at in self._recent if now - at < window]
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the sides may be changed now."""
+        return self._settings.failover and len(self._changes()) < self._settings.max_failovers
+
+    async def _change_sides(self, away: Name) -> None:
+        to = opposite(away)
+        now = time.monotonic()
+        window = self._settings.failover_window
+        self._recent = self._changes()
+        if not self._settings.failover:
+            raise Unavailable(f"the {away} is away and failover is off: {self.errors[away]}")
+        if len(self._recent) >= self._settings.max_failovers:
+            raise Unavailable(
+                f"the {away} is away, and the mirror changed sides {len(self._recent)} times within "
+                f"{window:g} s: {self.errors[away]}"
+            )
+        asked = self.troubles[to]
+        try:
+            known = (await role_record.read(self.sides[to]))[0]
+            role = known
+            if known.generation <= self.standing.generation or known.active == away:
+                following = max(self.standing.generation, known.generation, 1) + 1
+                role = await role_record.write(self.sides[to], Role(following, to))
+            done = role.active == to and await self._adopt(role)
+        except Unavailable as error:
+            self.away(to, error)
+            raise self.both_away() from error
+        self.recovered(to, asked)
+        if not done:  # another process changed the roles at this moment: the next call learns how
+            raise self.both_away()
+        self._recent.append(now)
+        self.counts["failovers"] += 1
+        self.last_failover = time.time()
+        log.warning("the %s is away, the %s is active now, in generation %d", away, to, role.generation)
+
+    async def close_generation(self) -> Role:
+        """Stop all writers of this generation, on both sides, so that the roles can return to the primary."""
+        following = Role(self.standing.generation + 1, "primary")
+        await role_record.fence(self.sides["replica"], following.generation)
+        await role_record.fence(self.sides["primary"], following.generation)
+        return following
+
+    async def stay(self, role: Role) -> None:
+        """The way home was not free: go on with the replica, in the generation that was to be the primary's."""
+        await role_record.write(self.sides["replica"], Role(role.generation, "replica"))
+        await self.learn()
+
+    async def return_home(self, role: Role) -> None:
+        """Write down that the primary is active again. The replica's record decides, should others want otherwise."""
+        if await role_record.write(self.sides["replica"], role) == role:
+            await role_record.write(self.sides["primary"], role)
+            await self._adopt(role)
+            self.counts["failbacks"] += 1
+            log.info("the primary is active again, in generation %d", role.generation)
+        else:
+            await self.learn()

@@ -1,0 +1,64 @@
+"""What a process saw of each thread last: what a save can build on while nobody can be asked.
+
+It may be old, and for a save that is no harm: it hangs where the thread was seen last, and if others went on from
+there, both are kept. It is also how a process knows that a save was planned before another one of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from backtrail.engines.base import Commit, Head, Row
+
+Tip = tuple[Head, Row | None]
+_MOST = 4096  # threads
+_MOST_BYTES = 32 * 1024 * 1024
+
+
+class HeadCache:
+    """The heads that were seen last, each with the row it stands on and the generation in which it was seen."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tips: OrderedDict[str, tuple[Tip, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, thread: str) -> Tip | None:
+        found = self._tips.get(thread)
+        return None if found is None else found[0]
+
+    def put(self, thread: str, tip: Tip | None, generation: int, *, sure: bool = False) -> None:
+        """Remember a tip, unless a newer one is known; `sure`: also then."""
+        with self._lock:
+            old = self._tips.pop(thread, None)
+            if old is not None:
+                self._bytes -= _weight(old[0])
+            new = None if tip is None else (tip, generation)
+            if old is not None and new is not None and not sure and _newer(old, new):
+                new = old
+            if new is not None:
+                self._tips[thread] = new
+                self._bytes += _weight(new[0])
+            while len(self._tips) > _MOST or self._bytes > _MOST_BYTES:
+                self._bytes -= _weight(self._tips.popitem(last=False)[1][0])
+
+    def learn(self, commit: Commit, generation: int) -> None:
+        """A commit was made: its threads stand elsewhere now."""
+        for swap in commit.swaps:
+            row = None
+            for one in commit.rows:
+                if swap.new is not None and (one.branch, one.step) == (swap.new.branch, swap.new.step):
+                    row = Row(one.step, one.id, one.meta, one.digest, None, one.root, b"")
+            self.put(swap.thread, None if swap.new is None else (swap.new, row), generation, sure=True)
+
+
+def _newer(one: tuple[Tip, int], other: tuple[Tip, int]) -> bool:
+    """Versions only count within one generation: in the next one, the other side's word is the last."""
+    (here, _), (there, _) = one[0], other[0]
+    return here.owner == there.owner and (one[1], here.version) > (other[1], there.version)
+
+
+def _weight(tip: Tip) -> int:
+    head, row = tip
+    return 512 + len(head.note) + (len(row.root) + len(row.meta) if row is not None else 0)

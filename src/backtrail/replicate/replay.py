@@ -1,0 +1,216 @@
+"""Bringing what was spooled to the side that is active: each save is made again as it was made, in its order.
+
+A save that finds its thread where it expected it simply happens. One that had reached the side already (its answer was
+lost, or a delivery was cut and is repeated) is recognised by its row; one that its caller has made again elsewhere, by
+the id that the caller chose for it. Where others wrote to the thread meanwhile, its rows are kept beside theirs, and
+the head that lost is reported, as with two sides that were both written to.
+
+What was saved to a thread that was deleted meanwhile goes with it. What builds on a step that no side has any more
+stays in the spool: without that step it could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
+from backtrail.errors import Conflict, LockLost
+from backtrail.replicate import role_record
+from backtrail.replicate.anti_entropy import clear
+from backtrail.replicate.report import Diverged, Keep, same_life
+from backtrail.replicate.spool import Spool
+from backtrail.replicate.status import log
+
+T = TypeVar("T")
+_TWINS = 1024  # rows of one id that are looked at
+Hop = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
+
+
+class Stranded(Conflict):
+    """A save in the spool cannot be brought over: it builds on a step that the active side does not have."""
+
+    def __init__(self, thread: str, reason: str) -> None:
+        super().__init__(thread, None, None, f"what was spooled for thread {thread!r} stays in the spool: {reason}")
+
+
+class ReplayTarget(NamedTuple):
+    """Where saves are brought: the active side, all that may know of deletions, and who is told of what happened."""
+
+    active: Engine
+    sides: Sequence[Engine]
+    mark: Callable[[str], None]  #: the follower has to be compared
+    keep: Keep
+
+
+async def deliver(spool: Spool, hop: Hop[Any], shore: ReplayTarget, lineage: str) -> bool:
+    """Bring what is spooled of a lineage to the active side, and forget it here; False if more came meanwhile.
+
+    Safe to cut at any point and to repeat, also by two processes at once."""
+    journal, entries = await hop(spool.entries(lineage))
+    if journal is None:
+        return True
+    beside: dict[str, Head] = {}
+    gone: set[str] = set()
+    again: list[Commit] = []  # made again elsewhere, and brought only if something builds on it
+    said: list[Commit] = []  # what was only said of checkpoints
+    for entry in entries:
+        commit = await hop(spool.commit_of(lineage, entry))
+        if commit is None:
+            return True  # another process has delivered it
+        threads = {swap.thread for swap in commit.swaps}
+        if threads & gone:
+            continue
+        if not threads & beside.keys() and await _repeat(shore.active, commit):
+            if not _begins(commit) or not await _deleted(shore, commit.swaps, even_here=True):
+                continue
+            # Another process had brought it before us, and it was deleted since: we have made it anew.
+            await _end(shore.active, commit)
+        if await _deleted(shore, commit.swaps):
+            gone |= threads
+            continue
+        await _check_there(shore, commit.swaps)
+        if commit.marks and not commit.rows:
+            said.append(commit)
+            continue
+        again.append(commit)
+        if await _made_again(shore.active, commit):
+            continue
+        for one in again:
+            await _put_beside(shore.active, one)
+        again.clear()
+        beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
+    for thread in gone:
+        log.warning("thread %r was deleted while saves to it were spooled: they went with it", thread)
+    # Rows beside the head do not show in it. So the follower counts as behind before the head is touched: should we die
+    # here, it either differs from the follower's, or this is done again.
+    shore.mark(lineage)
+    for head in beside.values():
+        here = await shore.active.head(head.thread)
+        await shore.keep(Diverged(lineage, head, same_life(here, head)))
+    for commit in said:
+        for head in [swap.new for swap in commit.swaps if swap.new is not None]:
+            await shore.keep(Diverged(lineage, head, same_life=True, known=True, said=tuple(commit.marks)))
+    cleared: bool = await hop(spool.clear(lineage, journal))
+    return cleared
+
+
+async def _repeat(active: Engine, commit: Commit) -> bool:
+    """Make a save as it was meant; False if others wrote to its thread meanwhile."""
+    try:
+        await active.commit(commit)
+    except LockLost:
+        if commit.fence is None:
+            raise  # it is our generation that is over, not the caller's lock
+        return False
+    except Conflict:
+        return await _was_made(active, commit)
+    return True
+
+
+async def _was_made(active: Engine, commit: Commit) -> bool:
+    """Whether a save had been made there, and its threads stand at it or have gone on from it."""
+    heads: list[tuple[Head, Head]] = []
+    for swap in commit.swaps:
+        here = await active.head(swap.thread)
+        if here is None or swap.new is None or here.owner != swap.new.owner or here.version < swap.new.version:
+            return False
+        heads.append((here, swap.new))
+    # After the heads: whoever goes on from this save just now may begin a branch with it.
+    branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
+    if not all(_passes(branches, here, new) for here, new in heads):
+        return False
+    for row in commit.rows:
+        there = await active.row(commit.lineage, row.branch, row.step)
+        # A thread that went through this step had it, even if retention has taken it away since.
+        if there is not None and (there.id, there.digest) != (row.id, row.digest):
+            return False
+    return True
+
+
+def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
+    """Whether the way to `here` leads through where `new` stands."""
+    place: tuple[bytes, int] | None = (here.branch, here.step)
+    while place is not None:
+        branch, step = place
+        if branch == new.branch:
+            return step >= new.step
+        place = branches[branch].origin if branch in branches else None
+    return False
+
+
+async def _made_again(active: Engine, commit: Commit) -> bool:
+    """Whether the checkpoints of a save are in its thread already, by their ids, and somewhere else."""
+    heads = [await active.head(swap.thread) for swap in commit.swaps]
+    owners = {head.owner for head in heads if head is not None}
+    branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
+    for row in commit.rows:
+        found = await active.locate(commit.lineage, row.id, row.id, _TWINS)
+        places = [(branch, step) for branch, step, _ in found if branch in branches]
+        if not any(branches[at[0]].owner in owners and at != (row.branch, row.step) for at in places):
+            return False
+    return bool(commit.rows)
+
+
+def _begins(commit: Commit) -> bool:
+    """Whether a save makes a thread: it finds nothing in its way if that was deleted meanwhile."""
+    return any(swap.expect is None for swap in commit.swaps)
+
+
+async def _end(active: Engine, commit: Commit) -> None:
+    """Take a thread away again that was just made, and what belongs to it; others may be faster."""
+    await active.commit(
+        Commit(commit.lineage, [Swap(swap.thread, swap.new.key, None) for swap in commit.swaps if swap.new is not None])
+    )
+    await clear(active, commit.lineage)
+
+
+async def _deleted(shore: ReplayTarget, swaps: Sequence[Swap], *, even_here: bool = False) -> bool:
+    """Whether a thread of a save was deleted meanwhile, by any side's word; `even_here`: although it is here."""
+    for swap in swaps:
+        here = await shore.active.head(swap.thread)
+        if swap.new is None or (here is not None and here.owner == swap.new.owner and not even_here):
+            continue
+        for side in shore.sides:
+            if await role_record.gone(side, swap.thread, swap.new.owner):
+                return True
+    return False
+
+
+async def _check_there(shore: ReplayTarget, swaps: Sequence[Swap]) -> None:
+    """Let a save wait whose thread only the other side has. Its rows may be here already, because it is being brought
+    over at this moment; but as long as its head is not, what builds on it is not beside anything."""
+    for swap in swaps:
+        if swap.expect is None or swap.new is None:
+            continue
+        here = await shore.active.head(swap.thread)
+        if here is not None and here.key == swap.expect:
+            raise Conflict(swap.thread, None, None, f"thread {swap.thread!r} was brought over just now: tried again")
+        if here is not None:
+            continue
+        elsewhere = [await side.head(swap.thread) for side in shore.sides]
+        if len(shore.sides) < 2 or any(same_life(head, swap.new) for head in elsewhere):
+            raise Stranded(swap.thread, "only the other side has the thread")
+
+
+async def _put_beside(active: Engine, commit: Commit) -> None:
+    """Keep the rows of a save, and move no head."""
+    lineage, thread = commit.lineage, commit.swaps[0].thread
+    known = {branch.id for branch in await active.branches(lineage)}
+    branches = [branch for branch in commit.branches if branch.id not in known]
+    origins = {branch.id: branch.origin for branch in commit.branches}
+    rows: list[NewRow] = []
+    for row in commit.rows:
+        there = await active.row(lineage, row.branch, row.step)
+        if there is not None:
+            if (there.id, there.digest) != (row.id, row.digest):
+                raise Stranded(thread, f"step {row.step} of its branch is another one there")
+            continue
+        before = origins[row.branch] if row.branch in origins else (row.branch, row.step - 1)
+        if before is not None and before not in {(one.branch, one.step) for one in rows}:
+            base = await active.row(lineage, *before)
+            if base is None or not base.root:
+                raise Stranded(thread, f"it builds on step {before[1]} of a branch, which is not there")
+        rows.append(row)
+    if rows or branches:
+        await active.commit(Commit(lineage, rows=rows, branches=branches, blobs=commit.blobs))

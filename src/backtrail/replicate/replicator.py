@@ -1,0 +1,364 @@
+"""What brings the follower up to date: shipping what waits, comparing what may differ, and the way home.
+
+One round of it runs at a time, whoever asks for it: the background, a caller who wants both sides equal now, or close.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+
+from backtrail.engines.base import Commit, Engine, Head
+from backtrail.errors import BacktrailError, Conflict, Unavailable
+from backtrail.replicate import concurrency, role_record, swept
+from backtrail.replicate.anti_entropy import NO_DOUBTS, Doubts, UnderWay, differing, reconcile
+from backtrail.replicate.failover import Failover, Standing
+from backtrail.replicate.outbox import Outbox
+from backtrail.replicate.report import Diverged, KeepOn, Kept
+from backtrail.replicate.role_record import Name
+from backtrail.replicate.settings import Settings
+from backtrail.replicate.status import log
+
+_GATHER = 0.02  # seconds that a commit may wait for others that go along
+_QUICK = 0.5  # seconds between looks while something is wrong or under way
+_ROUND = 5.0  # seconds that a round under way may still take when the mirror is closed
+_VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
+_SOON = 0.01  # seconds until a save that is under way is looked at again
+_FLIGHT = 2.0  # seconds for which a save that only the follower has may be one that another process is still making
+_WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
+
+
+class Replicator:
+    """The work of a mirror that no caller waits for."""
+
+    def __init__(self, roles: Failover, blocking: bool, settings: Settings) -> None:
+        self.pending = Outbox(settings.max_pending)
+        self.lanes = concurrency.LineageMutexes(blocking)
+        self.on_diverged: KeepOn | None = None
+        self.held: Callable[[], bool] = lambda: False  # whether comparing has to wait: more is still to be delivered
+        self.diverged = 0
+        self._roles = roles
+        self._blocking = blocking
+        self._settings = settings
+        self._background = concurrency.Background(
+            blocking, self._tick, _GATHER if settings.replication == "async" else 0.0
+        )
+        self._round = concurrency.Mutex(blocking)
+        self._refused: dict[str, list[Commit]] = {}  # by lineage: what the follower took and the active side did not
+        self._counted: set[tuple[str, tuple[bytes, int, int]]] = set()  # heads that lost, and were reported
+        self._alone: dict[str, dict[str, tuple[Head, float]]] = {}  # heads that only the follower has, and since when
+        self._checked = -math.inf
+        self._until_whole = 0
+        self._stopped = False
+
+    def wake(self) -> None:
+        self._background.wake()
+
+    def look_soon(self) -> None:
+        """Something changed: the next round looks at everything."""
+        self._checked, self._until_whole = -math.inf, 0
+
+    def _wait(self) -> float:
+        """Seconds between two looks at both sides."""
+        roles = self._roles
+        busy = self.pending.behind or roles.standing.active == "replica"
+        unwell = not (roles.well("primary") and roles.well("replica"))
+        return min(_QUICK, self._settings.health_every) if busy or unwell else self._settings.health_every
+
+    async def _tick(self) -> float:
+        await self.round()
+        return min(_QUICK, self._wait()) if self.pending.records else self._wait()
+
+    async def round(self, whole: bool = False) -> None:
+        """Look at both sides, ship what waits, compare what has to be, return home."""
+        async with self._round:
+            if whole:
+                self.look_soon()
+            try:
+                if whole:
+                    await self.ship()  # what is on its way would hide what differs
+                if time.monotonic() - self._checked >= self._wait():
+                    await self._check()
+                for work in (self.ship, self._compare, self._fail_back):
+                    if self._stopped:
+                        return
+                    await work()
+            except BacktrailError as error:
+                self._roles.last_error = str(error)  # something moved or went away: the next round looks again
+            except Exception as error:  # noqa: BLE001
+                if self._stopped:
+                    log.debug("the mirror was closed in the middle of its background work", exc_info=True)
+                    return
+                # Whatever it is, the background must go on: what is not shipped stays marked, and is visible.
+                self._roles.last_error = f"{type(error).__name__}: {error}"
+                log.exception("the mirror's background work failed; it is tried again")
+
+    async def _check(self) -> None:
+        """Ping both sides, and compare all heads where that is due."""
+        roles = self._roles
+        self._checked = time.monotonic()
+        for name in roles.sides:
+            asked = roles.troubles[name]
+            try:
+                await roles.sides[name].ping()
+                roles.recovered(name, asked)
+            except Unavailable as error:
+                roles.away(name, error)
+                if name == roles.standing.active:
+                    await roles.fail_over(name)
+        await roles.refresh()
+        standing = roles.standing
+        if roles.well(standing.follower):
+            due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
+            if due:
+                self._until_whole = _WHOLE  # before: what changes while we look asks for another look
+                await self._look_at_all(standing)
+
+    async def _look_at_all(self, standing: Standing) -> None:
+        """Compare all heads, and mark what differs."""
+        roles = self._roles
+        try:
+            for lineage in await differing(roles.sides[standing.active], roles.sides[standing.follower]):
+                if await self._differs(lineage):
+                    self.pending.mark(lineage)
+            self.pending.mark(*await swept.lineages(roles.sides[standing.active]))
+            for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
+                await role_record.clear(roles.fenced(side), roles.sides[other])
+        except BacktrailError:
+            self._until_whole = 0
+            raise
+
+    async def _differs(self, lineage: str) -> bool:
+        """Whether a lineage that looked different does so still, and not because a commit is on its way."""
+        standing, sides = self._roles.standing, self._roles.sides
+        async with self.lanes.of(lineage):  # no save is half done
+            if self.pending.expects(lineage):
+                return False
+            theirs = await sides[standing.follower].heads(lineage)
+            return theirs != await sides[standing.active].heads(lineage) and not self.pending.expects(lineage)
+
+    async def ship(self, most: int | None = None) -> None:
+        """Send what waits in the queue now, in order; what comes meanwhile gathers for the next time."""
+        roles = self._roles
+        sent, left = 0, self.pending.records
+        while left > 0 and (most is None or sent < most):
+            follower = roles.standing.follower
+            shipment = self.pending.next() if roles.well(follower) else None
+            if shipment is None:
+                return
+            commit = shipment.commit
+            try:
+                await roles.fenced(follower).commit(commit)
+            except Unavailable as error:
+                self.pending.mark(commit.lineage)
+                roles.away(follower, error)
+            except Conflict:
+                if not await self._has(follower, commit):
+                    self.pending.mark(commit.lineage)
+            except BaseException:
+                self.pending.mark(commit.lineage)
+                raise
+            finally:
+                self.pending.arrived(shipment)
+            sent, left = sent + 1, left - shipment.saves
+
+    async def _has(self, name: Name, commit: Commit) -> bool:
+        """Whether a side refused a commit because a comparison had brought it already."""
+        try:
+            heads = [await self._roles.sides[name].head(swap.thread) for swap in commit.swaps]
+        except Unavailable:
+            return False
+        return bool(heads) and all(_at_or_past(head, swap.new) for head, swap in zip(heads, commit.swaps, strict=True))
+
+    async def _compare(self) -> None:
+        roles = self._roles
+        if self.held() or not roles.well(roles.standing.follower):
+            return
+        lineages = self.pending.take_behind()
+        failed: BacktrailError | None = None
+        try:
+            for lineage in lineages:
+                if self._stopped or self.held():
+                    return
+                try:
+                    await self._reconcile(lineage)
+                    self.pending.compared(lineage)
+                except UnderWay as error:
+                    log.debug("%s", error)
+                except Conflict as error:
+                    failed = error  # this one has to wait; the others need not
+        finally:
+            self.pending.give_back()
+        if failed is not None:
+            raise failed
+
+    async def _reconcile(self, lineage: str) -> None:
+        roles, standing = self._roles, self._roles.standing
+        follower = standing.follower
+        here, there = roles.fenced(standing.active, standing), roles.fenced(follower, standing)
+        if follower not in standing.fences:
+            raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
+        try:
+            async with self.lanes.of(lineage):
+                refused = self._refused.get(lineage, ())
+                doubts = Doubts(
+                    _stamped(standing),
+                    {swap.new.key for commit in refused for swap in commit.swaps if swap.new is not None},
+                    {(row.branch, row.step) for commit in refused for row in commit.rows},
+                    {branch.id for commit in refused for branch in commit.branches},
+                    lambda head: self._under_way(lineage, head),
+                    self._settings.spool is not None,
+                )
+                await reconcile(here, there, lineage, mirror=True, keep=partial(self.keep, here), doubts=doubts)
+                self._refused.pop(lineage, None)
+                self._alone.pop(lineage, None)
+        except Unavailable:
+            await self._whose(follower)
+            raise
+
+    def _under_way(self, lineage: str, head: Head) -> bool:
+        """Whether a save that only the follower has may be one that somebody is making now. In its own generation a
+        side that is not active has nothing of its own: either the active side gets it, too, or says no to it."""
+        if self.held():
+            return True
+        if role_record.generation_of(head.branch) != _stamped(self._roles.standing):
+            return False
+        seen = self._alone.setdefault(lineage, {})
+        known, since = seen.get(head.thread, (None, 0.0))
+        if known != head:
+            seen[head.thread] = (head, time.monotonic())
+            return True
+        return time.monotonic() - since < _FLIGHT
+
+    def refused(self, commit: Commit) -> None:
+        """The follower took a save to which the active side said no. Its caller is told so and may save it again: it
+        is no divergence, and goes when the lineage is compared."""
+        self._refused.setdefault(commit.lineage, []).append(commit)
+
+    def turned(self) -> None:
+        """The roles have changed: what was known of the follower is not true of the new one."""
+        self._refused.clear()
+        self._alone.clear()
+        self.pending.mark_all()
+        self.look_soon()
+
+    async def _whose(self, follower: Name) -> None:
+        """Which side an Unavailable came from: the follower is asked, the active side's callers find out themselves."""
+        try:
+            await self._roles.sides[follower].ping()
+        except Unavailable as error:
+            self._roles.away(follower, error)
+
+    async def keep(self, active: Engine, found: Diverged) -> Kept:
+        """A head of the follower's lost: count it, say so, and have it labelled on the side where it lost. If another
+        one becomes active meanwhile, that is none of this one's business."""
+        if not found.known:
+            self._count(found.head)
+        kept = await self.on_diverged(active, found) if self.on_diverged is not None else Kept.ENOUGH
+        if kept is Kept.NAMED:  # also if it was known: a comparison had been cut before it could say so
+            self._count(found.head)
+        return kept
+
+    def _count(self, head: Head) -> None:
+        lost = (head.thread, head.key)
+        if lost not in self._counted:  # a comparison that was cut comes to it again
+            self._counted.add(lost)
+            self.diverged += 1
+            log.warning("thread %r was written to on both sides; the head that lost is kept", head.thread)
+
+    async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
+        """A commit that is acknowledged only when the follower has it, too, could not simply be repeated there."""
+        if isinstance(raised, Unavailable):
+            self._roles.away(follower, raised)
+        elif self._roles.well(follower):
+            try:
+                await self._reconcile_now(lineage)
+                return
+            except (Unavailable, Conflict) as error:
+                raised = error  # it kept moving, or went: the background goes on with it
+        self.pending.mark(lineage)
+        self.wake()
+        if self._settings.replica_required:
+            raise Unavailable(
+                f"the active side has this save, the {follower} has not, and replica_required=True: "
+                f"{self._roles.errors[follower] or raised or 'it is still catching up'}"
+            ) from raised
+
+    async def _reconcile_now(self, lineage: str) -> None:
+        """Somebody waits for it: what is under way is soon done, or refused."""
+        end = time.monotonic() + _FLIGHT
+        while True:
+            try:
+                return await self._reconcile(lineage)
+            except UnderWay:
+                if time.monotonic() > end:
+                    raise
+            await concurrency.pause(self._blocking, _SOON)
+
+    async def _fail_back(self) -> None:
+        """Return to the primary once it has been well for long enough and has everything."""
+        roles = self._roles
+        since = roles.healthy_since["primary"]
+        if self.held() or roles.standing.active != "replica" or since is None or not roles.well("primary"):
+            return
+        if time.monotonic() - since < self._settings.failback_after or self.pending.behind or self.pending.records:
+            return
+        replica, primary = roles.sides["replica"], roles.sides["primary"]
+        for lineage in await differing(replica, primary):
+            await self._reconcile(lineage)
+        role = await roles.close_generation()  # from here on nobody writes to either side
+        try:
+            doubts = NO_DOUBTS._replace(spools=self._settings.spool is not None)
+            for lineage in await differing(replica, primary):
+                await reconcile(replica, primary, lineage, mirror=True, keep=_not_now, doubts=doubts)
+            if await differing(replica, primary):
+                raise Conflict(role_record.LINEAGE, None, None, "the sides still differ: they are compared again")
+        except BacktrailError:
+            await roles.stay(role)
+            raise
+        await roles.return_home(role)
+
+    async def stop(self, *, drain: bool) -> None:
+        """Ship what waits, within the time that close() has; say what is left."""
+        end = time.monotonic() + self._settings.drain
+        pending, follower = self.pending, self._roles.standing.follower
+        in_vain = 0
+        while drain and in_vain < _VAIN and self._roles.well(follower) and time.monotonic() < end:
+            before = (pending.records, pending.behind)
+            if before == (0, 0):
+                break
+            await self.round()
+            if (pending.records, pending.behind) >= before:
+                in_vain += 1
+                await concurrency.pause(self._blocking, 0.05)
+        self._stopped = True
+        await self._background.stop(max(_ROUND, end - time.monotonic()))
+        if pending.records or pending.behind:
+            log.warning(
+                "closed with %d commits and %d lineages that the %s lacks: they are found when it is opened again",
+                pending.records,
+                pending.behind,
+                follower,
+            )
+
+
+def _stamped(standing: Standing) -> int:
+    """What the branches of a generation are marked with."""
+    return role_record.generation_of(role_record.stamp(standing.generation))
+
+
+def _at_or_past(head: Head | None, new: Head | None) -> bool:
+    """Whether a thread stands where a swap would put it, or further on in the same life. Versions only count within one
+    generation: there one side made them all."""
+    if head is None or new is None:
+        return head is new
+    same = head.owner == new.owner and role_record.generation_of(head.branch) == role_record.generation_of(new.branch)
+    return head == new or (same and head.version > new.version)
+
+
+async def _not_now(found: Diverged) -> Kept:
+    if found.known:
+        return Kept.ENOUGH
+    raise Conflict(found.head.thread, None, None, "an older generation wrote to the primary just now: looked at again")

@@ -1,0 +1,146 @@
+"""One look at a session: where its messages lie, and how to find one of them without reading the rest.
+
+Each message has a number in its session, from 1 up; `first` is the number of the oldest one still in the list, so that
+a number goes on naming the same message when those before it are cut away. A message's id is the one it carries under
+a usual key, or else its number, written `#17`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backtrail import message_shapes
+from backtrail.encode.nodes import Inline, ListNode, Node
+from backtrail.errors import InvalidInput, NotFound
+from backtrail.history.state_reader import StateReader
+from backtrail.history.thread import Thread
+from backtrail.message_shapes import Message
+
+MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
+_BACK = 64  # messages read at once when looking back
+_FAR = 256  # how far a call may lie before its result, with a user turn between them
+
+
+class MessageWindow:
+    """A session as one checkpoint has it. `checkpoint` is the id of that one."""
+
+    def __init__(self, thread: Thread[Any], checkpoint: bytes, children: dict[str, Node], reader: StateReader) -> None:
+        self.thread = thread
+        self.checkpoint = checkpoint
+        self.reader = reader
+        self._children = children
+        self.node = children.get(MESSAGES)
+
+    async def value(self, key: str, default: Any) -> Any:
+        """The value of a top-level key."""
+        node = self._children.get(key)
+        return default if node is None else await self.reader.value(node)
+
+    async def first(self) -> int:
+        return int(await self.value(FIRST, 1))
+
+    async def count(self) -> int:
+        if isinstance(self.node, ListNode):
+            return self.node.count
+        return len(await self.all())
+
+    async def all(self) -> list[Message]:
+        found: list[Message] = await self.value(MESSAGES, [])
+        if type(found) is not list:  # the thread was written as something else
+            what = f"state['messages'] is of type {type(found).__qualname__}, not a list"
+            raise InvalidInput(f"thread {self.thread.id!r} cannot be read as a session: {what}; load() gives its state")
+        return found
+
+    async def items(self, start: int, stop: int) -> list[Message]:
+        return await self.reader.items(self.node, start, stop) if self.node is not None else []
+
+    async def last(self, limit: int) -> tuple[int, list[Message]]:
+        """The last messages, and the place of the first of them."""
+        if isinstance(self.node, ListNode):
+            start = max(0, self.node.count - limit)
+            return start, await self.thread.ending(self.reader, self.node, start)
+        found = await self.all()
+        start = max(0, len(found) - limit)
+        return start, found[start:]
+
+    async def cut(self, start: int) -> int:
+        """`start`, moved back so that a cut there parts no call from its result. Looks only around the cut: as far
+        after it as the next user turn, and some way more."""
+        after: list[Message] = []
+        while True:
+            more = await self.items(start + len(after), start + len(after) + _BACK)
+            after += more
+            if len(more) < _BACK or any(map(message_shapes.is_user_turn, more)):
+                return (await self.whole(start, after))[0]
+
+    async def whole(self, start: int, messages: list[Message]) -> tuple[int, list[Message]]:
+        """The messages from `start` on, and those before them that hold the calls of their results. The walk back ends
+        where a call cannot be any more: some way before a user turn, or at the beginning."""
+        wanted = message_shapes.open_results(messages)
+        here, at, crossed = messages, start, False
+        while wanted and at > 0 and not (crossed and start - at >= _FAR):
+            low = max(0, at - _BACK)
+            earlier = await self.items(low, at)
+            at, here = low, earlier + here
+            for offset in range(len(earlier) - 1, -1, -1):
+                wanted -= set(message_shapes.calls(earlier[offset]))
+                if not wanted:
+                    lacking = message_shapes.open_results(here[offset:])
+                    if not lacking:
+                        return at + offset, here[offset:]
+                    wanted = lacking
+                crossed = crossed or message_shapes.is_user_turn(earlier[offset])
+        return start, messages
+
+    async def find(self, message_id: str) -> int:
+        """The place of a message in the list; looked for from the newest back."""
+        first, count = await self.first(), await self.count()
+        if message_id.startswith("#") and message_id[1:].isdecimal():
+            at = int(message_id[1:]) - first
+            if 0 <= at < count:
+                return at
+        stop, width = count, _BACK
+        while stop > 0:
+            start = max(0, stop - width)
+            found = await self.items(start, stop)
+            for offset in range(len(found) - 1, -1, -1):
+                if message_shapes.own_id(found[offset]) == message_id:
+                    return start + offset
+            stop, width = start, width * 2
+        raise NotFound(
+            f"session {self.thread.id!r} has no message {message_id!r}: session.ids() lists those that it has"
+        )
+
+
+def name_of(message: Message, number: int) -> str:
+    """The id of a message that has this number."""
+    return message_shapes.own_id(message) or f"#{number}"
+
+
+def names(messages: Sequence[Message], first: int) -> list[str]:
+    """The ids of messages that are numbered from `first` on."""
+    return [name_of(message, first + offset) for offset, message in enumerate(messages)]
+
+
+def same_front(old: Node | None, new: Node | None, count: int) -> bool:
+    """Whether the first `count` items of two lists are the same bytes in the same rows; False may also be "unknown"."""
+    if isinstance(old, Inline) and isinstance(new, Inline):
+        return old == new
+    if isinstance(old, ListNode) and isinstance(new, ListNode):
+        return _front(old, count) == _front(new, count)
+    return False
+
+
+def _front(listing: ListNode, count: int) -> list[tuple[bytes, int, int, int]]:
+    runs: list[tuple[bytes, int, int, int]] = []
+    for piece in listing.pieces:
+        take = min(count, piece.stop - piece.start)
+        if not take:
+            break
+        count -= take
+        run = (piece.branch, piece.stream, piece.start, piece.start + take)
+        if runs and runs[-1][:2] == run[:2] and runs[-1][3] == run[2]:
+            run = (*run[:2], runs.pop()[2], run[3])
+        runs.append(run)
+    return runs

@@ -1,0 +1,303 @@
+"""Group commit: who leads, who follows, and that nobody is taken along by another's failure."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import backtrail
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Head, Swap
+from backtrail.engines.sqlite import SQLiteEngine, transactions
+from backtrail.engines.sqlite.reader_pool import KEPT
+from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
+from backtrail.errors import Conflict, InvalidInput, Unavailable
+from backtrail.testing import records
+from backtrail.testing.drive import step
+
+
+def work(cursor: object, argument: object) -> None:
+    raise AssertionError("no test runs it")
+
+
+def elsewhere(call: Callable[[], Any]) -> Any:
+    """What a call answers to another thread: the one that has the turn would find it again."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(call).result()
+
+
+def queue_up(turns: WriteQueue, *tickets: Ticket) -> list[threading.Thread]:
+    """One waiting thread for each ticket, queued in this order."""
+    threads = []
+    for number, ticket in enumerate(tickets, 1):
+        thread = threading.Thread(target=turns.wait, args=(ticket,))
+        thread.start()
+        threads.append(thread)
+        while len(turns._queue) < number:
+            pass
+    return threads
+
+
+def test_the_turn_goes_to_the_first_in_the_queue_who_leads_all_that_wait() -> None:
+    turns = WriteQueue()
+    assert turns.take()
+    assert not elsewhere(turns.take)
+    first, second, third = (Ticket(work, n) for n in range(3))
+    threads = queue_up(turns, first, second, third)
+    turns.give()
+    threads[0].join()
+    assert (first.leads, second.leads, third.leads) == (True, False, False)
+    assert not turns.take(), "the turn was handed over, not put up for grabs"
+    assert turns.batch() == [first, second, third]
+    for follower in (second, third):
+        follower.gate.release()
+    for thread in threads[1:]:
+        thread.join()
+    turns.give()
+    assert turns.take()
+
+
+def test_who_wants_to_be_alone_is_not_taken_along() -> None:
+    turns = WriteQueue()
+    turns.take()
+    one, alone, two = Ticket(work, 1), Ticket(work, 2, alone=True), Ticket(work, 3)
+    threads = queue_up(turns, one, alone, two)
+    for ticket, thread in zip((one, alone, two), threads, strict=True):
+        turns.give()
+        thread.join()
+        assert turns.batch() == [ticket]
+
+
+def test_who_waited_too_long_leaves_the_queue() -> None:
+    turns = WriteQueue()
+    turns.take()
+    assert not elsewhere(lambda: turns.wait(Ticket(work, 1), timeout=0.001))
+    turns.give()
+    assert turns.take()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Any:
+    made = SQLiteEngine(tmp_path / "s.db", durability="normal")
+    yield made
+    step(made.close())
+
+
+def together(engine: SQLiteEngine, commits: list[Commit]) -> list[Exception | None]:
+    """Commit all of them from threads that are made to wait, so that they share one transaction."""
+    outcomes: list[Exception | None] = [None] * len(commits)
+
+    def one(number: int) -> None:
+        try:
+            step(engine.commit(commits[number]))
+        except (Conflict, InvalidInput, Unavailable) as error:
+            outcomes[number] = error
+
+    assert engine._writer.pause()
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(len(commits))]
+    for number, thread in enumerate(threads, 1):
+        thread.start()
+        while len(engine._writer._turns._queue) < number:
+            pass
+    engine._writer.resume()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def commits_seen(engine: SQLiteEngine, during: Callable[[], object]) -> int:
+    """How many transactions were committed meanwhile."""
+    statements: list[str] = []
+    connection = engine._writer._open().connection if engine._writer._line is None else engine._writer._line.connection
+    connection.set_trace_callback(statements.append)
+    during()
+    connection.set_trace_callback(None)
+    return statements.count("COMMIT")
+
+
+def test_writers_that_wait_share_one_transaction(engine: SQLiteEngine) -> None:
+    commits = [records.first(records.branch(f"t{n}")) for n in range(8)]
+    assert commits_seen(engine, lambda: together(engine, commits)) == 1
+    assert [head.thread for head in step(engine.threads())] == [f"t{n}" for n in range(8)]
+
+
+def test_a_lone_writer_needs_no_savepoint(engine: SQLiteEngine) -> None:
+    statements: list[str] = []
+    step(engine.commit(records.first(records.branch("a"))))
+    assert engine._writer._line is not None
+    engine._writer._line.connection.set_trace_callback(statements.append)
+    branch = records.branch("a")
+    step(engine.commit(records.following(records.head(branch), branch)))
+    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"]
+
+
+def test_one_refused_commit_does_not_fail_those_beside_it(engine: SQLiteEngine) -> None:
+    taken = records.first(records.branch("a"))
+    too_far = Commit("b", branches=[records.branch("b")], rows=[records.row(records.branch("b"), 1 << 40)])
+    outcomes = together(engine, [taken, taken, too_far, records.first(records.branch("c"))])
+    assert [type(outcome) for outcome in outcomes] == [type(None), Conflict, InvalidInput, type(None)]
+    assert [head.thread for head in step(engine.threads())] == ["a", "c"]
+    assert step(engine.branches("b")) == []
+
+
+def test_when_the_shared_transaction_fails_each_is_tried_alone(
+    engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ticket that rolls everything back (a full disk does) must not take the others with it."""
+    poison = records.first(records.branch("poison"))
+    write = transactions.write
+
+    def fails(cursor: sqlite3.Cursor, writing: transactions.Writing) -> None:
+        if writing.commit is poison:
+            cursor.execute("ROLLBACK")
+            raise sqlite3.OperationalError("database or disk is full")
+        write(cursor, writing)
+
+    monkeypatch.setattr(transactions, "write", fails)
+    outcomes = together(engine, [records.first(records.branch("a")), poison, records.first(records.branch("c"))])
+    assert [type(outcome) for outcome in outcomes] == [type(None), Unavailable, type(None)]
+    assert [head.thread for head in step(engine.threads())] == ["a", "c"]
+
+
+def test_everybody_is_told_when_the_store_was_closed_while_they_waited(engine: SQLiteEngine) -> None:
+    engine._writer._closed = True
+    engine._writer._line = None
+    outcomes = together(engine, [records.first(records.branch(name)) for name in "abc"])
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+
+
+def test_readers_go_on_while_a_writer_is_at_work(engine: SQLiteEngine) -> None:
+    branch = records.branch()
+    step(engine.commit(records.first(branch, 3)))
+    assert engine._writer.pause()
+    try:
+        assert step(engine.head("t")) == records.head(branch, 3)
+        assert len(step(engine.payloads("t", branch.id, 1, 3))) == 3
+    finally:
+        engine._writer.resume()
+
+
+def test_threads_that_come_and_go_leave_a_bounded_number_of_connections(engine: SQLiteEngine) -> None:
+    step(engine.commit(records.first(records.branch())))
+    barrier = threading.Barrier(12)
+
+    def read() -> None:
+        barrier.wait()
+        for _ in range(20):
+            step(engine.threads())
+
+    threads = [threading.Thread(target=read) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(engine._readers._all) == len(engine._readers._idle) <= KEPT
+
+
+def test_readers_that_are_done_at_the_same_instant_keep_no_more_connections_than_others(engine: SQLiteEngine) -> None:
+    """Each of them finds room before any of them has taken it."""
+    step(engine.commit(records.first(records.branch())))
+    done = threading.Barrier(KEPT + 3)
+
+    class Together(list[sqlite3.Connection]):
+        def append(self, connection: sqlite3.Connection) -> None:
+            done.wait()
+            super().append(connection)
+
+    engine._readers._idle = Together(engine._readers._idle)
+    threads = [threading.Thread(target=lambda: step(engine.threads())) for _ in range(KEPT + 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(engine._readers._all) == len(engine._readers._idle) == KEPT
+
+
+# -- branch numbers that another engine made out of date -------------------------------------------------------------
+
+
+def test_a_branch_that_another_process_dropped_takes_no_more_rows(engine: SQLiteEngine, tmp_path: Path) -> None:
+    branch = records.branch()
+    step(engine.commit(records.first(branch)))
+    other = SQLiteEngine(tmp_path / "s.db")
+    head = records.head(branch)
+    step(other.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
+    step(other.drop(Drop("t", expect=[], branches=[branch.id])))
+    with pytest.raises(Conflict, match="a sweep removed it"):
+        step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+    assert step(engine.steps("t", branch.id, 0, 100)) == []
+    # Another branch must not inherit the number that is still remembered.
+    strange = records.branch("strange")
+    step(other.commit(records.first(strange)))
+    assert step(engine.steps("t", branch.id, 0, 100)) == []
+    # The same branch again (a replica catches up): found under its new number, by readers and by writers.
+    step(other.commit(records.first(branch)))
+    assert [row.step for row in step(engine.rows("t", branch.id, 0, 100))] == [1]
+    engine._numbers["t", branch.id] = 1
+    step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+    assert [row.step for row in step(other.rows("t", branch.id, 0, 100))] == [1, 2]
+    step(other.close())
+
+
+def test_what_is_remembered_of_branches_is_bounded(engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backtrail.engines.sqlite.engine.REMEMBERED", 10)
+    for n in range(35):
+        step(engine.commit(records.first(records.branch(f"t{n}"))))
+        assert len(engine._numbers) <= 10
+    assert all(step(engine.row(f"t{n}", records.branch(f"t{n}").id, 1)) for n in range(35))
+
+
+def test_numbers_beyond_64_bits_are_refused_and_change_nothing(engine: SQLiteEngine) -> None:
+    branch = records.branch()
+    huge = Head("t", "t", branch.owner, branch.id, 1, 1, "thread", 1, 1, 1, size=1 << 70)
+    with pytest.raises(InvalidInput, match="64 bit"):
+        step(engine.commit(Commit("t", swaps=[Swap("t", None, huge)], branches=[branch])))
+    assert step(engine.branches("t")) == []
+
+
+def test_leases_that_ended_long_ago_are_forgotten_but_their_tokens_are_not_used_again(engine: SQLiteEngine) -> None:
+    first = step(engine.lease("job", "me", 100.0))
+    assert step(engine.release("job", "me"))
+    step(engine.compact())
+    assert engine._writer.read("SELECT count(*) FROM leases", ()) == [(0,)]
+    again = step(engine.lease("job", "me", 100.0))
+    assert again.token > first.token  # type: ignore[union-attr]
+
+
+def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: Path) -> None:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        thread = store.thread("t")
+        thread.append("log", [0])
+        writer = store.core.context.engine.inner._hands.writer
+        assert writer._turns.take()  # and then Ctrl-C: nobody gives it back
+        assert thread.append("log", [1]).step == 2
+        writer._turns.wait(Ticket(lambda cursor, argument: None, None, alone=True))  # the same, while queueing
+        assert thread.append("log", [2]).step == 3
+        assert thread.load() == {"log": [0, 1, 2]}
+
+
+def test_a_commit_that_is_run_again_goes_by_no_number_that_was_rolled_back(tmp_path: Path) -> None:
+    """Else a row could land on a branch of somebody else that got the number meanwhile."""
+    engine = SQLiteEngine(tmp_path / "s.db")
+    mine, other = records.branch("mine"), records.branch("other")
+    begin, goes_on = (
+        transactions.Writing(commit, {}, {})
+        for commit in (records.first(mine), Commit("mine", rows=[records.row(mine, 2)]))
+    )
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("BEGIN")
+        transactions.write(cursor, begin)
+        transactions.write(cursor, goes_on)
+        cursor.execute("ROLLBACK")
+        step(engine.commit(records.first(other)))
+        with pytest.raises(Conflict):
+            transactions.write(cursor, goes_on)
+    assert [row.step for row in step(engine.steps("other", other.id, 1, LAST_STEP))] == [1]
+    step(engine.close())
