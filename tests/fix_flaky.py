@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 
 from backtrail.engines.base import Engine
+from backtrail.engines.capabilities import FailsFast
 from backtrail.errors import Unavailable
 
 
-class Flaky(Engine):
+class Flaky(Engine, FailsFast):
     """Passes everything on while `up`. `lose_answers`: does the work of the next n commits, then says it is away.
     `awaiting`: suspends at each call, as an engine over a network does."""
 

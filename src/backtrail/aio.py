@@ -55,7 +55,7 @@ async def open(target: Any, **options: Any) -> AsyncStore:
     context = await asyncio.to_thread(factory.open_context, target, options, asynchronous=True)
     store = AsyncStore(context)
     try:
-        if context.mirrored:
+        if context.mirror is not None:
             from backtrail.history import replication
 
             await store.hop(replication.check_rings(context))

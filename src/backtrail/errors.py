@@ -69,7 +69,9 @@ class Conflict(BacktrailError):
     `expected` is the checkpoint the caller built on, `actual` the one that is there now (None: no checkpoint).
     """
 
-    def __init__(self, thread_id: str, expected: str | None, actual: str | None, message: str | None = None) -> None:
+    def __init__(
+        self, thread_id: str, expected: str | None = None, actual: str | None = None, message: str | None = None
+    ) -> None:
         super().__init__(
             message
             or f"thread {thread_id!r} moved: expected head {expected or 'none'}, found {actual or 'none'}; "

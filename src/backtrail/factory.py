@@ -13,7 +13,8 @@ from backtrail.encode.seal import check_keys, require_crypto
 from backtrail.encode.types import Types
 from backtrail.engines import STORE_OPTIONS, Address, connect, parse
 from backtrail.engines.base import Engine
-from backtrail.engines.namespace import NamespaceEngine, check_namespace
+from backtrail.engines.capabilities import StoredLocally, capability
+from backtrail.engines.namespace import check_namespace, in_namespace
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.retention import check_retention
@@ -94,17 +95,17 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
             from backtrail.replicate.spooled import Spooled
 
             engine = Spooled(mirror, Spool.open(settings.spool))
-    around = NamespaceEngine(engine, namespace)
+    around = in_namespace(engine, namespace)
     context = Context(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
     context.follow["workspace"] = _follow_files
     if address is not None and address.scheme in ("sqlite", "jsonl"):
         context.own = (os.path.realpath(address.target),)
-    elif isinstance(path := getattr(engine, "path", None), os.PathLike):
-        context.own = (os.path.realpath(path),)
+    elif (local := capability(engine, StoredLocally)) is not None:
+        context.own = (os.path.realpath(local.path),)
     if mirrored is not None:
         from backtrail.history.replication import keep_beside  # a store without a replica does not load it
 
-        context.mirrored, mirror.on_diverged = True, partial(keep_beside, context)
+        mirror.on_diverged = partial(keep_beside, context)
         if mirror.settings.spool is not None:
             context.own += (os.path.realpath(mirror.settings.spool),)
     return context
@@ -140,8 +141,8 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
 def _places(target: Any) -> list[Path]:
     """The file or directory of a store that is in one."""
     if isinstance(target, Engine):
-        path = getattr(target, "path", None)
-        return [Path(os.path.realpath(path))] if isinstance(path, os.PathLike) else []
+        local = capability(target, StoredLocally)
+        return [] if local is None else [Path(os.path.realpath(local.path))]
     address = parse(os.fspath(target))
     return [Path(os.path.realpath(address.target))] if address.scheme in ("sqlite", "jsonl") else []
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from backtrail.engines.base import Engine
+from backtrail.engines.capabilities import SharesCommits, capability
 from backtrail.engines.drive import finish, finish_all
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class AsyncRunner:
         self._wrap = wrap_future
         blocking = engine.properties.blocking
         self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="backtrail") if blocking else None
-        # Only where nothing stands between us and an engine that commits for many: a wrapper may hold locks meanwhile.
-        self._shares = getattr(getattr(engine, "inner", engine), "shares_commits", False)
+        self._shares = capability(engine, SharesCommits) is not None
         self._guard = threading.Lock()
         self._driving = False
         self._waiting: list[tuple[Coroutine[Any, Any, Any], Future[Any]]] = []

@@ -58,7 +58,7 @@ def open(target: Any, **options: Any) -> Store:
     if not context.engine.properties.blocking:
         raise InvalidInput(f"the {context.engine.properties.name} engine is asynchronous: use backtrail.aio.open()")
     try:
-        if context.mirrored:
+        if context.mirror is not None:
             from backtrail.history import replication
 
             finish(replication.check_rings(context))

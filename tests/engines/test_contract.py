@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from backtrail.engines.base import Branch, Commit, Drop, Head, Lease, Row, Step, Taken
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import BacktrailError
 from backtrail.testing.contract import EngineContract
@@ -160,7 +161,7 @@ def failures(engine: type[MemoryEngine], place: Path) -> list[str]:
         if name.startswith("test_"):
             try:
                 getattr(Bound(), name)("stepped", place)
-            except (AssertionError, BacktrailError, LookupError, TypeError, pytest.fail.Exception):
+            except (AssertionError, BacktrailError, Refused, LookupError, TypeError, pytest.fail.Exception):
                 failed.append(name)
     return failed
 

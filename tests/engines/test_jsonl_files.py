@@ -16,10 +16,11 @@ import pytest
 from backtrail.encode.frame import Frames
 from backtrail.encode.payload import Section, pack
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.jsonl import JSONLEngine
 from backtrail.engines.jsonl.file_names import file_name
 from backtrail.engines.jsonl.log import LineageLog
-from backtrail.errors import Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
+from backtrail.errors import Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.testing import records
 from backtrail.testing.drive import step
 
@@ -501,7 +502,7 @@ def test_the_names_of_forks_are_found_again_when_their_file_is_lost(place: Path,
         (place / ".names").write_bytes(content)
     engine = opened(place)
     assert step(engine.head("fork")) == records.head(fork)
-    with pytest.raises(Conflict):
+    with pytest.raises(Refused):
         step(engine.commit(records.first(records.branch("fork"))))
     step(engine.close())
 

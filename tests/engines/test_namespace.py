@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,13 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Engine
+from backtrail.engines.conflicts import Refused
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.namespace import NamespaceEngine
+from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Conflict, InvalidInput, ThreadNotFound
+from backtrail.testing import records
 from backtrail.testing.contract import EngineContract
 
 
@@ -20,9 +25,16 @@ class TestNamespaceInMemory(EngineContract):
         return NamespaceEngine(MemoryEngine(), "acme")
 
 
-class TestOutsideOfNamespaces(EngineContract):
+class TestNamespaceInSQLite(EngineContract):
+    """Another namespace, and a store outside of both, are in the same file and never seen."""
+
     def make_engine(self, place: Path) -> Engine:
-        return NamespaceEngine(MemoryEngine(), None)
+        engine = SQLiteEngine(place / "store.db", durability="normal")
+        neighbours = (engine, NamespaceEngine(engine, "acme/2"), NamespaceEngine(engine, "Acme"))
+        for number, neighbour in enumerate(neighbours, 9001):
+            with contextlib.suppress(Refused):  # some cases open the same file twice
+                finish(neighbour.commit(records.first(records.branch("t", number))))
+        return NamespaceEngine(engine, "acme")
 
 
 def fill(store: Any, mark: str) -> None:

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from backtrail.engines.base import Branch, Commit, Engine
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.redis import RedisEngine
-from backtrail.errors import Conflict
 from backtrail.testing import drive, records
 from backtrail.testing.contract import DurableEngineContract, case
 from backtrail.testing.servers import RedisCluster, RedisServer
@@ -53,7 +53,7 @@ class OnCluster(OnRedis):
         """A cluster compares ids within a shard only: sixteen random bytes do not meet by chance."""
         at = records.branch("t")
         await engine.commit(records.first(at))
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("t", branches=[records.branch("t", 2), Branch(at.id, "t", "u", at.owner)]))
         assert await engine.branches("t") == [at]
 

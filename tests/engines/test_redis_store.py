@@ -15,9 +15,10 @@ import redis.asyncio
 
 import backtrail
 from backtrail.engines.base import Commit, Drop, Engine, Fence, Lease, Mark, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.redis import RedisEngine
 from backtrail.engines.redis.keys import Shards
-from backtrail.errors import Conflict, InvalidInput, LockTimeout, UnsupportedFormat
+from backtrail.errors import InvalidInput, LockLost, LockTimeout, UnsupportedFormat
 from backtrail.testing import drive, records
 from backtrail.testing.drive import step
 from backtrail.testing.servers import RedisCluster, RedisServer, until
@@ -519,7 +520,7 @@ def test_a_thread_exists_once_wherever_it_began(redis_server: RedisServer, prefi
         assert step(engine.tip(home)) == (records.head(at), records.as_row(records.row(at, 1), payload=False))
         assert [head.thread for head in step(engine.threads())] == [home]
         for other in others:
-            with pytest.raises(Conflict):
+            with pytest.raises(Refused):
                 step(engine.commit(records.first(other)))
         assert step(engine.head(home)) == records.head(at)
         step(engine.commit(Commit(at.lineage, swaps=[Swap(home, records.head(at).key, None)])))
@@ -547,7 +548,7 @@ def test_of_many_that_begin_one_thread_in_many_shards_one_wins(
             begun = [records.branch(thread, number * 10 + n, lineage=place) for n, place in enumerate(places)]
             answers = await drive.race([engine.commit(records.first(at)) for at in begun])
             winners = [at for at, answer in zip(begun, answers, strict=True) if answer is None]
-            assert [type(answer) for answer in answers if answer is not None] == [Conflict] * 7
+            assert [type(answer) for answer in answers if answer is not None] == [Refused] * 7
             assert await engine.head(thread) == records.head(winners[0])
             listed = [head for head in await engine.threads() if head.thread == thread]
             assert listed == [records.head(winners[0])]
@@ -571,7 +572,7 @@ def test_a_fence_holds_across_shards(redis_server: RedisServer, prefix: str) -> 
     assert step(engine.release(lock, "me"))
     yours = step(engine.lease(lock, "you", 60))
     assert isinstance(yours, Lease)
-    with pytest.raises(Conflict):
+    with pytest.raises(LockLost):
         step(engine.commit(Commit(lineage, blobs={b"b": b"1"}, fence=Fence(lock, mine.token))))
     step(engine.commit(Commit(lineage, blobs={b"c": b"1"}, fence=Fence(lock, yours.token))))
     assert [name for name, _ in step(engine.blob_ids(lineage))] == [b"a", b"c"]

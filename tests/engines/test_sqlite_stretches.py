@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Mark, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.drive import finish as step
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine, migrations
-from backtrail.errors import Conflict
 from backtrail.testing import records
 
 SCHEMA_1 = migrations._read("0001_first.sql")
@@ -132,7 +132,7 @@ def test_a_row_that_is_there_is_refused_also_when_others_were_written_since(tmp_
     add(engine, one, 2)
     begin(engine, records.branch("third"))
     for number in (1, 2):
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             add(engine, one, number)
     assert len(step(engine.steps("one", one.id, 1, LAST_STEP))) == 2
     step(engine.close())

@@ -14,10 +14,11 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import LAST_STEP, Commit, Drop, Head, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine, transactions
 from backtrail.engines.sqlite.reader_pool import KEPT
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
-from backtrail.errors import Conflict, InvalidInput, Unavailable
+from backtrail.errors import InvalidInput, Unavailable
 from backtrail.testing import records
 from backtrail.testing.drive import step
 
@@ -96,7 +97,7 @@ def together(engine: SQLiteEngine, commits: list[Commit]) -> list[Exception | No
     def one(number: int) -> None:
         try:
             step(engine.commit(commits[number]))
-        except (Conflict, InvalidInput, Unavailable) as error:
+        except (Refused, InvalidInput, Unavailable) as error:
             outcomes[number] = error
 
     assert engine._writer.pause()
@@ -141,7 +142,7 @@ def test_one_refused_commit_does_not_fail_those_beside_it(engine: SQLiteEngine) 
     taken = records.first(records.branch("a"))
     too_far = Commit("b", branches=[records.branch("b")], rows=[records.row(records.branch("b"), 1 << 40)])
     outcomes = together(engine, [taken, taken, too_far, records.first(records.branch("c"))])
-    assert [type(outcome) for outcome in outcomes] == [type(None), Conflict, InvalidInput, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [type(None), Refused, InvalidInput, type(None)]
     assert [head.thread for head in step(engine.threads())] == ["a", "c"]
     assert step(engine.branches("b")) == []
 
@@ -229,7 +230,7 @@ def test_a_branch_that_another_process_dropped_takes_no_more_rows(engine: SQLite
     head = records.head(branch)
     step(other.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
     step(other.drop(Drop("t", expect=[], branches=[branch.id])))
-    with pytest.raises(Conflict, match="a sweep removed it"):
+    with pytest.raises(Refused, match="a sweep removed it"):
         step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
     assert step(engine.steps("t", branch.id, 0, 100)) == []
     # Another branch must not inherit the number that is still remembered.
@@ -274,7 +275,7 @@ def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: 
     with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         thread = store.thread("t")
         thread.append("log", [0])
-        writer = store.core.context.engine.inner._hands.writer
+        writer = store.core.context.engine._hands.writer
         assert writer._turns.take()  # and then Ctrl-C: nobody gives it back
         assert thread.append("log", [1]).step == 2
         writer._turns.wait(Ticket(lambda cursor, argument: None, None, alone=True))  # the same, while queueing
@@ -297,7 +298,7 @@ def test_a_commit_that_is_run_again_goes_by_no_number_that_was_rolled_back(tmp_p
         transactions.write(cursor, goes_on)
         cursor.execute("ROLLBACK")
         step(engine.commit(records.first(other)))
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             transactions.write(cursor, goes_on)
     assert [row.step for row in step(engine.steps("other", other.id, 1, LAST_STEP))] == [1]
     step(engine.close())

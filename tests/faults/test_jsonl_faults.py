@@ -17,8 +17,9 @@ import pytest
 
 import fix_crash
 from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.jsonl import JSONLEngine
-from backtrail.errors import Conflict, Unavailable
+from backtrail.errors import Unavailable
 from backtrail.testing import records
 from backtrail.testing.drive import step
 from fix_children import Child, run
@@ -42,7 +43,7 @@ def append(engine: JSONLEngine, name: str = "t", size: int = 100) -> Head:
         row = records.row(branch, number, payload=os.urandom(size))
         try:
             step(engine.commit(Commit(name, [swap], [row], [] if head else [branch])))
-        except Conflict:
+        except Refused:
             continue
         return new
 
@@ -123,7 +124,7 @@ def test_mending_another_file_in_the_midst_of_a_commit_does_not_give_the_lock_aw
                     held.append(True)
 
     engine._check = spy  # type: ignore[method-assign]
-    with pytest.raises(Conflict):
+    with pytest.raises(Refused):
         step(engine.commit(records.first(records.branch("fork"))))
     assert held == [True]
     assert step(engine.stats())["repaired"] == 1

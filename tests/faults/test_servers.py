@@ -15,9 +15,10 @@ import pytest
 import redis
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, Lease, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
-from backtrail.errors import Conflict, Unavailable
+from backtrail.errors import Unavailable
 from backtrail.testing import drive, records
 from backtrail.testing.servers import Hold, PostgresServer, RedisServer, until
 from fix_proxy import Proxy
@@ -101,7 +102,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
 async def moved(engine: Engine, head: Head, following: Commit) -> None:
     """Commit what follows, however often that takes: one that was given up may have been carried out all the same."""
     while await patiently(lambda: engine.head(head.thread)) == head:
-        with contextlib.suppress(Conflict, Unavailable):
+        with contextlib.suppress(Refused, Unavailable):
             await engine.commit(following)
 
 
@@ -178,7 +179,7 @@ def test_a_conflict_after_a_lost_answer_is_still_a_conflict_if_another_won(place
         await rival.commit(records.following(head, at))
         place.proxy.cut_next_answers()
         mine = records.row(at, 2, payload=b"mine")
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("t", swaps=[Swap("t", head.key, records.head(at, 2, 2))], rows=[mine]))
         assert place.proxy.cuts_left == 0
         assert await engine.rows("t", at.id, 2, 2) == [records.as_row(records.row(at, 2))]

@@ -18,8 +18,9 @@ import pytest
 
 import fix_crash
 from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.errors import Conflict, Corrupt, Unavailable, UnsupportedFormat
+from backtrail.errors import Corrupt, Unavailable, UnsupportedFormat
 from backtrail.testing import records
 from backtrail.testing.drive import step
 from fix_children import Child, run
@@ -38,7 +39,7 @@ def append(engine: SQLiteEngine, name: str = "t", size: int = 100) -> Head:
         row = records.row(branch, number, payload=os.urandom(size))
         try:
             step(engine.commit(Commit(name, [swap], [row], [] if head else [branch])))
-        except Conflict:
+        except Refused:
             continue
         return records.head(branch, number, number)
 

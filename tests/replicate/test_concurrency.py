@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
-from backtrail.errors import Conflict
 from backtrail.replicate.concurrency import Background, LineageLocks, Workers, side
 from backtrail.testing import records
 
@@ -55,7 +55,7 @@ def test_a_blocking_side_answers_and_refuses_from_its_thread() -> None:
     async def main() -> None:
         hopped = side(MemoryEngine(), blocking=False)
         await hopped.commit(records.first(records.branch("t")))
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await hopped.commit(records.first(records.branch("t")))
         head = await hopped.head("t")
         assert head is not None

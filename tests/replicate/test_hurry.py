@@ -21,7 +21,7 @@ from fix_flaky import Flaky
 NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
 
 
-def pauses(hurried: Any, raised: Interrupted) -> int:
+def pauses(fail_fast: Any, raised: Interrupted) -> int:
     """How often a call is tried again."""
     slept: list[float] = []
 
@@ -32,7 +32,7 @@ def pauses(hurried: Any, raised: Interrupted) -> int:
         raise raised
 
     with pytest.raises(Unavailable):
-        finish(patiently(attempt, RetryPolicy(retries=5), sleep, hurried))
+        finish(patiently(attempt, RetryPolicy(retries=5), sleep, fail_fast))
     return len(slept)
 
 
@@ -63,12 +63,12 @@ def test_words_of_libpq_are_understood_and_one_address_that_may_still_answer_is_
 def test_a_redis_that_is_not_there_is_known_by_its_refusal(place: str) -> None:
     asked: list[bool] = []
     engine = RedisEngine(place)
-    engine.hurried = lambda: not asked.append(True)
+    engine.fail_fast = lambda: not asked.append(True)
     with pytest.raises(Unavailable):
         finish(engine.head("t"))
     assert len(asked) == 1
     patient = RedisEngine(place, retries=2, backoff=0.001)  # its owner has said how long it is to be tried
-    patient.hurried = lambda: not asked.append(True)
+    patient.fail_fast = lambda: not asked.append(True)
     with pytest.raises(Unavailable, match="asked 3 times"):
         finish(patient.head("t"))
     assert len(asked) == 1
@@ -77,43 +77,43 @@ def test_a_redis_that_is_not_there_is_known_by_its_refusal(place: str) -> None:
 def test_a_postgres_that_is_not_there_is_known_by_its_refusal() -> None:
     asked: list[bool] = []
     engine = PostgresEngine("postgresql://nobody@127.0.0.1:1/nothing")
-    engine.hurried = lambda: not asked.append(True)
+    engine.fail_fast = lambda: not asked.append(True)
     with pytest.raises(Unavailable) as raised:
         finish(engine.head("t"))
     assert isinstance(raised.value.__cause__, psycopg.OperationalError)
     assert len(asked) == 1
     several = PostgresEngine("postgresql://nobody@127.0.0.1:1,127.0.0.1:2/nothing", retries=1, backoff=0.001)
-    several.hurried = lambda: not asked.append(True)
+    several.fail_fast = lambda: not asked.append(True)
     with pytest.raises(Unavailable, match="asked 2 times"):
         finish(several.head("t"))
     assert len(asked) == 1
 
 
-def hurried(*sides: Flaky) -> tuple[bool, ...]:
-    return tuple(side.hurried is not None and side.hurried() for side in sides)
+def fails_fast(*sides: Flaky) -> tuple[bool, ...]:
+    return tuple(side.fail_fast is not None and side.fail_fast() for side in sides)
 
 
 def test_a_mirror_is_in_a_hurry_only_where_the_other_side_has_everything() -> None:
     sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     Mirror(*sides, Settings())
-    assert hurried(*sides) == (False, False)  # all that is started together may not be there yet
+    assert fails_fast(*sides) == (False, False)  # all that is started together may not be there yet
     store = backtrail.open(sides[0], replica=sides[1], max_failovers=1, **NEVER)
     store.thread("t").save({"n": 1})
-    assert hurried(*sides) == (True, True)
+    assert fails_fast(*sides) == (True, True)
     sides[1].up = False
     store.thread("t").save({"n": 2})  # only the primary has this
-    assert hurried(*sides) == (False, True)
+    assert fails_fast(*sides) == (False, True)
     sides[1].up = True
     while store.catch_up().behind:
-        assert hurried(*sides) == (False, True)
-    assert hurried(*sides) == (True, True)
+        assert fails_fast(*sides) == (False, True)
+    assert fails_fast(*sides) == (True, True)
     sides[0].up = False
     store.thread("t").load()
-    assert hurried(*sides) == (True, False)  # it was waited for; and now there is nobody else
+    assert fails_fast(*sides) == (True, False)  # it was waited for; and now there is nobody else
     sides[0].up = True
     while store.catch_up().behind:
         assert store.status().active == "replica"
-    assert hurried(*sides) == (True, False)  # the sides may not be changed once more
+    assert fails_fast(*sides) == (True, False)  # the sides may not be changed once more
     store.close()
 
 
@@ -127,5 +127,5 @@ def test_what_was_not_shipped_yet_or_is_required_is_worth_waiting_for() -> None:
         store = backtrail.open(sides[0], replica=sides[1], **NEVER, **options)
         store.thread("t").save({"n": 1})
         store.catch_up()
-        assert hurried(*sides) == expected
+        assert fails_fast(*sides) == expected
         store.close()

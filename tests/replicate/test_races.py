@@ -15,6 +15,7 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine
@@ -529,11 +530,11 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
         async def commit(self, commit: Commit) -> None:
             try:
                 await self.engine.commit(commit)
-            except backtrail.Conflict:
+            except Refused:
                 await self.engine.commit(Commit(own.lineage, first.swaps))
                 raise
 
-    with pytest.raises(backtrail.Conflict, match="brought over just now"):
+    with pytest.raises(Refused, match="brought over just now"):
         finish(replay.deliver(spool, here, shore._replace(active=Just(active)), own.lineage))
     assert finish(replay.deliver(spool, here, shore, own.lineage))
     assert kept == []
@@ -637,7 +638,7 @@ def test_what_came_from_the_follower_is_there_in_the_end_although_another_proces
         assert alone.thread("t").load() == {"n": 2}
 
 
-@pytest.mark.parametrize("error", [backtrail.Conflict("t", None, None), backtrail.Unavailable("cut")])
+@pytest.mark.parametrize("error", [Refused("t", "moved"), backtrail.Unavailable("cut")])
 def test_a_thread_that_was_made_twice_goes_from_one_side_also_if_that_takes_two_attempts(error: Exception) -> None:
     primary, replica = Crossed(MemoryEngine()), Flaky(MemoryEngine())
     store = backtrail.open(primary, replica=replica, **NEVER)

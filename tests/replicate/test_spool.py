@@ -460,7 +460,7 @@ def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path
     assert "digest" in (status.last_error or "")
     assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
     places[0].up = places[1].up = False
-    finish(store._context.engine.inner._spool.engine.close())  # type: ignore[attr-defined]
+    finish(store._context.engine._spool.engine.close())  # type: ignore[attr-defined]
     with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
         store.thread("b").save({"n": 3})
 

@@ -116,7 +116,7 @@ class BacktrailSessionStore(SessionStore):
                 continue
             self._remember(name, _Transcript(saved.id, seen.uuids | uuids, summary, changes[_TURNS]))
             return
-        raise Conflict(name, None, None)
+        raise Conflict(name)
 
     async def _look(self, name: str) -> _Transcript:
         thread: Any = self.store.session(name).thread

@@ -1,4 +1,4 @@
-"""The engine contract: what a place for bytes must do so that backtrail can stand on it.
+"""The engine contract: all that backtrail needs of something that stores bytes.
 
 An engine knows nothing of states, messages or types. It keeps five kinds of record, all of them small and flat:
 
@@ -14,19 +14,27 @@ commit never spans two lineages.
 
 All methods are `async def`. An engine whose `properties.blocking` is true never suspends in them (it does its I/O in
 place, and is safe to call from several threads at once); any other engine awaits its client and is used from one
-event loop. Failures of the place itself (closed, full, read-only, unreachable) are `Unavailable`, with the driver's
-error as `__cause__`; such a call may be repeated.
+event loop. A store that cannot be used (closed, full, read-only, unreachable) is `Unavailable`, with the driver's error
+as `__cause__`; such a call may be repeated. A change that does not fit what is there is `Refused`.
+
+What only some engines can do besides is declared in `capabilities`, and found there with `capability()`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 LAST_STEP = 2**32 - 1  #: the highest number that a step can have
+
+#: Where a row is: (branch id, step). Rows never move, so a position means the same row for as long as it exists.
+Position = tuple[bytes, int]
+#: What a compare-and-swap of a head compares: (branch id, step, version). Never the same twice in the life of a store.
+HeadKey = tuple[bytes, int, int]
 
 
 class Branch(msgspec.Struct, frozen=True, gc=False):
@@ -36,7 +44,7 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
     lineage: str
     thread: str  #: the thread that wrote it
     owner: bytes  #: 16 bytes: the life of that thread; a thread deleted and made again has another
-    origin: tuple[bytes, int] | None = None  #: (branch id, step) that the first row follows
+    origin: Position | None = None  #: the row that the first row follows
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -55,10 +63,17 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     size: int  #: encoded bytes of the state at the head
     note: bytes = b""  #: opaque to the engine, at most a few KB
 
-    @property
-    def key(self) -> tuple[bytes, int, int]:
-        """What a compare-and-swap compares: never the same twice in the life of a store."""
-        return (self.branch, self.step, self.version)
+    if TYPE_CHECKING:
+
+        @property
+        def key(self) -> HeadKey: ...
+
+        @property
+        def position(self) -> Position: ...
+
+    else:  # every save reads them several times: no Python frame for that
+        key = property(attrgetter("branch", "step", "version"))
+        position = property(attrgetter("branch", "step"))
 
 
 class Step(NamedTuple):
@@ -107,7 +122,7 @@ class Swap(NamedTuple):
     """Moves one head. `expect` is the `Head.key` that must be there now (None: no such thread); `new` None deletes."""
 
     thread: str
-    expect: tuple[bytes, int, int] | None
+    expect: HeadKey | None
     new: Head | None
 
 
@@ -134,9 +149,9 @@ class Drop(msgspec.Struct, frozen=True):
     """What a sweep takes away from one lineage, if its heads are still the ones the sweep looked at."""
 
     lineage: str
-    expect: Sequence[tuple[str, tuple[bytes, int, int]]]  #: (thread, Head.key) of every head of the lineage
-    rows: Sequence[tuple[bytes, int]] = ()  #: whole rows, with their marks
-    bodies: Sequence[tuple[bytes, int]] = ()  #: only root and payload go (become b""); meta, digest and mark stay
+    expect: Sequence[tuple[str, HeadKey]]  #: (thread, Head.key) of every head of the lineage
+    rows: Sequence[Position] = ()  #: whole rows, with their marks
+    bodies: Sequence[Position] = ()  #: only root and payload go (become b""); meta, digest and mark stay
     branches: Sequence[bytes] = ()  #: branch records, with all their rows and marks
     blobs: Sequence[bytes] = ()
 
@@ -167,17 +182,14 @@ class Properties(msgspec.Struct, frozen=True):
 
 
 class Engine(ABC):
-    """A place for branches, rows, heads, marks and blobs. See the module's docstring for the ground rules."""
+    """Stores branches, rows, heads, marks and blobs. See the module's docstring for the ground rules."""
 
     properties: Properties
-    #: How the ids of branches begin that may be gone on with now. A mirror changes it; branches are started anew then.
-    stamp: bytes = bytes(2)
-    #: Saves are kept somewhere else for now, and what was saved before cannot be read. Only a mirror with a spool is.
-    adrift: bool = False
 
-    #: Whether another engine can be asked instead, and at once. Then a place where nobody listens need not be waited
-    #: for. A mirror says so of its sides; an engine that waits for nothing has no use for it.
-    hurried: Callable[[], bool] | None = None
+    def unwrap(self) -> Engine | None:
+        """The engine that this one only wraps, for `capability()`; None for an engine that stores anything itself, or
+        that stands before several."""
+        return None
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -185,15 +197,15 @@ class Engine(ABC):
     async def commit(self, commit: Commit) -> None:
         """Apply all of `commit`, or nothing, in one atomic step; return once it is as durable as the engine promises.
 
-        Raises `Conflict` and changes nothing if a swap's `expect` is not what is there, if a row's (branch, step) or a
-        branch's id is taken, or if the fence is stale. A blob that exists already is left as it is. A row for a
-        branch that exists neither in the store nor in this commit is a Conflict as well: a sweep removed it.
-        Rows of one branch come in ascending order of step.
+        Raises `Refused` and changes nothing if a swap's `expect` is not what is there, or if a row's position or a
+        branch's id is taken. A row for a branch that exists neither in the store nor in this commit is refused as well:
+        a sweep removed it. A stale fence is `LockLost`. A blob that exists already is left as it is. Rows of one branch
+        come in ascending order of step.
         """
 
     @abstractmethod
     async def drop(self, drop: Drop) -> None:
-        """Take away what a sweep found unreachable, atomically; `Conflict` if any head of the lineage has moved,
+        """Take away what a sweep found unreachable, atomically; `Refused` if any head of the lineage has moved,
         appeared or gone since. What is not there is no error. A lineage without heads has `expect=()`."""
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -207,10 +219,6 @@ class Engine(ABC):
         """`head(thread)` and the row it points at (payload left empty), in one round trip where that can be.
 
         The row is None when it is missing, which the caller treats as damage."""
-
-    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
-        """What the next save of a thread builds on: its tip, for every engine that can be asked for that."""
-        return await self.tip(thread)
 
     @abstractmethod
     async def heads(self, lineage: str) -> list[Head]:
@@ -280,19 +288,19 @@ class Engine(ABC):
     async def release(self, name: str, owner: str) -> bool:
         """Give a lease back; False if `owner` did not have it (never frees another's)."""
 
-    # -- the place ----------------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def ping(self) -> None:
-        """Return if the place answers, raise `Unavailable` if not."""
+        """Return if the store answers, raise `Unavailable` if not."""
 
     @abstractmethod
     async def stats(self) -> dict[str, int]:
-        """At least threads, branches, rows, blobs and bytes (all that the place occupies)."""
+        """At least threads, branches, rows, blobs and bytes (all that the store occupies)."""
 
     @abstractmethod
     async def compact(self) -> None:
-        """Give freed space back to where it came from, as far as the place can."""
+        """Give freed space back to where it came from, as far as the engine can."""
 
     @abstractmethod
     async def close(self) -> None:

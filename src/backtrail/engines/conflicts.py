@@ -1,48 +1,73 @@
-"""The reasons for which an engine refuses a commit, in one wording for all engines.
+"""The reasons for which an engine refuses a commit or a drop, in one wording for all engines.
 
-An engine knows branches, steps and threads, not checkpoint ids: the layers above catch these and say which checkpoint
-was expected and which one is there.
+An engine knows branches, steps and threads, not checkpoint ids. So it raises `Refused`, and the layers above look again
+and retry, or give up with the public `Conflict`, which says which checkpoint was expected and which one is there.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from backtrail.engines.base import Fence
 from backtrail.errors import Conflict, LockLost, Unavailable
 
 
-def moved(thread: str) -> Conflict:
+class Refused(Exception):
+    """An engine refused a commit or a drop because of what is there now, and changed nothing.
+
+    It never reaches a user, and is therefore no `BacktrailError`. `name` is the thread or lineage it is about."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+    def as_conflict(self) -> Conflict:
+        """The error for a caller whose change was refused for good."""
+        return Conflict(self.name, message=str(self))
+
+
+@contextmanager
+def refusals_as_conflicts() -> Iterator[None]:
+    """Raise the public `Conflict` for a refusal inside of the block: for changes that are not retried."""
+    try:
+        yield
+    except Refused as refused:
+        raise refused.as_conflict() from refused
+
+
+def moved(thread: str) -> Refused:
     """A swap's `expect` is not what is there."""
-    return Conflict(thread, None, None, f"thread {thread!r} moved: its head is not the one this commit was built on")
+    return Refused(thread, f"thread {thread!r} moved: its head is not the one this commit was built on")
 
 
-def step_taken(lineage: str, branch: bytes, step: int) -> Conflict:
+def step_taken(lineage: str, branch: bytes, step: int) -> Refused:
     """Another writer has written this step of the branch."""
-    return Conflict(lineage, None, None, f"step {step} of branch {branch.hex()} in {lineage!r} is taken")
+    return Refused(lineage, f"step {step} of branch {branch.hex()} in {lineage!r} is taken")
 
 
-def branch_taken(lineage: str, branch: bytes) -> Conflict:
+def branch_taken(lineage: str, branch: bytes) -> Refused:
     """A branch with this id exists."""
-    return Conflict(lineage, None, None, f"branch {branch.hex()} exists already (wanted in {lineage!r})")
+    return Refused(lineage, f"branch {branch.hex()} exists already (wanted in {lineage!r})")
 
 
-def branch_gone(lineage: str, branch: bytes) -> Conflict:
+def branch_gone(lineage: str, branch: bytes) -> Refused:
     """A row's branch exists neither in the store nor in the commit."""
-    return Conflict(lineage, None, None, f"branch {branch.hex()} is not in {lineage!r}: a sweep removed it")
+    return Refused(lineage, f"branch {branch.hex()} is not in {lineage!r}: a sweep removed it")
 
 
 def fence_stale(fence: Fence) -> LockLost:
-    """The lease that the commit relies on has had another owner since."""
+    """The lease that the commit relies on has had another owner since.
+
+    Looking again cannot help its caller, so this one is a public error from the start."""
     return LockLost(
-        fence.name,
-        None,
-        None,
-        f"the lock {fence.name!r} was lost: token {fence.token} is not its newest; take it anew",
+        fence.name, message=f"the lock {fence.name!r} was lost: token {fence.token} is not its newest; take it anew"
     )
 
 
-def swept_meanwhile(lineage: str) -> Conflict:
+def swept_meanwhile(lineage: str) -> Refused:
     """A head of the lineage moved, appeared or went while a sweep was looking."""
-    return Conflict(lineage, None, None, f"the heads of {lineage!r} changed during the sweep: sweep it again")
+    return Refused(lineage, f"the heads of {lineage!r} changed during the sweep: sweep it again")
 
 
 def closed(name: str) -> Unavailable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 
 from backtrail.engines import conflicts
-from backtrail.engines.base import Commit, Head
+from backtrail.engines.base import Commit, Head, Position
 
 
 def check_rows(
@@ -19,7 +19,7 @@ def check_rows(
         if branch.id in new or is_taken(branch.id):
             raise conflicts.branch_taken(commit.lineage, branch.id)
         new.add(branch.id)
-    seen: set[tuple[bytes, int]] = set()
+    seen: set[Position] = set()
     for row in commit.rows:
         there = steps_of(row.branch)
         if there is None and row.branch not in new:

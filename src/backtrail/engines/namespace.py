@@ -1,9 +1,8 @@
 """Namespaces: an engine around an engine that shows one tenant's names and no other's.
 
-The name of everything in a namespace is its own name behind a prefix that starts with a reserved character, which no
+The name of everything in a namespace is its own name behind a prefix that starts with the reserved character, which no
 name of a user may start with. So neither a hostile id nor a hostile namespace can reach into another one, and a store
-that was opened without a namespace is one more room of the same kind: the one without a prefix. The reserved character
-is the last one there is, so that in every listing by name the rooms come after what stands outside of them.
+that was opened without a namespace simply uses its engine: it lists no reserved names, hence no namespaces.
 """
 
 from __future__ import annotations
@@ -13,26 +12,12 @@ from typing import Any
 
 import msgspec
 
-from backtrail.engines.base import (
-    LAST_STEP,
-    Branch,
-    Commit,
-    Drop,
-    Engine,
-    Fence,
-    Head,
-    Lease,
-    Row,
-    Step,
-    Swap,
-    Taken,
-)
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Row, Step, Swap, Taken
+from backtrail.engines.capabilities import SavesAdrift, capability
+from backtrail.engines.reserved import NAMESPACE_END, RESERVED, count, is_reserved
 from backtrail.errors import InvalidInput
 
-RESERVED = "\U0010ffff"
 MAX_NAMESPACE = 64
-_END = "\x1f"
-_ALL_STEPS = (0, LAST_STEP)
 _PAGE = 256
 
 
@@ -52,60 +37,75 @@ async def namespaces(engine: Engine) -> list[str]:
     found: list[str] = []
     after: str | None = RESERVED
     while names := await engine.lineages(after=after, limit=1):
-        name, mark, _ = names[0][1:].partition(_END)
+        name, mark, _ = names[0][1:].partition(NAMESPACE_END)
         after = names[0]
         if mark:
             found.append(name)
-            after = f"{RESERVED}{name}{_END}{RESERVED * 600}"  # behind everything in it: no name is that long
+            after = f"{RESERVED}{name}{NAMESPACE_END}{RESERVED * 600}"  # behind all that is in it: no name is that long
     return found
 
 
+def in_namespace(engine: Engine, namespace: str | None) -> Engine:
+    """`engine` as a store of this namespace uses it; the engine itself if there is none."""
+    if namespace is None:
+        return engine
+    spool = capability(engine, SavesAdrift)
+    return NamespaceEngine(engine, namespace) if spool is None else _AdriftNamespaceEngine(engine, namespace, spool)
+
+
+def in_namespace_of(engine: Engine, other: Engine) -> Engine:
+    """Another engine in the namespace that `engine` is in, if any."""
+    room = capability(engine, NamespaceEngine)
+    return in_namespace(other, None if room is None else room.namespace)
+
+
+def without_namespace(engine: Engine) -> Engine:
+    """The engine with everything in it: the one around which a namespace is, or `engine` itself."""
+    room = capability(engine, NamespaceEngine)
+    return engine if room is None else room.inner
+
+
+def head_in_namespace(engine: Engine, head: Head) -> Head | None:
+    """A head of `without_namespace(engine)` as `engine` names it; None if it belongs elsewhere or is reserved."""
+    room = capability(engine, NamespaceEngine)
+    found = head if room is None else room.own_head(head)
+    return None if found is None or is_reserved(found.thread) else found
+
+
 class NamespaceEngine(Engine):
-    """One room of an engine: of the namespace, or, with None, of what is in no namespace."""
+    """One namespace of an engine."""
 
-    def __init__(self, engine: Engine, namespace: str | None) -> None:
+    def __init__(self, engine: Engine, namespace: str) -> None:
         self.inner = engine
+        self.namespace = check_namespace(namespace)
         self.properties = engine.properties
-        self.outermost = namespace is None
-        self._prefix = "" if namespace is None else f"{RESERVED}{check_namespace(namespace)}{_END}"
-        if namespace is None:
-            # Without a prefix, only what lists has to be looked at: the rest is the inner engine's own.
-            for name in _AS_THEY_ARE:
-                setattr(self, name, getattr(engine, name))
+        self._prefix = f"{RESERVED}{namespace}{NAMESPACE_END}"
 
-    @property
-    def stamp(self) -> bytes:  # type: ignore[override]  # the inner engine's word, which changes
-        return self.inner.stamp
-
-    @property
-    def adrift(self) -> bool:  # type: ignore[override]  # the inner engine's word, which changes
-        return self.inner.adrift
+    def unwrap(self) -> Engine:
+        return self.inner
 
     # -- names --------------------------------------------------------------------------------------------------------
 
-    def _head_in(self, head: Head) -> Head:
+    def _add_prefix(self, head: Head) -> Head:
         return msgspec.structs.replace(head, thread=self._prefix + head.thread, lineage=self._prefix + head.lineage)
 
-    def _head_out(self, head: Head) -> Head:
+    def _cut_prefix(self, head: Head) -> Head:
         cut = len(self._prefix)
-        return msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:]) if cut else head
+        return msgspec.structs.replace(head, thread=head.thread[cut:], lineage=head.lineage[cut:])
 
-    def around(self, engine: Engine) -> NamespaceEngine:
-        """The same room of another engine."""
-        return NamespaceEngine(engine, None if self.outermost else self._prefix[1 : -len(_END)])
+    def _cut_prefix_of_tip(self, found: tuple[Head, Row | None] | None) -> tuple[Head, Row | None] | None:
+        return None if found is None else (self._cut_prefix(found[0]), found[1])
 
-    def mine(self, head: Head) -> Head | None:
-        """A head of the inner engine as it is named in this room; None if it belongs elsewhere."""
-        if not head.thread.startswith(self._prefix) or head.thread.startswith(RESERVED, len(self._prefix)):
-            return None
-        return self._head_out(head)
+    def own_head(self, head: Head) -> Head | None:
+        """A head of the inner engine as it is named in this namespace; None if it belongs elsewhere."""
+        return self._cut_prefix(head) if head.thread.startswith(self._prefix) else None
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
         prefix = self._prefix
         swaps = [
-            Swap(prefix + thread, expect, None if new is None else self._head_in(new))
+            Swap(prefix + thread, expect, None if new is None else self._add_prefix(new))
             for thread, expect, new in commit.swaps
         ]
         branches = [
@@ -127,18 +127,13 @@ class NamespaceEngine(Engine):
 
     async def head(self, thread: str) -> Head | None:
         head = await self.inner.head(self._prefix + thread)
-        return None if head is None else self._head_out(head)
+        return None if head is None else self._cut_prefix(head)
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
-        found = await self.inner.tip(self._prefix + thread)
-        return None if found is None else (self._head_out(found[0]), found[1])
-
-    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
-        found = await self.inner.base(self._prefix + thread)
-        return None if found is None else (self._head_out(found[0]), found[1])
+        return self._cut_prefix_of_tip(await self.inner.tip(self._prefix + thread))
 
     async def heads(self, lineage: str) -> list[Head]:
-        return [self._head_out(head) for head in await self.inner.heads(self._prefix + lineage)]
+        return [self._cut_prefix(head) for head in await self.inner.heads(self._prefix + lineage)]
 
     async def threads(
         self,
@@ -149,39 +144,28 @@ class NamespaceEngine(Engine):
         kind: str | None = None,
         newest_first: bool = False,
     ) -> list[Head]:
-        found: list[Head] = []
-        last = None if after is None else self._prefix + after
-        while limit is None or len(found) < limit:
-            most = None if limit is None else limit - len(found)
-            page = await self.inner.threads(
-                prefix=self._prefix + prefix, after=last, limit=most, kind=kind, newest_first=newest_first
-            )
-            found += [self._head_out(head) for head in page if not self._hidden(head.thread)]
-            if most is None or len(page) < most:
-                break
-            last = page[-1].thread
-        return found
-
-    def _hidden(self, name: str) -> bool:
-        """Nobody lists other rooms, nor the records that a store keeps about itself."""
-        cut = len(self._prefix)
-        return len(name) > cut + 1 and name[cut] == RESERVED
+        found = await self.inner.threads(
+            prefix=self._prefix + prefix,
+            after=None if after is None else self._prefix + after,
+            limit=limit,
+            kind=kind,
+            newest_first=newest_first,
+        )
+        return [self._cut_prefix(head) for head in found]
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         cut = len(self._prefix)
-        if not cut:
-            names = await self.inner.lineages(after=after, limit=limit)
-            return [name for name in names if not self._hidden(name)]
         found: list[str] = []
         last = self._prefix if after is None else self._prefix + after
         while limit is None or len(found) < limit:
-            page = await self.inner.lineages(after=last, limit=_PAGE)
-            mine = [name for name in page if name.startswith(self._prefix)]
-            found += [name[cut:] for name in mine if not self._hidden(name)]
-            if len(mine) < _PAGE:
+            size = _PAGE if limit is None else min(_PAGE, limit - len(found))
+            page = await self.inner.lineages(after=last, limit=size)
+            own = [name[cut:] for name in page if name.startswith(self._prefix)]
+            found += own
+            if len(own) < size:  # those of other namespaces follow
                 break
             last = page[-1]
-        return found[:limit]
+        return found
 
     async def branches(self, lineage: str) -> list[Branch]:
         cut = len(self._prefix)
@@ -222,30 +206,13 @@ class NamespaceEngine(Engine):
     async def release(self, name: str, owner: str) -> bool:
         return await self.inner.release(self._prefix + name, owner)
 
-    # -- the place ----------------------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         await self.inner.ping()
 
     async def stats(self) -> dict[str, int]:
-        """The inner engine's own figures while all of it is this room; else what is in this room is counted."""
-        if not self._prefix:
-            hidden = [head for head in await self.inner.threads(prefix=RESERVED, limit=3) if self._hidden(head.thread)]
-            if len(hidden) < 2 and all(_END not in head.thread for head in hidden):
-                figures = await self.inner.stats()
-                return {**figures, "threads": figures["threads"] - len(hidden)}
-        figures = dict.fromkeys(("threads", "branches", "rows", "blobs", "bytes"), 0)
-        for lineage in await self.lineages():
-            figures["threads"] += len(await self.heads(lineage))
-            blobs = await self.blob_ids(lineage)
-            figures["blobs"] += len(blobs)
-            figures["bytes"] += sum(size for _, size in blobs)
-            for branch in await self.branches(lineage):
-                figures["branches"] += 1
-                for row in await self.rows(lineage, branch.id, *_ALL_STEPS):
-                    figures["rows"] += 1
-                    figures["bytes"] += len(row.meta) + len(row.root) + len(row.payload) + len(row.mark or b"")
-        return figures
+        return await count(self, await self.lineages())
 
     async def compact(self) -> None:
         await self.inner.compact()
@@ -254,7 +221,16 @@ class NamespaceEngine(Engine):
         await self.inner.close()
 
 
-_AS_THEY_ARE = (
-    *("commit", "drop", "head", "tip", "base", "heads", "branches", "row", "steps", "payloads", "rows", "locate"),
-    *("blobs", "blob_ids", "lease", "release", "ping", "compact", "close"),
-)
+class _AdriftNamespaceEngine(NamespaceEngine, SavesAdrift):
+    """A namespace of a mirror with a spool: names of threads have to be prefixed for the spool, too."""
+
+    def __init__(self, engine: Engine, namespace: str, spool: SavesAdrift) -> None:
+        super().__init__(engine, namespace)
+        self._spool = spool
+
+    @property
+    def adrift(self) -> bool:  # type: ignore[override]  # the spool's word, which changes
+        return self._spool.adrift
+
+    async def base(self, thread: str) -> tuple[Head, Row | None] | None:
+        return self._cut_prefix_of_tip(await self._spool.base(self._prefix + thread))

@@ -50,10 +50,10 @@ async def patiently(
     attempt: Callable[[], Awaitable[T]],
     patience: RetryPolicy,
     sleep: Callable[[float], Awaitable[None]],
-    hurried: Callable[[], bool] | None = None,
+    fail_fast: Callable[[], bool] | None = None,
 ) -> tuple[T, bool]:
-    """Repeat `attempt` while it is interrupted; the answer, and whether an earlier one may have been lost. Who is
-    `hurried` takes it for an answer that nobody listens there."""
+    """Repeat `attempt` while it is interrupted; the answer, and whether an earlier one may have been lost. If
+    `fail_fast` is given and true, a refused connection is final."""
     begun, pause = time.monotonic(), patience.backoff
     for tries in range(patience.retries + 1):
         try:
@@ -63,7 +63,7 @@ async def patiently(
             pause_now = pause * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
             enough = tries == patience.retries or spent + pause_now > patience.deadline
-            if enough or (hurried is not None and hurried() and nobody_listens(error)):
+            if enough or (fail_fast is not None and fail_fast() and nobody_listens(error)):
                 asked = f"asked {tries + 1} time{'' if not tries else 's'} in {spent:.1f} s"
                 raise Unavailable(f"{error} ({asked}: does it run, and is the URL right?)") from error.__cause__
         await sleep(pause_now)

@@ -11,6 +11,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from backtrail.encode.planner import SavedLists
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine, Head
+from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability
 from backtrail.engines.fork_safety import ForkSafe
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.ids import IdCache
@@ -33,6 +35,7 @@ Follow = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
 MAX_TIPS = 4096  # threads
 MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
 MAX_BRANCHES = 4096
+_NO_PREFIX = bytes(2)  # of branches that no mirror made: its generation 0
 
 
 class Tip(msgspec.Struct):
@@ -107,7 +110,7 @@ class Context:
     ) -> None:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
-        self.engine = engine
+        self.use(engine)
         self.values = Values(types)
         self.frames = frames
         self.identity = detect == "identity"
@@ -121,18 +124,35 @@ class Context:
         self.ids = IdCache()
         self.tails = TailCache()
         self.closed = False
-        self.mirrored = False  # it has a replica
         self.failed_writes = 0  # of sessions that log their errors instead of raising them
         self._branches: OrderedDict[bytes, Branch] = OrderedDict()
 
+    def use(self, engine: Engine) -> None:
+        """Work with this engine from now on."""
+        self.engine = engine
+        # Found once: every save asks for them.
+        self.mirror = capability(engine, PrefixesBranches)
+        self.spool = capability(engine, SavesAdrift)
+
+    def with_engine(self, engine: Engine) -> Context:
+        """The same store by way of another engine: one side of its mirror."""
+        other = copy(self)
+        other.use(engine)
+        return other
+
+    @property
+    def branch_prefix(self) -> bytes:
+        """How the ids of branches begin that may be written to now."""
+        return _NO_PREFIX if self.mirror is None else self.mirror.branch_prefix
+
     def new_branch(self) -> bytes:
-        """An id for a branch: as the engine wants it to begin, then random."""
-        stamp = self.engine.stamp
-        return stamp + os.urandom(16 - len(stamp))
+        """An id for a branch: the prefix that it must have now, then random."""
+        prefix = self.branch_prefix
+        return prefix + os.urandom(16 - len(prefix))
 
     def is_current(self, branch: bytes) -> bool:
-        """Whether a branch may be gone on with."""
-        return branch.startswith(self.engine.stamp)
+        """True if a branch may be written to."""
+        return branch.startswith(self.branch_prefix)
 
     def check_open(self) -> None:
         if self.closed:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 from backtrail.encode.assemble import place
 from backtrail.encode.seal import SealedFrames
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
+from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.errors import Conflict, Corrupt
 from backtrail.history.checks import Inspection
 from backtrail.history.context import Context
@@ -39,7 +40,8 @@ async def copy(source: Context, target: Context, progress: Progress | None = Non
     names = [name async for name in lineages(source)]
     total = Copied()
     for number, lineage in enumerate(names, 1):
-        done = await _Lineage(source, target, lineage).run()
+        with refusals_as_conflicts():
+            done = await _Lineage(source, target, lineage).run()
         total = Copied(
             threads=total.threads + done.threads,
             rows=total.rows + done.rows,
@@ -77,7 +79,7 @@ class _Lineage:
             if all(_still(after[branch], rows) for branch, rows in before.items()):
                 break
         else:
-            raise Conflict(self._lineage, None, None, f"{self._lineage!r} kept being swept: copy it again")
+            raise Conflict(self._lineage, message=f"{self._lineage!r} kept being swept: copy it again")
         threads = sum([await self._copy_head(head, before) for head in heads])
         if self._rows or self._blobs or threads:
             await self._check()
@@ -169,9 +171,7 @@ class _Lineage:
         ):
             raise Conflict(
                 head.thread,
-                None,
-                None,
-                f"the other store has its own history of thread {head.thread!r}: copy into a store without it",
+                message=f"the other store has its own history of thread {head.thread!r}: copy into a store without it",
             )
         return there
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from backtrail.engines.base import Commit, Head, Mark, Swap
-from backtrail.engines.namespace import NamespaceEngine
-from backtrail.errors import Conflict, NotFound
+from backtrail.engines.conflicts import Refused
+from backtrail.engines.namespace import head_in_namespace
+from backtrail.errors import NotFound
 from backtrail.history.ancestry import SeenStep
 from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView, Place
@@ -28,13 +29,12 @@ LABEL = "diverged"
 
 async def keep(context: Context, found: Diverged) -> Kept:
     """Label or name the head that lost. What belongs to another namespace is left to the stores of that one."""
-    assert isinstance(context.engine, NamespaceEngine)
-    head = context.engine.mine(found.head)
+    head = head_in_namespace(context.engine, found.head)
     if head is None:
         return Kept.ENOUGH
     note = open_note(context.frames, head)
     if found.same_life:
-        here = context.engine.mine(found.here) if found.here is not None else head
+        here = head_in_namespace(context.engine, found.here) if found.here is not None else head
         if here is None:
             return Kept.ENOUGH
         thread: Thread[object] = Thread(context, here.thread)
@@ -76,7 +76,7 @@ async def _name(context: Context, existing: Head | None, head: Head, note: Note,
     )
     try:
         await context.engine.commit(Commit(head.lineage, (Swap(name, existing.key if existing else None, named),)))
-    except Conflict:
+    except Refused:
         return False
     return True
 

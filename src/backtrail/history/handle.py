@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 from backtrail.encode.values import Values
 from backtrail.engines.base import Commit, Head, Mark, Swap
-from backtrail.errors import Conflict, LockLost, ThreadNotFound
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import Conflict, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.records import open_note
 from backtrail.history.retry import tries
@@ -48,7 +49,7 @@ class Handle(Generic[S]):
             result = await attempt(await self.standing())
             if result is not None:
                 return result
-        raise Conflict(self.id, None, None, f"thread {self.id!r} kept moving: {what} it when its writers rest")
+        raise Conflict(self.id, message=f"thread {self.id!r} kept moving: {what} it when its writers rest")
 
     async def swap(self, head: Head, new: Head | None, marks: Sequence[Mark] = (), also: Sequence[Swap] = ()) -> bool:
         """Put `new` in the place of `head`, with what belongs to it; False if another writer was faster."""
@@ -56,8 +57,6 @@ class Handle(Generic[S]):
         swaps = (Swap(self.id, head.key, new), *also)
         try:
             await self.context.engine.commit(Commit(head.lineage, swaps, marks=marks, fence=self.writer.fence))
-        except LockLost:
-            raise
-        except Conflict:
+        except Refused:
             return False
         return True

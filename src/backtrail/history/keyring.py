@@ -12,8 +12,9 @@ import msgspec
 
 from backtrail.encode.seal import Ring, SealedFrames, check_keys, lock_ring, refuse_sealed, unlock_ring
 from backtrail.engines.base import Commit, Head, Swap
-from backtrail.engines.namespace import RESERVED
-from backtrail.errors import Conflict, InvalidInput
+from backtrail.engines.conflicts import Refused, refusals_as_conflicts
+from backtrail.engines.reserved import RESERVED, user_lineages
+from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 
 RING = f"{RESERVED}keys"
@@ -33,7 +34,7 @@ async def unlock(context: Context) -> None:
 
 
 async def _make(context: Context, key: bytes) -> Head:
-    if await context.engine.lineages(limit=1):
+    if await user_lineages(context.engine, limit=1):
         raise InvalidInput(
             "the store holds unencrypted data and cannot be opened with a key: open it without, and copy it into a "
             "new store that has one with store.copy_to(url, key=…)"
@@ -43,10 +44,10 @@ async def _make(context: Context, key: bytes) -> Head:
     new = Head(RING, RING, bytes(16), bytes(16), 0, 1, "keys", now, now, 0, 0, note)
     try:
         await context.engine.commit(Commit(RING, (Swap(RING, None, new),)))
-    except Conflict:  # another process opened the new store at the same moment
+    except Refused as refused:  # another process opened the new store at the same moment
         found = await context.engine.head(RING)
         if found is None:
-            raise
+            raise refused.as_conflict() from refused
         return found
     return new
 
@@ -71,7 +72,7 @@ async def rekey(context: Context, key: Any) -> int:
         )
         try:
             await context.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
-        except Conflict:
+        except Refused:
             continue
         context.keys = (new, *(known for known in context.keys if known != new))
         frames.use(ring)
@@ -83,7 +84,7 @@ async def adopt_names(source: Context, target: Context) -> None:
     one, other = source.frames, target.frames
     if not (isinstance(one, SealedFrames) and isinstance(other, SealedFrames)) or target.keys is None:
         return
-    if one.blob_id(b"") == other.blob_id(b"") or await target.engine.lineages(limit=1):
+    if one.blob_id(b"") == other.blob_id(b"") or await user_lineages(target.engine, limit=1):
         return
     head = await target.engine.head(RING)
     if head is None:
@@ -93,7 +94,8 @@ async def adopt_names(source: Context, target: Context) -> None:
     moved = msgspec.structs.replace(
         head, version=head.version + 1, updated=target.now(), note=lock_ring(ring, target.keys[number])
     )
-    await target.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
+    with refusals_as_conflicts():
+        await target.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
     other.use(ring)
 
 
@@ -110,7 +112,7 @@ async def share(one: Context, other: Context) -> None:
     if mine.created == theirs.created:
         return
     for ring, old, taker in ((mine, theirs, other), (theirs, mine, one)):
-        if not await taker.engine.lineages(limit=1):
+        if not await user_lineages(taker.engine, limit=1):
             await _take(taker, old, ring)
             return
     raise InvalidInput(
@@ -124,5 +126,6 @@ async def _take(context: Context, old: Head, ring: Head) -> None:
     assert context.keys is not None
     assert isinstance(context.frames, SealedFrames)
     found, _ = unlock_ring(ring.note, context.keys)
-    await context.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
+    with refusals_as_conflicts():
+        await context.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
     context.frames.use(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backtrail.engines.base import Head
+from backtrail.engines.reserved import user_stats, user_threads
 from backtrail.history.context import Context
 from backtrail.history.records import thread_info
 from backtrail.history.validation import check_limit, check_part
@@ -28,8 +29,9 @@ async def heads_of(
     for value, what in ((after, "after"), (kind, "kind")):
         if value is not None:
             check_part(value, what)
-    return await context.engine.threads(
-        prefix=prefix, limit=check_limit(limit), after=after, kind=kind, newest_first=newest_first
+    limit = check_limit(limit)
+    return await user_threads(
+        context.engine, prefix=prefix, limit=limit, after=after, kind=kind, newest_first=newest_first
     )
 
 
@@ -54,12 +56,12 @@ class Listing:
     async def count(self) -> int:
         """How many threads there are."""
         self.context.check_open()
-        return (await self.context.engine.stats())["threads"]
+        return (await user_stats(self.context.engine))["threads"]
 
     async def stats(self) -> dict[str, Any]:
         """What the store holds and occupies."""
         self.context.check_open()
-        return {**await self.context.engine.stats(), "failed_writes": self.context.failed_writes}
+        return {**await user_stats(self.context.engine), "failed_writes": self.context.failed_writes}
 
     async def ping(self) -> None:
         """Return if the store answers; raise `Unavailable` if it does not."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
 from backtrail.history.ancestry import Ancestry, SeenStep, describe, find, newest_beside, parent_of
 from backtrail.history.context import Context
@@ -30,7 +31,7 @@ class Moving(Handle[S]):
         """Make a new thread that stands where this one does, or at `at`. Writes one record; returns the new name."""
         if to is not None:
             if not await self._fork(check_name(to, "thread id"), at):
-                raise Conflict(to, None, None, f"thread {to!r} exists already: fork to another name")
+                raise Conflict(to, message=f"thread {to!r} exists already: fork to another name")
             return to
         self.context.check_open()
         taken = {h.thread for h in await self.context.engine.threads(prefix=f"{self.id}#fork-")}
@@ -58,7 +59,7 @@ class Moving(Handle[S]):
             stay = Swap(self.id, head.key, touch(self.context.frames, head, head.updated))
             try:
                 await self.context.engine.commit(Commit(head.lineage, (Swap(name, None, forked), stay)))
-            except Conflict:
+            except Refused:
                 return None
             return True
 
@@ -220,5 +221,5 @@ async def clear_lineage(context: Context, lineage: str) -> None:
     blobs = [id for id, _ in await context.engine.blob_ids(lineage)]
     try:
         await context.engine.drop(Drop(lineage, (), branches=branches, blobs=blobs))
-    except Conflict:
+    except Refused:
         return  # somebody made a thread of that name just now: what it does not use is for the next sweep

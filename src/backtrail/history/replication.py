@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from copy import copy
+from typing import TypeVar
 
 from backtrail.encode.seal import refuse_sealed
 from backtrail.engines.base import Commit, Engine, Head, Swap
-from backtrail.engines.namespace import NamespaceEngine
+from backtrail.engines.capabilities import capability
+from backtrail.engines.conflicts import refusals_as_conflicts
+from backtrail.engines.namespace import in_namespace_of, without_namespace
+from backtrail.engines.reserved import user_threads
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.context import Context
 from backtrail.history.diverged import keep
@@ -15,43 +18,38 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.anti_entropy import differing, reconcile
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.report import Diverged, Kept, Progress, Report
-from backtrail.replicate.spooled import Spooled
-from backtrail.replicate.status import Status
+from backtrail.replicate.status import Mirrored, Status
+
+M = TypeVar("M")
 
 
-def mirror_of(context: Context) -> Mirror:
-    """The mirror of a store that has a replica."""
-    inner = _inner(context)
-    mirror = inner.mirror if isinstance(inner, Spooled) else inner
-    if not isinstance(mirror, Mirror):
+def _mirror(context: Context, kind: type[M]) -> M:
+    """The mirror of a store that has a replica, as a `kind`."""
+    mirror = capability(context.engine, kind)
+    if mirror is None:
         raise InvalidInput("this store has no replica: open it with replica=…")
     return mirror
 
 
 async def keep_beside(context: Context, active: Engine, found: Diverged) -> Kept:
     """Label a head that lost, on the side where it did; the other one hears of it when they are made equal."""
-    assert isinstance(context.engine, NamespaceEngine)
-    straight = copy(context)
-    straight.engine = context.engine.around(active)
-    return await keep(straight, found)
+    return await keep(context.with_engine(in_namespace_of(context.engine, active)), found)
 
 
 async def check_rings(context: Context) -> None:
     """Refuse two sides that can never hold the same: sealed with different keys, or only one of them sealed.
 
     A side that is away is not asked; should its ring turn out to be another one, it is not written to."""
-    engine = context.engine
-    assert isinstance(engine, NamespaceEngine)
     found: list[Head] = []
     bare = False
-    mirror = mirror_of(context)
+    mirror = _mirror(context, Mirror)
     for name, side in mirror.sides.items():  # each by itself, before the mirror starts to make them equal
-        room = engine.around(side)
+        room = in_namespace_of(context.engine, side)
         try:
             ring = await room.head(RING)
             if ring is not None:
                 found.append(ring)
-            elif await room.threads(limit=1) and not (await role_record.read(side))[0].generation:
+            elif await user_threads(room, limit=1) and not (await role_record.read(side))[0].generation:
                 bare = True
         except Unavailable as error:
             mirror.away(name, error)
@@ -68,13 +66,14 @@ async def check_rings(context: Context) -> None:
         )
     if found and await context.engine.head(RING) is None:
         # A new primary beside a sealed replica: it takes the ring that is there instead of making another.
-        await context.engine.commit(Commit(RING, (Swap(RING, None, found[0]),)))
+        with refusals_as_conflicts():
+            await context.engine.commit(Commit(RING, (Swap(RING, None, found[0]),)))
 
 
 async def status(context: Context) -> Status:
     """How both sides are, which one is active, and what the other one lacks."""
     context.check_open()
-    mirror = mirror_of(context)
+    mirror = _mirror(context, Mirror)
     try:
         await context.engine.ping()
     except Unavailable as error:
@@ -85,8 +84,7 @@ async def status(context: Context) -> Status:
 async def catch_up(context: Context) -> Status:
     """Compare both sides and ship what is missing now, instead of in the background."""
     context.check_open()
-    mirror, inner = mirror_of(context), _inner(context)
-    return await (inner.settle() if isinstance(inner, Spooled) else mirror.settle())
+    return await _mirror(context, Mirrored).settle()
 
 
 async def sync(context: Context, other: Context, progress: Progress | None = None) -> Report:
@@ -96,7 +94,7 @@ async def sync(context: Context, other: Context, progress: Progress | None = Non
     context.check_open()
     other.check_open()
     report = Report()
-    here, there = _inner(context), _inner(other)
+    here, there = without_namespace(context.engine), without_namespace(other.engine)
     if here is there:
         raise InvalidInput("a store cannot be made equal to itself: give another one")
     await share(context, other)
@@ -109,10 +107,6 @@ async def sync(context: Context, other: Context, progress: Progress | None = Non
             if progress is not None:
                 progress(done.records + records, done.bytes + size)
 
-        report.add(await reconcile(here, there, lineage, keep=lambda lost: keep(context, lost), progress=tell))
+        with refusals_as_conflicts():
+            report.add(await reconcile(here, there, lineage, keep=lambda lost: keep(context, lost), progress=tell))
     return report
-
-
-def _inner(context: Context) -> Engine:
-    engine = context.engine
-    return engine.inner if isinstance(engine, NamespaceEngine) else engine

@@ -19,7 +19,8 @@ from backtrail.encode.nodes import Root, pack_root
 from backtrail.encode.planner import NeedsItems, Planned, Planner, SavedLists, full
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
-from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, Unavailable
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, Unavailable
 from backtrail.history.ancestry import Ancestry, describe, find, seen_at
 from backtrail.history.context import Context, Tip
 from backtrail.history.records import (
@@ -160,9 +161,7 @@ class Saver:
                 id = new_id(now)
             try:
                 return await self._commit(plan, facts, id, now, tip, whole)
-            except LockLost:
-                raise
-            except Conflict:
+            except Refused:
                 continue
             except Corrupt:
                 if not cached:
@@ -197,7 +196,7 @@ class Saver:
     async def _made_after_all(self, tip: Tip, id: bytes) -> Checkpoint | None:
         """The checkpoint of this id, if an attempt that seemed to fail did not. On the other side of a mirror somebody
         may even have gone on from it."""
-        if not self._context.mirrored and tip.note.checkpoint != id:
+        if self._context.mirror is None and tip.note.checkpoint != id:
             return None
         try:
             return await self._already(tip, id)
@@ -322,7 +321,7 @@ class Saver:
             swap = Swap(self._thread, head.key, moved)
             try:
                 await context.engine.commit(Commit(head.lineage, (swap,), (new,), (branch,), (), blobs, self.fence))
-            except Conflict:
+            except Refused:
                 continue
             context.learn(branch)
             context.ids.saved(self._thread, head.key, moved.key, id, (branch.id, step))
@@ -380,7 +379,7 @@ def seal_row(
 
 async def read_tip(context: Context, thread: str, values: Values) -> Tip | None:
     """Where a thread stands now, by the engine's word."""
-    found = await context.engine.base(thread)
+    found = await (context.engine.tip(thread) if context.spool is None else context.spool.base(thread))
     if found is None:
         return None
     head, row = found

@@ -36,7 +36,7 @@ def steady(whose: Callable[[Any], tuple[Context, str]]) -> Callable[[Method[C, P
             last: object = None
             for _ in range(_ATTEMPTS):
                 head = await context.engine.head(thread)
-                stands = None if head is None else (head.key, context.engine.stamp)
+                stands = None if head is None else (head.key, context.branch_prefix)
                 if stands is not None and stands == last:
                     break
                 last = stands

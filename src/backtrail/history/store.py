@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from backtrail.engines.capabilities import capability
 from backtrail.engines.namespace import NamespaceEngine, namespaces
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history import keyring
@@ -90,6 +91,6 @@ class Upkeep(Listing):
         """The namespaces of a store that was opened without one."""
         self.context.check_open()
         engine = self.context.engine
-        if not isinstance(engine, NamespaceEngine) or not engine.outermost:
+        if capability(engine, NamespaceEngine) is not None:
             raise InvalidInput("a store that was opened with namespace=… sees no other one")
-        return await namespaces(engine.inner)
+        return await namespaces(engine)

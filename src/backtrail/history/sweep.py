@@ -19,7 +19,9 @@ from typing import Any
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Head, Swap
-from backtrail.errors import Conflict, Corrupt, InvalidInput
+from backtrail.engines.conflicts import Refused
+from backtrail.engines.reserved import user_lineages, user_threads
+from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView, Place
 from backtrail.history.pace import Pace
@@ -38,7 +40,7 @@ WORKSPACE = "workspace"
 async def lineages(context: Context) -> AsyncIterator[str]:
     """The names of all lineages, read a page at a time."""
     after: str | None = None
-    while page := await context.engine.lineages(after=after, limit=_PAGE):
+    while page := await user_lineages(context.engine, after=after, limit=_PAGE):
         for name in page:
             yield name
         if after is not None and page[-1] <= after:  # an index out of order must not lead round in a circle
@@ -75,7 +77,7 @@ class Sweeper:
         names = [name async for name in lineages(context)]
         total = Pruned(dry_run=dry_run)
         self._files = set()
-        last = {head.lineage for head in await context.engine.threads(kind=WORKSPACE)}
+        last = {head.lineage for head in await user_threads(context.engine, kind=WORKSPACE)}
         for number, lineage in enumerate(sorted(names, key=last.__contains__), 1):
             try:
                 done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
@@ -116,7 +118,7 @@ class Sweeper:
                 heads = await self._mark(view, gone, doomed)
                 threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
                 await self._drop(lineage, heads, found)
-            except Conflict:
+            except Refused:
                 continue  # a writer was faster; what it did may need what was about to go
             return _report(lineage, threads, checkpoints, found, dry_run)
         return _report(lineage, threads, checkpoints, NO_GARBAGE, dry_run)

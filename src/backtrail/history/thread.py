@@ -52,7 +52,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
                 parent=parent,
             )
         except Unavailable:
-            if not self.context.engine.adrift:
+            if self.context.spool is None or not self.context.spool.adrift:
                 raise
             # What is there cannot be read to compare with; nor has it to be, since the state is whole.
             return await self.writer.save(

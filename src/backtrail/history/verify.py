@@ -11,6 +11,7 @@ import msgspec
 
 from backtrail.encode.assemble import place
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.checks import Inspection, Place, gap_id
 from backtrail.history.context import Context
@@ -83,9 +84,9 @@ async def _repair(context: Context, seen: Inspection) -> None:
         try:
             await _Repair(context, seen).run()
             return
-        except Conflict:
+        except Refused:
             seen = await _inspect(context, seen.lineage)
-    raise Conflict(seen.lineage, None, None, f"{seen.lineage!r} kept moving: repair it when its writers rest")
+    raise Conflict(seen.lineage, message=f"{seen.lineage!r} kept moving: repair it when its writers rest")
 
 
 class _Repair:

@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import NamedTuple
 
-from backtrail.engines.base import Commit, Drop, Engine, Head, Mark, Swap
-from backtrail.errors import Conflict, LockLost
+from backtrail.engines.base import Commit, Drop, Engine, Head, HeadKey, Mark, Position, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.replicate import role_record, swept
 from backtrail.replicate.lost import Lost, lost_to
 from backtrail.replicate.report import Diverged, Keep, Progress, Report, same_life
 from backtrail.replicate.row_copy import Apart, Transfer
-from backtrail.replicate.swept import Place, Swept
+from backtrail.replicate.swept import Swept
 
 _TRIES = 16
 _RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
 
 
-class UnderWay(Conflict):
+class UnderWay(Refused):
     """The follower has a save that the active side may be about to get: who looks again a little later will know."""
 
 
@@ -32,8 +32,8 @@ class Doubts(NamedTuple):
     """What a mirror knows of saves that only the follower has."""
 
     stamp: int  #: how branches of this generation are marked: of those the follower has nothing of its own
-    refused: Container[tuple[bytes, int, int]]  #: keys of heads to which the active side said no
-    rows: Collection[Place]  #: and the rows under them
+    refused: Container[HeadKey]  #: keys of heads to which the active side said no
+    rows: Collection[Position]  #: and the rows under them
     branches: Collection[bytes]  #: and the branches that began with them
     under_way: Callable[[Head], bool]  #: whether somebody may still be making it
     spools: bool = False  #: whether saves that build on them may wait in a spool
@@ -62,11 +62,11 @@ async def reconcile(
         try:
             if await _Comparison(active, follower, transfer, keep, mirror, doubts).made_equal():
                 return report
-        except (Apart, LockLost, UnderWay):
+        except (Apart, UnderWay):
             raise
-        except Conflict:
+        except Refused:
             continue
-    raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
+    raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 
 class _Comparison:
@@ -106,7 +106,7 @@ class _Comparison:
             there = await active.row(lineage, head.branch, head.step) is not None
             known = there or (head.branch, head.step) in gone
             if not (known and _at_or_past(self._ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
-                raise UnderWay(head.thread, None, None, f"a change of thread {head.thread!r} is under way: look again")
+                raise UnderWay(head.thread, f"a change of thread {head.thread!r} is under way: look again")
             if self._mirror and not there:
                 self._lost[head.thread] = await lost_to(active, follower, head, self._ours.get(head.thread))
             if not known:
@@ -139,7 +139,7 @@ class _Comparison:
         if here is None and await role_record.buried(self._follower, head):
             return False  # it was deleted while the follower was active; a save that was under way arrived afterwards
         if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
-            raise Apart(head.thread, None, None, _RINGS)
+            raise Apart(head.thread, _RINGS)
         return True
 
     async def _bring_over(self) -> bool:
@@ -250,7 +250,7 @@ async def _put(side: Engine, swaps: Sequence[Swap], lineage: str, marks: Sequenc
     try:
         if swaps or marks:
             await side.commit(Commit(lineage, tuple(swaps), marks=marks))
-    except Conflict:
+    except Refused:
         return False
     return True
 
@@ -262,7 +262,7 @@ async def clear(side: Engine, lineage: str) -> None:
     if branches or blobs:
         try:
             await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
-        except Conflict:
+        except Refused:
             return  # a thread appeared: the next reconciliation looks again
 
 

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from backtrail.engines.base import Commit, Engine, Fence
+from backtrail.engines.base import Commit, Drop, Engine, Fence
 from backtrail.engines.drive import finish
+from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.status import log
 
 T = TypeVar("T")
@@ -79,50 +80,66 @@ def _settle(outcome: asyncio.Future[Any], value: Any, error: BaseException | Non
         outcome.set_result(value)
 
 
-class Hopped:
+class ThreadedEngine(DelegatingEngine):
     """A blocking engine whose calls each run in a thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._hands = Workers()
+        self._workers = Workers()
         self.properties = msgspec.structs.replace(engine.properties, blocking=False)
 
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._engine, name)
+    def unwrap(self) -> Engine:
+        return self._engine
 
-        async def hop(*args: Any, **options: Any) -> Any:
-            return await self._hands.take(method(*args, **options))
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        return await self._workers.take(getattr(self._engine, method)(*args, **options))
 
-        return hop
+    async def commit(self, commit: Commit) -> None:
+        await self._workers.take(self._engine.commit(commit))
+
+    async def drop(self, drop: Drop) -> None:
+        await self._workers.take(self._engine.drop(drop))
+
+    async def compact(self) -> None:
+        await self._workers.take(self._engine.compact())
 
     async def close(self) -> None:
-        await self._hands.take(self._engine.close())
-        self._hands.let_go()
+        await self._workers.take(self._engine.close())
+        self._workers.let_go()
 
 
 def side(engine: Engine, blocking: bool) -> Engine:
     """An engine as a mirror of this colour calls it."""
-    return engine if blocking or not engine.properties.blocking else cast("Engine", Hopped(engine))
+    return engine if blocking or not engine.properties.blocking else ThreadedEngine(engine)
 
 
-class Fenced:
+class FencedEngine(DelegatingEngine):
     """An engine whose commits carry a fence, unless they have one."""
 
     def __init__(self, engine: Engine, fence: Fence) -> None:
         self._engine = engine
         self._fence = fence
+        self.properties = engine.properties
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+    def unwrap(self) -> Engine:
+        return self._engine
+
+    async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
+        return await getattr(self._engine, method)(*args, **options)
 
     async def commit(self, commit: Commit) -> None:
         await self._engine.commit(
             commit if commit.fence is not None else msgspec.structs.replace(commit, fence=self._fence)
         )
 
+    async def drop(self, drop: Drop) -> None:
+        await self._engine.drop(drop)
 
-def fenced(engine: Engine, fence: Fence) -> Engine:
-    return cast("Engine", Fenced(engine, fence))
+    async def compact(self) -> None:
+        await self._engine.compact()
+
+    async def close(self) -> None:
+        await self._engine.close()
 
 
 async def pause(blocking: bool, seconds: float) -> None:
@@ -145,7 +162,7 @@ async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tupl
     """Commit on both sides at the same time; what each of them raised."""
     # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it is
     # the one that is on its way to a server while the other one's thread keeps this one from working.
-    if isinstance(one, Hopped):
+    if isinstance(one, ThreadedEngine):
         other = asyncio.get_running_loop().create_task(attempt(one, own))
         here = attempt(two, theirs)
     else:
@@ -157,7 +174,7 @@ async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tupl
     except asyncio.CancelledError:
         other.cancel()
         raise
-    return (second, first) if isinstance(one, Hopped) else (first, second)
+    return (second, first) if isinstance(one, ThreadedEngine) else (first, second)
 
 
 class Mutex:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from backtrail.errors import Conflict, Corrupt, LockLost, Unavailable
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import Corrupt, LockLost, Unavailable
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.replay import Hop, ReplayTarget, Stranded, deliver
 from backtrail.replicate.spool import Spool
@@ -33,9 +34,7 @@ class Delivery:
                 continue
             try:
                 await self._lineage(lineage)
-            except LockLost:
-                raise
-            except (Conflict, Corrupt) as error:
+            except (Refused, Corrupt) as error:
                 self.stranded.add(lineage)
                 left.add(lineage)
                 self._mirror.failed(error)
@@ -48,7 +47,7 @@ class Delivery:
         self.under_way = True
         try:
             await self._lineage(lineage)
-        except (Conflict, Corrupt, Unavailable) as error:
+        except (Refused, LockLost, Corrupt, Unavailable) as error:
             self._mirror.failed(error)
         finally:
             self.under_way = False
@@ -59,9 +58,9 @@ class Delivery:
                 if await deliver(self._spool, self._hop, self._shore(), lineage):
                     self.stranded.discard(lineage)
                     return
-            except (Stranded, LockLost):
+            except Stranded:
                 raise
-            except Conflict:  # others write to the same threads
+            except Refused:  # others write to the same threads
                 if attempt == _TRIES - 1:
                     raise
 

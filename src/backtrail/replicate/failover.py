@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from backtrail.engines.base import Engine, Fence
-from backtrail.errors import Conflict, Unavailable
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import Unavailable
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
@@ -80,7 +81,7 @@ class Failover:
     def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
         """A side as this generation may write to it, or that of an earlier standing."""
         fence = (standing or self.standing).fences.get(name)
-        return self.sides[name] if fence is None else concurrency.fenced(self.sides[name], fence)
+        return self.sides[name] if fence is None else concurrency.FencedEngine(self.sides[name], fence)
 
     # -- health ----------------------------------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ class Failover:
             try:
                 fences = {role.active: await role_record.fence(active, role.generation)}
                 break
-            except Conflict:
+            except Refused:
                 # Another process has closed this generation and is about to write down the next one.
                 await concurrency.pause(self._blocking, 0.02)
                 if (await role_record.read(active))[0].generation > role.generation:
@@ -177,7 +178,7 @@ class Failover:
                 fences[other] = await role_record.fence(self.sides[other], role.generation)
             except Unavailable as error:
                 self.away(other, error)
-            except Conflict:
+            except Refused:
                 return False
         self._believe(role, fences)
         return True

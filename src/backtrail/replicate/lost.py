@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from backtrail.engines.base import Branch, Engine, Head
+from backtrail.engines.base import Branch, Engine, Head, Position
 
 _MOST = 1 << 17  # ids that are looked at; what lies beyond counts as lost, which is safe
 _LOW, _HIGH = bytes(16), b"\xff" * 16
@@ -19,7 +19,7 @@ _LOW, _HIGH = bytes(16), b"\xff" * 16
 class Lost(NamedTuple):
     """The way back from a head to what both sides have."""
 
-    places: list[tuple[bytes, int]]  #: steps that only the follower has, newest first
+    places: list[Position]  #: steps that only the follower has, newest first
     branches: list[bytes]  #: of these, branches that the active side has nothing of
     newest: bytes | None  #: the id of the newest checkpoint that was not saved again; None: all of them were
     known: bytes | None  #: the id of the newest one that both have
@@ -49,7 +49,7 @@ async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | Non
 
 def _way(branches: Mapping[bytes, Branch], head: Head) -> dict[bytes, int]:
     way: dict[bytes, int] = {}
-    place: tuple[bytes, int] | None = (head.branch, head.step)
+    place: Position | None = head.position
     while place is not None and place[0] in branches and place[0] not in way:
         way[place[0]] = place[1]
         place = branches[place[0]].origin

@@ -2,7 +2,7 @@
 
 A commit goes to the active side, and the very same commit to the follower: before it is acknowledged (sync) or soon
 after (async). A follower that cannot take it is brought up to date by comparison later. When the active side is away
-the other becomes active in a new generation; a caller in the middle of a save sees a Conflict, which history answers
+the other becomes active in a new generation; a caller in the middle of a save is refused, which history answers
 by looking again and saving on the new active side, on a branch of the new generation.
 
 Two sides that were both written to never wrote on the same branch, because a save that was planned in one generation is
@@ -15,12 +15,14 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Head
-from backtrail.errors import Conflict, LockLost, Unavailable
+from backtrail.engines.capabilities import FailsFast, PrefixesBranches, capability
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import LockLost, Unavailable
 from backtrail.replicate import concurrency, role_record, swept
 from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.failover import Failover, Standing, opposite
@@ -28,7 +30,7 @@ from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.report import Diverged, KeepOn, Kept
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
-from backtrail.replicate.status import Announcer, Meters, Side, SpoolStatus, Status, log
+from backtrail.replicate.status import Announcer, Meters, Mirrored, Side, SpoolStatus, Status, log
 
 
 class _Lacking(NamedTuple):
@@ -38,7 +40,7 @@ class _Lacking(NamedTuple):
     raised: BaseException | None
 
 
-class Mirror(DelegatingEngine):
+class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     """Two engines as one. `on_diverged` is told of heads that lost against the active side, to label them."""
 
     def __init__(self, primary: Engine, replica: Engine, settings: Settings) -> None:
@@ -58,8 +60,9 @@ class Mirror(DelegatingEngine):
         self._roles = Failover(self.sides, blocking, settings, self._on_health, self._on_turn)
         self._following = Replicator(self._roles, blocking, settings)
         self._starting = concurrency.Mutex(blocking)
-        primary.hurried = partial(self._can_do_without, "primary")
-        replica.hurried = partial(self._can_do_without, "replica")
+        for name, engine in (("primary", primary), ("replica", replica)):
+            if (waiting := capability(engine, FailsFast)) is not None:
+                waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
         # So each has branches of its own there; and also where a save may have to wait in a spool.
         self._own = bytes(3) if blocking and settings.spool is None else _mine()
@@ -68,12 +71,12 @@ class Mirror(DelegatingEngine):
         self._closed = False
 
     @property
-    def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
-        return self.stamp_of(0)
+    def branch_prefix(self) -> bytes:
+        return self.branch_prefix_in(0)
 
-    def stamp_of(self, generation: int) -> bytes:
+    def branch_prefix_in(self, generation: int) -> bytes:
         """How branches begin now; in this generation, if the mirror's own is not known yet."""
-        return role_record.stamp(self._roles.standing.generation or generation) + self._own
+        return role_record.branch_prefix(self._roles.standing.generation or generation) + self._own
 
     @property
     def on_diverged(self) -> KeepOn | None:
@@ -185,9 +188,9 @@ class Mirror(DelegatingEngine):
         """Nobody goes on with the branches of before: of one of them a side may have a step that nobody knows of."""
         self._own = _mine()
 
-    def planned_before(self, commit: Commit, stamp: bytes) -> bool:
+    def planned_before(self, commit: Commit, prefix: bytes) -> bool:
         """Whether a save must not be committed, because it goes on with a branch of before."""
-        return _planned_before(commit, stamp)
+        return _planned_before(commit, prefix)
 
     def mark(self, lineage: str) -> None:
         """The active side was given something that the follower has not."""
@@ -225,7 +228,7 @@ class Mirror(DelegatingEngine):
             raise Unavailable(
                 f"the {follower} is away and replica_required=True: {self._roles.errors[follower]}; nothing was saved"
             )
-        if _planned_before(commit, role_record.stamp(standing.generation) + self._own):
+        if _planned_before(commit, role_record.branch_prefix(standing.generation) + self._own):
             raise _look_again(commit)
         own = commit if commit.fence is not None else msgspec.structs.replace(commit, fence=standing.fences.get(active))
         theirs = msgspec.structs.replace(commit, fence=standing.fences.get(follower))
@@ -349,7 +352,7 @@ class Mirror(DelegatingEngine):
             return
         try:
             await self.sides[standing.follower].drop(drop)
-        except (Unavailable, Conflict) as error:
+        except (Unavailable, Refused) as error:
             if isinstance(error, Unavailable):
                 self._roles.away(standing.follower, error)
             await self._remember(drop, standing)
@@ -362,7 +365,7 @@ class Mirror(DelegatingEngine):
             await swept.remember(self._roles.fenced(standing.active), drop)
         except LockLost as error:
             await self._roles.learn()
-            raise Conflict(drop.lineage, None, None, "the mirror changed sides during a sweep: look again") from error
+            raise Refused(drop.lineage, "the mirror changed sides during a sweep: look again") from error
 
     # -- the place -------------------------------------------------------------------------------------------------
 
@@ -422,10 +425,12 @@ class Mirror(DelegatingEngine):
             await engine.close()
 
 
-def _planned_before(commit: Commit, stamp: bytes) -> bool:
+def _planned_before(commit: Commit, prefix: bytes) -> bool:
     """Whether a save goes on with a branch that must no longer be touched: it was planned before a change."""
     new = {branch.id for branch in commit.branches}
-    return bool(commit.swaps) and any(row.branch not in new and not row.branch.startswith(stamp) for row in commit.rows)
+    return bool(commit.swaps) and any(
+        row.branch not in new and not row.branch.startswith(prefix) for row in commit.rows
+    )
 
 
 def _mine() -> bytes:
@@ -437,5 +442,5 @@ def _closed() -> Unavailable:
     return Unavailable("the mirrored store is closed: open it again with backtrail.open()")
 
 
-def _look_again(commit: Commit) -> Conflict:
-    return Conflict(commit.lineage, None, None, "the mirror changed sides during the save: look again")
+def _look_again(commit: Commit) -> Refused:
+    return Refused(commit.lineage, "the mirror changed sides during the save: look again")

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
-from backtrail.engines.base import Commit, Mark, Swap
+from backtrail.engines.base import Commit, Mark, Position, Swap
 
 _ROWS = 256  # in one shipment
 _BYTES = 1024 * 1024
@@ -184,7 +184,7 @@ def _merged(commits: list[Commit]) -> Commit:
     if len(commits) == 1:
         return commits[0]
     swaps: dict[str, Swap] = {}
-    marks: dict[tuple[bytes, int], Mark] = {}
+    marks: dict[Position, Mark] = {}
     blobs: dict[bytes, bytes] = {}
     for commit in commits:
         for swap in commit.swaps:

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Swap
-from backtrail.errors import Conflict, LockLost
+from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Position, Swap
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import LockLost
 from backtrail.replicate import role_record
 from backtrail.replicate.anti_entropy import clear
 from backtrail.replicate.report import Diverged, Keep, same_life
@@ -27,11 +28,11 @@ _TWINS = 1024  # rows of one id that are looked at
 Hop = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
 
 
-class Stranded(Conflict):
+class Stranded(Refused):
     """A save in the spool cannot be brought over: it builds on a step that the active side does not have."""
 
     def __init__(self, thread: str, reason: str) -> None:
-        super().__init__(thread, None, None, f"what was spooled for thread {thread!r} stays in the spool: {reason}")
+        super().__init__(thread, f"what was spooled for thread {thread!r} stays in the spool: {reason}")
 
 
 class ReplayTarget(NamedTuple):
@@ -103,7 +104,7 @@ async def _repeat(active: Engine, commit: Commit) -> bool:
         if commit.fence is None:
             raise  # it is our generation that is over, not the caller's lock
         return False
-    except Conflict:
+    except Refused:
         return await _was_made(active, commit)
     return True
 
@@ -130,7 +131,7 @@ async def _was_made(active: Engine, commit: Commit) -> bool:
 
 def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
     """Whether the way to `here` leads through where `new` stands."""
-    place: tuple[bytes, int] | None = (here.branch, here.step)
+    place: Position | None = here.position
     while place is not None:
         branch, step = place
         if branch == new.branch:
@@ -185,7 +186,7 @@ async def _check_there(shore: ReplayTarget, swaps: Sequence[Swap]) -> None:
             continue
         here = await shore.active.head(swap.thread)
         if here is not None and here.key == swap.expect:
-            raise Conflict(swap.thread, None, None, f"thread {swap.thread!r} was brought over just now: tried again")
+            raise Refused(swap.thread, f"thread {swap.thread!r} was brought over just now: tried again")
         if here is not None:
             continue
         elsewhere = [await side.head(swap.thread) for side in shore.sides]

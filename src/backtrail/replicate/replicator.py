@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 
 from backtrail.engines.base import Commit, Engine, Head
-from backtrail.errors import BacktrailError, Conflict, Unavailable
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import BacktrailError, Conflict, LockLost, Unavailable
 from backtrail.replicate import concurrency, role_record, swept
 from backtrail.replicate.anti_entropy import NO_DOUBTS, Doubts, UnderWay, differing, reconcile
 from backtrail.replicate.failover import Failover, Standing
@@ -85,7 +86,7 @@ class Replicator:
                     if self._stopped:
                         return
                     await work()
-            except BacktrailError as error:
+            except (BacktrailError, Refused) as error:
                 self._roles.last_error = str(error)  # something moved or went away: the next round looks again
             except Exception as error:  # noqa: BLE001
                 if self._stopped:
@@ -126,7 +127,7 @@ class Replicator:
             self.pending.mark(*await swept.lineages(roles.sides[standing.active]))
             for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
                 await role_record.clear(roles.fenced(side), roles.sides[other])
-        except BacktrailError:
+        except (BacktrailError, Refused):
             self._until_whole = 0
             raise
 
@@ -154,7 +155,7 @@ class Replicator:
             except Unavailable as error:
                 self.pending.mark(commit.lineage)
                 roles.away(follower, error)
-            except Conflict:
+            except (Refused, LockLost):
                 if not await self._has(follower, commit):
                     self.pending.mark(commit.lineage)
             except BaseException:
@@ -177,7 +178,7 @@ class Replicator:
         if self.held() or not roles.well(roles.standing.follower):
             return
         lineages = self.pending.take_behind()
-        failed: BacktrailError | None = None
+        failed: Exception | None = None
         try:
             for lineage in lineages:
                 if self._stopped or self.held():
@@ -187,7 +188,7 @@ class Replicator:
                     self.pending.compared(lineage)
                 except UnderWay as error:
                     log.debug("%s", error)
-                except Conflict as error:
+                except (Refused, LockLost) as error:
                     failed = error  # this one has to wait; the others need not
         finally:
             self.pending.give_back()
@@ -256,7 +257,14 @@ class Replicator:
         one becomes active meanwhile, that is none of this one's business."""
         if not found.known:
             self._count(found.head)
-        kept = await self.on_diverged(active, found) if self.on_diverged is not None else Kept.ENOUGH
+        kept = Kept.ENOUGH
+        if self.on_diverged is not None:
+            try:
+                kept = await self.on_diverged(active, found)
+            except LockLost:
+                raise  # this generation is over
+            except Conflict as error:
+                raise Refused(found.head.thread, str(error)) from error  # its writers were faster: compared again
         if kept is Kept.NAMED:  # also if it was known: a comparison had been cut before it could say so
             self._count(found.head)
         return kept
@@ -276,7 +284,7 @@ class Replicator:
             try:
                 await self._reconcile_now(lineage)
                 return
-            except (Unavailable, Conflict) as error:
+            except (Unavailable, Refused, LockLost) as error:
                 raised = error  # it kept moving, or went: the background goes on with it
         self.pending.mark(lineage)
         self.wake()
@@ -314,8 +322,8 @@ class Replicator:
             for lineage in await differing(replica, primary):
                 await reconcile(replica, primary, lineage, mirror=True, keep=_not_now, doubts=doubts)
             if await differing(replica, primary):
-                raise Conflict(role_record.LINEAGE, None, None, "the sides still differ: they are compared again")
-        except BacktrailError:
+                raise Refused(role_record.LINEAGE, "the sides still differ: they are compared again")
+        except (BacktrailError, Refused):
             await roles.stay(role)
             raise
         await roles.return_home(role)
@@ -346,7 +354,7 @@ class Replicator:
 
 def _stamped(standing: Standing) -> int:
     """What the branches of a generation are marked with."""
-    return role_record.generation_of(role_record.stamp(standing.generation))
+    return role_record.generation_of(role_record.branch_prefix(standing.generation))
 
 
 def _at_or_past(head: Head | None, new: Head | None) -> bool:
@@ -361,4 +369,4 @@ def _at_or_past(head: Head | None, new: Head | None) -> bool:
 async def _not_now(found: Diverged) -> Kept:
     if found.known:
         return Kept.ENOUGH
-    raise Conflict(found.head.thread, None, None, "an older generation wrote to the primary just now: looked at again")
+    raise Refused(found.head.thread, "an older generation wrote to the primary just now: looked at again")

@@ -19,11 +19,13 @@ from typing import Literal
 
 import msgspec
 
+from backtrail.engines import reserved
 from backtrail.engines.base import Commit, Engine, Fence, Head, Lease, Swap
-from backtrail.errors import Conflict, Corrupt, LockLost
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import Corrupt, LockLost
 
 Name = Literal["primary", "replica"]
-RESERVED = "\U0010ffff\U0010ffff"
+RESERVED = reserved.RESERVED * 2  #: no listing of a user shows it, nor is it the name of a namespace
 LINEAGE = f"{RESERVED}mirror"
 GONE = f"{RESERVED}gone/"
 _ROLE = f"{RESERVED}role"
@@ -62,7 +64,7 @@ async def write(side: Engine, role: Role) -> Role:
         new = Head(LINEAGE, LINEAGE, _NOBODY, _NOBODY, generation, version, "mirror", 0, generation, 0, 0, note)
         try:
             await side.commit(Commit(LINEAGE, (Swap(LINEAGE, head.key if head else None, new),)))
-        except Conflict:
+        except Refused:
             continue
         return role
 
@@ -75,7 +77,7 @@ async def fence(side: Engine, generation: int) -> Fence:
             return Fence(_ROLE, answer.token)
         held = int(answer.owner.removeprefix("generation-"))
         if held > generation:
-            raise Conflict(LINEAGE, None, None, f"generation {generation} is over: this side is in generation {held}")
+            raise Refused(LINEAGE, f"generation {generation} is over: this side is in generation {held}")
         await side.release(_ROLE, answer.owner)
 
 
@@ -100,9 +102,7 @@ async def bury(side: Engine, head: Head, generation: int) -> bool:
         stone = Head(name, LINEAGE, head.owner, _NOBODY, generation, head.version, "gone", now, now, 0, 0, note)
         try:
             await side.commit(Commit(LINEAGE, (Swap(name, known.key if known is not None else None, stone),)))
-        except LockLost:
-            raise  # this generation is over, and will be however often it is tried
-        except Conflict:
+        except Refused:
             continue
         return True
 
@@ -113,7 +113,7 @@ async def unbury(side: Engine, thread: str, owner: bytes) -> None:
     if stone is not None:
         try:
             await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
-        except Conflict:
+        except Refused:
             return  # another process buries it now
 
 
@@ -146,7 +146,7 @@ def _stone(thread: str, owner: bytes) -> str:
     return f"{GONE}{hashlib.blake2b(thread.encode(), digest_size=16).hexdigest()}/{owner.hex()}"
 
 
-def stamp(generation: int) -> bytes:
+def branch_prefix(generation: int) -> bytes:
     """The first two bytes of the ids of all branches that are started in a generation."""
     return (generation % 65536).to_bytes(2, "big")
 
@@ -168,7 +168,7 @@ async def clear(side: Engine, other: Engine) -> None:
             continue
         try:
             await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
-        except Conflict:
+        except (Refused, LockLost):
             continue  # another process did, or the name was buried anew
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Engine, Mark, NewRow, Row, Step
-from backtrail.errors import Conflict
+from backtrail.engines.conflicts import Refused
 from backtrail.replicate.report import Progress, Report
 from backtrail.replicate.swept import Swept
 
@@ -17,7 +17,7 @@ _APART = (
 )
 
 
-class Apart(Conflict):
+class Apart(Refused):
     """Both stores went on with the same branch, or are sealed with different keys: no union of them exists."""
 
 
@@ -84,7 +84,7 @@ class Transfer:
         theirs = {} if new else {step.step: step for step in await target.steps(self.lineage, branch.id, 0, LAST_STEP)}
         for number, step in theirs.items():
             if number in ours and ours[number].digest != step.digest:
-                raise Apart(branch.thread, None, None, _APART.format(thread=branch.thread, step=number))
+                raise Apart(branch.thread, _APART.format(thread=branch.thread, step=number))
         lacking = sorted(number for number in ours if number not in theirs)
         first = (branch,) if new else ()
         for i in range(0, len(lacking), _ROWS):

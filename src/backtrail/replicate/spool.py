@@ -19,9 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Mark, NewRow, Swap
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Mark, NewRow, Position, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.errors import Conflict, Corrupt, InvalidInput
+from backtrail.errors import Corrupt, InvalidInput
 from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
@@ -36,7 +37,7 @@ class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
     """One save as its journal keeps it: everything but the bodies."""
 
     swaps: tuple[Swap, ...]
-    rows: tuple[tuple[bytes, int], ...]
+    rows: tuple[Position, ...]
     branches: tuple[Branch, ...]
     marks: tuple[Mark, ...]
     blobs: tuple[bytes, ...]
@@ -90,7 +91,7 @@ class Spool:
     # -- saves ---------------------------------------------------------------------------------------------------------
 
     async def put(self, commit: Commit) -> int:
-        """Keep a save; its bytes. `Conflict` if one of its threads stands elsewhere in the spool."""
+        """Keep a save; its bytes. `Refused` if one of its threads stands elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
         written = weight(commit)
         entry = SpooledSave(
@@ -127,10 +128,10 @@ class Spool:
             ]
             try:
                 await engine.commit(Commit(lineage, swaps, rows, branches, marks, commit.blobs))
-            except Conflict:
+            except Refused:
                 continue  # another save was faster: look again whether this one still fits
             return written
-        raise Conflict(lineage, None, None, f"lineage {lineage!r} kept moving in the spool: save again")
+        raise Refused(lineage, f"lineage {lineage!r} kept moving in the spool: save again")
 
     async def lineages(self) -> list[str]:
         """Those for which something waits."""
@@ -182,7 +183,7 @@ class Spool:
             return False
         try:
             await self.engine.commit(Commit(lineage, [Swap(head.thread, head.key, None) for head in heads]))
-        except Conflict:
+        except Refused:
             return False
         await self._drop(lineage)
         return True
@@ -192,7 +193,7 @@ class Spool:
         blobs = [id for id, _ in await self.engine.blob_ids(lineage)]
         try:
             await self.engine.drop(Drop(lineage, (), branches=branches, blobs=blobs))
-        except Conflict:
+        except Refused:
             return  # a new save is there already, which did this before
 
     # -- questions -----------------------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ class Spool:
             new = Head(thread, _KIN, _NOBODY, _NOBODY, 0, version, "spool", 0, 0, 0, 0, note)
             try:
                 await self.engine.commit(Commit(_KIN, (Swap(thread, known.key if known is not None else None, new),)))
-            except Conflict:
+            except Refused:
                 continue
             return
 
@@ -271,7 +272,7 @@ def _follows(swap: Swap, here: Head | None) -> Swap:
     if here is None:
         return Swap(swap.thread, None, swap.new)
     if here.key != swap.expect:
-        raise Conflict(swap.thread, None, None, f"thread {swap.thread!r} stands elsewhere in the spool: look again")
+        raise Refused(swap.thread, f"thread {swap.thread!r} stands elsewhere in the spool: look again")
     return swap
 
 

@@ -17,15 +17,17 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from backtrail.engines.base import Commit, Drop, Head, Row
+from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.drive import finish
-from backtrail.errors import BacktrailError, Conflict, InvalidInput, LockLost, Unavailable
+from backtrail.errors import BacktrailError, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import concurrency
 from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.delivery import Delivery
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
-from backtrail.replicate.status import SpoolStatus, Status, log
+from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 T = TypeVar("T")
 _QUICK = 0.5  # seconds between two looks whether a side is back
@@ -34,8 +36,8 @@ _ROLE = ""  # the name under which the generation is remembered
 _KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
 
 
-def _look_again(commit: Commit) -> Conflict:
-    return Conflict(commit.lineage, None, None, "the mirror went to its spool, or came back: look again")
+def _look_again(commit: Commit) -> Refused:
+    return Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
 
 
 def _made(ring: Head | None) -> int | None:
@@ -43,7 +45,7 @@ def _made(ring: Head | None) -> int | None:
     return None if ring is None else ring.created
 
 
-class Spooled(DelegatingEngine):
+class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     """A mirror that goes on while both its sides are away."""
 
     def __init__(self, mirror: Mirror, spool: Spool) -> None:
@@ -70,9 +72,12 @@ class Spooled(DelegatingEngine):
         """The generation in which something is seen now."""
         return self.mirror.generation or self._generation
 
+    def unwrap(self) -> Mirror:
+        return self.mirror
+
     @property
-    def stamp(self) -> bytes:  # type: ignore[override]  # it changes with the roles
-        return self.mirror.stamp_of(self._generation)
+    def branch_prefix(self) -> bytes:
+        return self.mirror.branch_prefix_in(self._generation)
 
     async def _local(self, work: Coroutine[Any, Any, T]) -> T:
         """Let the spool work, in the mirror's colour."""
@@ -215,7 +220,7 @@ class Spooled(DelegatingEngine):
             await self._count()
             if self.adrift or self._holdings.records:
                 await self._land()
-        except BacktrailError as error:
+        except (BacktrailError, Refused) as error:
             self.mirror.failed(error)
         except Exception as error:  # noqa: BLE001  # the background goes on; what is spooled stays, and is visible
             if not self._closed:
@@ -260,7 +265,7 @@ class Spooled(DelegatingEngine):
             if in_doubt:
                 self.adrift = True  # also if a side came back just now: the delivery will know it
                 self._background.wake()  # it may have looked into the spool before; now it waits for the gate
-            elif not self.adrift or self.mirror.planned_before(commit, self.stamp):
+            elif not self.adrift or self.mirror.planned_before(commit, self.branch_prefix):
                 raise _look_again(commit)
             self._check_base(commit)
             await self._check_room(weight(commit))
@@ -366,6 +371,9 @@ class Spooled(DelegatingEngine):
     async def compact(self) -> None:
         await self._ashore()
         await self.mirror.compact()
+
+    def status(self) -> Status:
+        return self.mirror.status()
 
     async def settle(self) -> Status:
         """Deliver what is spooled, compare both sides and ship everything now; what is left shows in the status."""

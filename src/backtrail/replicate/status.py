@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
@@ -51,6 +52,18 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     diverged: int
     last_error: str | None
     spool: SpoolStatus | None = None
+
+
+class Mirrored(ABC):
+    """The capability of an engine that keeps everything twice: it tells how both sides are, and makes them equal."""
+
+    @abstractmethod
+    def status(self) -> Status:
+        """Where the mirror stands, as far as this process knows."""
+
+    @abstractmethod
+    async def settle(self) -> Status:
+        """Compare both sides and ship everything now; what is left shows in the status."""
 
 
 def announce(status: Status) -> None:

@@ -17,23 +17,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
-from backtrail.errors import Conflict, Corrupt, LockLost
+from backtrail.engines.base import Commit, Drop, Engine, Head, Position, Swap
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import Corrupt
 from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
 _NOBODY = bytes(16)
 _MOST = 64  # things that one stone names: a head's note is a few KB at most
 
-Place = tuple[bytes, int]
-
 
 class _Names(msgspec.Struct, frozen=True, array_like=True):
     """What one stone names."""
 
     lineage: str
-    rows: list[Place] = []
-    bodies: list[Place] = []
+    rows: list[Position] = []
+    bodies: list[Position] = []
     branches: list[bytes] = []
     blobs: list[bytes] = []
 
@@ -47,8 +46,8 @@ class Swept:
     def __init__(self, marker: Head | None = None, stones: Sequence[Head] = ()) -> None:
         self.marker = marker
         self.stones = stones
-        self.rows: set[Place] = set()
-        self.bodies: set[Place] = set()
+        self.rows: set[Position] = set()
+        self.bodies: set[Position] = set()
         self.branches: set[bytes] = set()
         self.blobs: set[bytes] = set()
         for stone in stones:
@@ -58,7 +57,7 @@ class Swept:
             self.branches.update(names.branches)
             self.blobs.update(names.blobs)
 
-    def add(self, rows: Iterable[Place], branches: Iterable[bytes]) -> None:
+    def add(self, rows: Iterable[Position], branches: Iterable[bytes]) -> None:
         """These are to go as well, and are written on no stone."""
         self.rows.update(rows)
         self.branches.update(branches)
@@ -111,7 +110,7 @@ def _read(stone: Head) -> _Names:
 
 
 async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: Iterable[Head]) -> None:
-    """Let `other`, whose heads are these, let go of what `side` swept; then forget it. `Conflict` if a head moved."""
+    """Let `other`, whose heads are these, let go of what `side` swept; then forget it. `Refused` if a head moved."""
     here = {branch.id for branch in await side.branches(lineage)}
     rows = [place for place in sorted(swept.rows) if await side.row(lineage, *place) is None]
     bodies = [
@@ -140,9 +139,7 @@ async def _swap(side: Engine, name: str, known: Head | None, new: Head | None) -
     """Put one in the place of another; False if somebody else was faster."""
     try:
         await side.commit(Commit(LINEAGE, (Swap(name, None if known is None else known.key, new),)))
-    except LockLost:
-        raise
-    except Conflict:
+    except Refused:
         return False
     return True
 

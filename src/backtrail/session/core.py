@@ -292,7 +292,7 @@ class SessionCore:
                 or not (same_front(part.node, view.node, count) or await self._same_items(view, part.messages))
             ):
                 reason = f"session {self.id!r} was changed while it was summarised: nothing was applied, try again"
-                raise Conflict(self.id, None, None, reason)
+                raise Conflict(self.id, message=reason)
             return await self._shorten(view, part.first, count, {SUMMARY: summary})
 
         return await self._rewrite(decide)
@@ -414,4 +414,4 @@ class SessionCore:
                 raise
             except Conflict:
                 continue
-        raise Conflict(self.id, None, None, f"session {self.id!r} kept moving: try again when its writers rest")
+        raise Conflict(self.id, message=f"session {self.id!r} kept moving: try again when its writers rest")

@@ -9,7 +9,7 @@ import hashlib
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Row, Step, Swap
+from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Position, Row, Step, Swap
 
 
 def name16(*parts: object) -> bytes:
@@ -17,9 +17,7 @@ def name16(*parts: object) -> bytes:
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
-def branch(
-    thread: str = "t", n: int = 1, *, lineage: str | None = None, origin: tuple[bytes, int] | None = None
-) -> Branch:
+def branch(thread: str = "t", n: int = 1, *, lineage: str | None = None, origin: Position | None = None) -> Branch:
     """The n-th branch of a thread; the lineage is named like the thread unless given."""
     where = lineage or thread
     return Branch(name16("branch", where, thread, n), where, thread, name16("owner", thread), origin)

@@ -106,7 +106,7 @@ class WorkspaceCore:
                     continue  # another machine shares this workspace: build on what it wrote
                 await self._eyes.remember(seen)
                 return record.snapshot
-        raise Conflict(self.name, None, None, f"workspace {self.name!r} kept moving: try again when its writers rest")
+        raise Conflict(self.name, message=f"workspace {self.name!r} kept moving: try again when its writers rest")
 
     async def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first, those that restores took for safety included."""

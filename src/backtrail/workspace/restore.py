@@ -383,4 +383,4 @@ def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:
 
 def _moved(move: Move) -> Conflict:
     thread = str(move.intent["thread"])
-    return Conflict(thread, None, None, f"thread {thread!r} moved meanwhile; neither it nor the files were rewound")
+    return Conflict(thread, message=f"thread {thread!r} moved meanwhile; neither it nor the files were rewound")

@@ -115,7 +115,7 @@ class BacktrailArtifactService(BaseArtifactService):
             except Conflict:
                 continue
             return int(saved.step) - 1
-        raise Conflict(name, None, None)
+        raise Conflict(name)
 
     async def _load(self, name: str, version: int | None) -> types.Part | None:
         if version is not None and version < 0:

@@ -183,7 +183,7 @@ class BacktrailSessionService(BaseSessionService):
             except Conflict:
                 continue
             return
-        raise Conflict(name, None, None)
+        raise Conflict(name)
 
     async def _shared(self, name: str) -> dict[str, Any]:
         try:

@@ -157,7 +157,7 @@ class Checkpoints:
                 self._memory.put(place.writes, PendingWrites(id, number, items, saved.id))
                 return
             known = None
-        raise Conflict(place.writes, None, None)
+        raise Conflict(place.writes)
 
     def _refer(self, place: GraphThread, id: str, made: list[list[Any]]) -> list[list[Any]]:
         """The same writes, with references into their checkpoint where that holds the values already."""

@@ -17,6 +17,7 @@ from typing import Literal
 
 from backtrail.engines import conflicts, fork_safety
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.capabilities import StoredLocally
 from backtrail.engines.dict_engine import check_rows, page
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.catalogue import Catalogue, lineage_at
@@ -31,7 +32,7 @@ from backtrail.errors import InvalidInput, Unavailable
 OPEN_LOGS = 128  #: logs whose places are kept in memory, some 300 bytes for each row
 
 
-class JSONLEngine(Engine):
+class JSONLEngine(Engine, StoredLocally):
     """A store of plain text files in a directory of its own.
 
         engine = JSONLEngine("sessions/")
@@ -68,6 +69,11 @@ class JSONLEngine(Engine):
         with self._said():
             directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
         fork_safety.watch(self)
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self.directory
 
     # -- ground rules -----------------------------------------------------------------------------------------------
 

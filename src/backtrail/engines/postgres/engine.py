@@ -13,11 +13,13 @@ from psycopg.abc import Params
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.capabilities import FailsFast
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres.client import AwaitingWire, BlockingWire, Line, Rows, Statement
 from backtrail.engines.postgres.schema import FORMAT, Schema
 from backtrail.engines.retry import ONCE_MORE, USUAL, RetryPolicy, landed, patiently
 from backtrail.engines.tls import checked_files
-from backtrail.errors import BacktrailError, InvalidInput
+from backtrail.errors import InvalidInput, LockLost
 
 #: Seconds that a compaction may take.
 VACUUM_TIME = 3600.0
@@ -33,7 +35,7 @@ _APPEND = (
 _number = struct.Struct(">q").pack
 
 
-class PostgresEngine(Engine):
+class PostgresEngine(Engine, FailsFast):
     """A store in one schema of a PostgreSQL database.
 
     `prepare` lets the server keep prepared statements, which saves some time in each call but needs connections that
@@ -102,7 +104,7 @@ class PostgresEngine(Engine):
             if await self._schema.format(self._wire.run) != FORMAT:
                 await self._wire.together(self._schema.prepare)
 
-        await patiently(once, self._patience, self._wire.sleep, self._hurried)
+        await patiently(once, self._patience, self._wire.sleep, self._fail_fast_if)
         if self._min_idle:
             await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
         self._ready = True
@@ -110,12 +112,12 @@ class PostgresEngine(Engine):
     async def _call(self, query: str, params: Params) -> tuple[Rows, bool]:
         await self._open()
         run = partial(self._wire.run, self._schema[query], params)
-        return await patiently(run, self._patience, self._wire.sleep, self._hurried)
+        return await patiently(run, self._patience, self._wire.sleep, self._fail_fast_if)
 
     @property
-    def _hurried(self) -> Callable[[], bool] | None:
+    def _fail_fast_if(self) -> Callable[[], bool] | None:
         """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
-        return self.hurried if self._one_server and self._patience == USUAL else None
+        return self.fail_fast if self._one_server and self._patience == USUAL else None
 
     async def _change(self, call: Callable[[], Awaitable[Any]]) -> tuple[psycopg.Error | None, bool]:
         """Call a function that may refuse: the refusal, if any, and whether an earlier answer may have been lost."""
@@ -128,7 +130,7 @@ class PostgresEngine(Engine):
             return None
 
         await self._open()
-        return await patiently(attempt, self._patience, self._wire.sleep, self._hurried)
+        return await patiently(attempt, self._patience, self._wire.sleep, self._fail_fast_if)
 
     async def _ask(self, query: str, *params: Any) -> Rows:
         return (await self._call(query, params))[0]
@@ -333,7 +335,7 @@ def _beyond(prefix: str) -> str | None:
     return None
 
 
-def _refusal(error: psycopg.Error, lineage: str, fence: Fence | None) -> BacktrailError:
+def _refusal(error: psycopg.Error, lineage: str, fence: Fence | None) -> Refused | LockLost:
     reason, fact = error.diag.message_hint or "", error.diag.message_detail or ""
     if reason == "moved":
         return conflicts.moved(fact)

@@ -12,6 +12,7 @@ import msgspec
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.redis import keys, script_args, shard_moves
 from backtrail.engines.redis.client import Argument, BlockingWire, Script, over, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
@@ -30,7 +31,7 @@ BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "leas
 STATS, COMPACT = map(Script, ("stats", "compact"))
 
 
-class RedisEngine(Engine):
+class RedisEngine(Engine, FailsFast):
     """A store on Redis.
 
     `url` is redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://; or give a `client` of redis-py, which
@@ -109,9 +110,8 @@ class RedisEngine(Engine):
             return self._shards
         wanted = self._wanted_shards or (CLUSTER_SHARDS if self._cluster else 1)
         first = keys.Shards(self._prefix, 1).key(0)
-        answer, _ = await patiently(
-            partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted]), self._patience, self._wire.sleep, self._hurried
-        )
+        attempt = partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted])
+        answer, _ = await patiently(attempt, self._patience, self._wire.sleep, self._fail_fast_if)
         written, count = map(int, answer)
         if written > keys.FORMAT:
             raise UnsupportedFormat(
@@ -132,12 +132,12 @@ class RedisEngine(Engine):
     async def _call(self, script: Script, shard: int, args: Sequence[Argument]) -> tuple[Any, bool]:
         shards = self._shards or await self._ready()
         attempt = partial(self._wire.run, script, shards.key(shard), args)
-        return await patiently(attempt, self._patience, self._wire.sleep, self._hurried)
+        return await patiently(attempt, self._patience, self._wire.sleep, self._fail_fast_if)
 
     @property
-    def _hurried(self) -> Callable[[], bool] | None:
+    def _fail_fast_if(self) -> Callable[[], bool] | None:
         """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
-        return self.hurried if self._one_server and self._patience == USUAL else None
+        return self.fail_fast if self._one_server and self._patience == USUAL else None
 
     async def _run(self, script: Script, shard: int, args: Sequence[Argument]) -> Any:
         return (await self._call(script, shard, args))[0]

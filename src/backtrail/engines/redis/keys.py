@@ -42,7 +42,7 @@ import zlib
 
 import msgspec
 
-from backtrail.engines.base import Branch, Head, NewRow
+from backtrail.engines.base import Branch, Head, NewRow, Position
 from backtrail.errors import InvalidInput
 
 FORMAT = 2
@@ -62,7 +62,7 @@ class _HeadRest(msgspec.Struct, array_like=True, frozen=True):
 class _BranchRest(msgspec.Struct, array_like=True, frozen=True):
     thread: str
     owner: bytes
-    origin: tuple[bytes, int] | None
+    origin: Position | None
 
 
 _head_rest = msgspec.msgpack.Decoder(_HeadRest)

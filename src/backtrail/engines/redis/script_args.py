@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import Commit, Drop, Fence
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.redis import keys
 from backtrail.engines.redis.client import Argument
-from backtrail.errors import Conflict
+from backtrail.errors import LockLost
 
 
 def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] | None:
@@ -63,7 +64,7 @@ def of_drop(drop: Drop) -> list[Argument]:
     return args
 
 
-def refusal(commit: Commit, answer: list[bytes]) -> Conflict:
+def refusal(commit: Commit, answer: list[bytes]) -> Refused | LockLost:
     """Why append.lua or commit.lua refused."""
     reason, *facts = answer
     if reason == b"moved":

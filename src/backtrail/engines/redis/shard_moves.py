@@ -34,7 +34,7 @@ async def claims(run: Run, shards: Shards, commit: Commit) -> dict[str, int]:
 
 
 async def claim(run: Run, shards: Shards, thread: str, lineage: str, *, anew: bool = False) -> int:
-    """Make the thread's home point at `lineage`; Conflict if the thread exists anywhere."""
+    """Make the thread's home point at `lineage`; `Refused` if the thread exists anywhere."""
     home, there, replace = shards.of(thread), shards.of(lineage), b""
     while True:
         answer = await run(CLAIM, home, [home, thread, there, lineage, int(anew), replace])
@@ -47,7 +47,7 @@ async def claim(run: Run, shards: Shards, thread: str, lineage: str, *, anew: bo
 
 
 async def come_home(run: Run, shards: Shards, thread: str, pointer: bytes) -> None:
-    """Forget a pointer to another shard, so that the thread can begin at home; Conflict if it exists over there."""
+    """Forget a pointer to another shard, so that the thread can begin at home; `Refused` if it exists over there."""
     await _bar(run, thread, pointer)
     await run(UNPOINT, shards.of(thread), [thread, pointer])
 

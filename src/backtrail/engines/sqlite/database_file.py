@@ -20,9 +20,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from backtrail.engines.conflicts import Refused
 from backtrail.engines.lockfile import LockFile
 from backtrail.engines.sqlite import migrations
-from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
+from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 
 APPLICATION_ID = int.from_bytes(b"btrl", "big")
 PAGE_SIZE = 8192  # a row of 2 to 3 KB fills a page three times; with 4 KB pages it would half fill one
@@ -142,7 +143,7 @@ def said(path: Path) -> Iterator[None]:
         raise translated(error, path) from error
 
 
-def translated(error: Exception, path: Path) -> BacktrailError:
+def translated(error: Exception, path: Path) -> BacktrailError | Refused:
     """The backtrail error for a driver's error. The caller raises it `from` that."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
@@ -151,7 +152,7 @@ def translated(error: Exception, path: Path) -> BacktrailError:
     if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return Corrupt(str(path), str(error))
     if primary == sqlite3.SQLITE_CONSTRAINT:
-        return Conflict(str(path), None, None, f"{path}: {error}")
+        return Refused(str(path), f"{path}: {error}")
     if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
         return InvalidInput(f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}")
     if primary == sqlite3.SQLITE_ERROR:  # our statements are all right, so the tables are others than they were

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
+from backtrail.engines.capabilities import SharesCommits, StoredLocally
 from backtrail.engines.drive import park, sharing
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite import transactions
@@ -28,7 +29,7 @@ SHORT = 256  #: steps that count as a little
 LEASES_KEPT = 86_400.0  #: seconds after their end
 
 
-class SQLiteEngine(Engine):
+class SQLiteEngine(Engine, SharesCommits, StoredLocally):
     """A store in one SQLite file.
 
         engine = SQLiteEngine("agents.db")
@@ -36,8 +37,6 @@ class SQLiteEngine(Engine):
     `durability="full"`: an acknowledged commit survives a power cut. `"normal"`: it survives the death of the process,
     and a power cut may take the last ones. `create=False` raises `NotFound` where there is no file.
     """
-
-    shares_commits = True  #: coroutines that are finished together share a transaction
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class SQLiteEngine(Engine):
 
     @property
     def path(self) -> Path:
-        """Where the store is: a workspace around it must leave it alone."""
+        """The database file."""
         return self._place.path
 
     def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:

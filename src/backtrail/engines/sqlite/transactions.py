@@ -36,7 +36,7 @@ class Leasing(NamedTuple):
 
 
 def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
-    """Apply a commit, or raise the Conflict that refuses it."""
+    """Apply a commit, or raise why it is refused."""
     commit = writing.commit
     writing.learnt.clear()  # of a run that was rolled back; its numbers may be somebody else's by now
     execute = cursor.execute

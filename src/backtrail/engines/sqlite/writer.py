@@ -24,7 +24,8 @@ A = TypeVar("A")
 R = TypeVar("R")
 Work = Callable[[sqlite3.Cursor, A], R]
 
-_REFUSED = (BacktrailError, *DRIVER, ValueError, TypeError)  #: what fails one ticket and not the others
+#: Errors that fail one ticket and not the others.
+_FAILS_ONE = (BacktrailError, conflicts.Refused, *DRIVER, ValueError, TypeError)
 
 
 class SharedWrite:
@@ -190,7 +191,7 @@ class GroupCommitWriter:
         for ticket in batch:
             try:
                 ticket.result = self._alone(ticket.work, ticket.argument)
-            except _REFUSED as error:
+            except _FAILS_ONE as error:
                 ticket.error = error
 
     def _together(self, batch: Sequence[Ticket]) -> bool:
@@ -215,7 +216,7 @@ class GroupCommitWriter:
             for ticket in batch:
                 ticket.result = ticket.work(cursor, ticket.argument)
             cursor.execute("COMMIT")
-        except _REFUSED:
+        except _FAILS_ONE:
             self._roll_back()
             return False
         except BaseException:
@@ -231,7 +232,7 @@ class GroupCommitWriter:
                 execute("SAVEPOINT ticket")
                 try:
                     ticket.result = ticket.work(cursor, ticket.argument)
-                except _REFUSED as error:
+                except _FAILS_ONE as error:
                     execute("ROLLBACK TO ticket")
                     ticket.error = self._told(error)
                 execute("RELEASE ticket")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from backtrail.engines.base import Engine, Fence, Lease, Taken
-from backtrail.errors import Conflict
+from backtrail.errors import LockLost
 from backtrail.testing import drive, records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -110,7 +110,7 @@ class LeaseCases(Binding):
         mine = await taken(engine, "the lock", "me", SHORT)
         yours = await once_expired(engine, "the lock", "you")
         following = records.following(records.head(at), at)
-        with pytest.raises(Conflict):
+        with pytest.raises(LockLost):
             await engine.commit(msgspec.structs.replace(following, fence=Fence("the lock", mine.token)))
         assert await engine.head("t") == records.head(at)
         await engine.commit(msgspec.structs.replace(following, fence=Fence("the lock", yours.token)))

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from backtrail.engines.base import Commit, Drop, Engine, Fence, Lease, Mark, Swap, Taken
-from backtrail.errors import Conflict, Unavailable
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import LockLost, Unavailable
 from backtrail.testing import drive, records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -140,7 +141,7 @@ class DurableCases(Binding):
             Commit("t", swaps=[Swap("t", records.head(old).key, moved)], rows=[records.row(new, 1)], branches=[new])
         )
         await other.drop(Drop("t", [("t", moved.key)], branches=[old.id]))
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("t", rows=[records.row(old, 2)]))
         assert await engine.payloads("t", old.id, 1, 9) == []
         assert await engine.branches("t") == [new]
@@ -157,7 +158,7 @@ class DurableCases(Binding):
                 [engines[k % 2].commit(Commit("t", swaps=[swap], rows=[row])) for k, row in enumerate(rows)]
             )
             winners = [row for row, answer in zip(rows, answers, strict=True) if answer is None]
-            assert [type(answer) for answer in answers if answer is not None] == [Conflict] * 3
+            assert [type(answer) for answer in answers if answer is not None] == [Refused] * 3
             assert await engines[1].rows("t", at.id, n + 1, n + 1) == [records.as_row(row) for row in winners]
 
     @case
@@ -169,6 +170,6 @@ class DurableCases(Binding):
         await other.commit(Commit("t", blobs={b"a": b"1"}, fence=Fence("x", mine.token)))
         assert await other.release("x", "me")
         assert isinstance(await other.lease("x", "you", 300), Lease)
-        with pytest.raises(Conflict):
+        with pytest.raises(LockLost):
             await engine.commit(Commit("t", blobs={b"b": b"2"}, fence=Fence("x", mine.token)))
         assert await engine.blobs("t", [b"a", b"b"]) == {b"a": b"1"}

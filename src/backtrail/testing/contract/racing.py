@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from backtrail.engines.base import Commit, Engine, Swap
-from backtrail.errors import Conflict
+from backtrail.engines.conflicts import Refused
 from backtrail.testing import drive, records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -26,7 +26,7 @@ class RacingCases(Binding):
             swap = Swap("t", before.key, after)
             answers = await drive.race([engine.commit(Commit("t", swaps=[swap], rows=[row])) for row in rows])
             winners = [row for row, answer in zip(rows, answers, strict=True) if answer is None]
-            assert [type(answer) for answer in answers if answer is not None] == [Conflict] * (WRITERS - 1)
+            assert [type(answer) for answer in answers if answer is not None] == [Refused] * (WRITERS - 1)
             assert await engine.rows("t", at.id, after.step, after.step) == [records.as_row(row) for row in winners]
             before = after
 
@@ -35,7 +35,7 @@ class RacingCases(Binding):
         begun = [records.branch("t", n) for n in range(WRITERS)]
         answers = await drive.race([engine.commit(records.first(at)) for at in begun])
         winners = [at for at, answer in zip(begun, answers, strict=True) if answer is None]
-        assert [type(answer) for answer in answers if answer is not None] == [Conflict] * (WRITERS - 1)
+        assert [type(answer) for answer in answers if answer is not None] == [Refused] * (WRITERS - 1)
         assert await engine.branches("t") == winners
         assert await engine.head("t") == records.head(winners[0])
 

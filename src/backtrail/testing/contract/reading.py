@@ -37,7 +37,6 @@ class ReadingCases(Binding):
         at = records.branch("t")
         await engine.commit(records.first(at, 3))
         assert await engine.tip("t") == (records.head(at, 3), records.as_row(records.row(at, 3), payload=False))
-        assert await engine.base("t") == await engine.tip("t")
         back = records.head(at, 2, 2)
         await engine.commit(Commit("t", swaps=[Swap("t", records.head(at, 3).key, back)], marks=[Mark(at.id, 2, b"m")]))
         assert await engine.tip("t") == (back, records.as_row(records.row(at, 2), b"m", payload=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backtrail.engines.base import Commit, Drop, Engine, Mark, Swap
-from backtrail.errors import Conflict
+from backtrail.engines.conflicts import Refused
 from backtrail.testing import records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -51,7 +51,7 @@ class SweepingCases(Binding):
         at = records.branch("t")
         await engine.commit(records.first(at, 2))
         await engine.drop(Drop("t", [("t", records.head(at, 2).key)], bodies=[(at.id, 1)]))
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("t", rows=[records.row(at, 1, payload=b"other")]))
 
     @case
@@ -68,7 +68,7 @@ class SweepingCases(Binding):
         assert await engine.rows("t", old.id, 0, 9) == []
         assert await engine.steps("t", old.id, 0, 9) == []
         assert await engine.rows("t", new.id, 0, 9) == [records.as_row(records.row(new, 1))]
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("t", rows=[records.row(old, 4)]))
 
     @case
@@ -103,7 +103,7 @@ class SweepingCases(Binding):
 
         async def stopped(expect: list[tuple[str, tuple[bytes, int, int]]]) -> None:
             before = await records.everything(engine, "t")
-            with pytest.raises(Conflict):
+            with pytest.raises(Refused):
                 await engine.drop(Drop("t", expect, [(at.id, 1)], [(at.id, 2)], [fork.id], [b"a"]))
             assert await records.everything(engine, "t") == before
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from backtrail.engines.base import Branch, Commit, Engine, Fence, Head, Lease, Mark, NewRow, Swap
-from backtrail.errors import Conflict
+from backtrail.engines.conflicts import Refused
+from backtrail.errors import LockLost
 from backtrail.testing import records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -19,8 +20,8 @@ AWKWARD = [
 ]  # fmt: skip
 
 
-async def refused(engine: Engine, commit: Commit) -> None:
-    """The commit raises Conflict, and nothing at all has changed, although most of it could have been applied."""
+async def refused(engine: Engine, commit: Commit, error: type[Exception] = Refused) -> None:
+    """The commit is refused, and nothing at all has changed, although most of it could have been applied."""
     loaded = msgspec.structs.replace(
         commit,
         blobs={**commit.blobs, b"only with the commit": b"!"},
@@ -28,7 +29,7 @@ async def refused(engine: Engine, commit: Commit) -> None:
         marks=[*commit.marks, Mark(records.branch("t").id, 1, b"only with the commit")],
     )
     before = await records.everything(engine, "t"), await records.everything(engine, "other")
-    with pytest.raises(Conflict):
+    with pytest.raises(error):
         await engine.commit(loaded)
     assert (await records.everything(engine, "t"), await records.everything(engine, "other")) == before
 
@@ -92,7 +93,7 @@ class WritingCases(Binding):
         await engine.commit(records.first(at, 3))
         head, other = records.head(at, 3), records.head(at, 2, 2)
         await engine.commit(Commit("t", swaps=[Swap("t", head.key, head)], marks=[Mark(at.id, 1, b"said")]))
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("t", swaps=[Swap("t", other.key, other)], marks=[Mark(at.id, 1, None)]))
         assert await engine.head("t") == head
         assert [step.mark for step in await engine.steps("t", at.id, 1, 3)] == [b"said", None, None]
@@ -283,7 +284,7 @@ class WritingCases(Binding):
         elsewhere = msgspec.structs.replace(at, lineage="other", thread="other")
         await engine.commit(records.first(records.branch("other")))
         before = await records.everything(engine, "other")
-        with pytest.raises(Conflict):
+        with pytest.raises(Refused):
             await engine.commit(Commit("other", branches=[records.branch("other", 2), elsewhere], blobs={b"x": b"x"}))
         assert await records.everything(engine, "other") == before
 
@@ -299,11 +300,11 @@ class WritingCases(Binding):
         at = records.branch("t")
         await engine.commit(records.first(at))
         following = records.following(records.head(at), at)
-        await refused(engine, msgspec.structs.replace(following, fence=Fence("never taken", 1)))
+        await refused(engine, msgspec.structs.replace(following, fence=Fence("never taken", 1)), LockLost)
         first = await engine.lease("the lock", "me", 60)
         assert await engine.release("the lock", "me")
         second = await engine.lease("the lock", "you", 60)
         assert isinstance(first, Lease)
         assert isinstance(second, Lease)
         for token in first.token, second.token + 1, 0:
-            await refused(engine, msgspec.structs.replace(following, fence=Fence("the lock", token)))
+            await refused(engine, msgspec.structs.replace(following, fence=Fence("the lock", token)), LockLost)

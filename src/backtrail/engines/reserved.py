@@ -1,0 +1,70 @@
+"""Reserved names: records that a store keeps about itself, beside the threads of its users.
+
+No name that a user gives may begin with the reserved character. It is the last one there is, so in every listing by
+name what is reserved comes after all else. An engine lists reserved names like any others; the functions here list
+and count a store as its user sees it, without them.
+"""
+
+from __future__ import annotations
+
+from backtrail.engines.base import LAST_STEP, Engine, Head
+
+RESERVED = "\U0010ffff"
+NAMESPACE_END = "\x1f"  #: a reserved name with this in it belongs to a namespace
+_FIGURES = ("threads", "branches", "rows", "blobs", "bytes")
+
+
+def is_reserved(name: str) -> bool:
+    """True if no user can have given a thread or lineage this name."""
+    return name.startswith(RESERVED)
+
+
+async def user_threads(
+    engine: Engine,
+    *,
+    prefix: str = "",
+    after: str | None = None,
+    limit: int | None = None,
+    kind: str | None = None,
+    newest_first: bool = False,
+) -> list[Head]:
+    """`Engine.threads` without reserved names; a page is full if there are enough threads to fill it."""
+    found: list[Head] = []
+    while limit is None or len(found) < limit:
+        lacking = None if limit is None else limit - len(found)
+        page = await engine.threads(prefix=prefix, after=after, limit=lacking, kind=kind, newest_first=newest_first)
+        found += [head for head in page if not is_reserved(head.thread)]
+        if lacking is None or len(page) < lacking:
+            break
+        after = page[-1].thread
+    return found
+
+
+async def user_lineages(engine: Engine, *, after: str | None = None, limit: int | None = None) -> list[str]:
+    """`Engine.lineages` without reserved names. They come last, so no page before the last one is short."""
+    return [name for name in await engine.lineages(after=after, limit=limit) if not is_reserved(name)]
+
+
+async def user_stats(engine: Engine) -> dict[str, int]:
+    """`Engine.stats` without what is reserved: the engine's own figures if at most a key ring is, else counted."""
+    reserved = await engine.threads(prefix=RESERVED, limit=2)
+    if len(reserved) == 2 or any(NAMESPACE_END in head.thread for head in reserved):
+        return await count(engine, await user_lineages(engine))
+    figures = await engine.stats()
+    return {**figures, "threads": figures["threads"] - len(reserved)}
+
+
+async def count(engine: Engine, lineages: list[str]) -> dict[str, int]:
+    """The figures of `Engine.stats` for some lineages, found by reading them."""
+    figures = dict.fromkeys(_FIGURES, 0)
+    for lineage in lineages:
+        figures["threads"] += len(await engine.heads(lineage))
+        blobs = await engine.blob_ids(lineage)
+        figures["blobs"] += len(blobs)
+        figures["bytes"] += sum(size for _, size in blobs)
+        for branch in await engine.branches(lineage):
+            figures["branches"] += 1
+            for row in await engine.rows(lineage, branch.id, 0, LAST_STEP):
+                figures["rows"] += 1
+                figures["bytes"] += len(row.meta) + len(row.root) + len(row.payload) + len(row.mark or b"")
+    return figures
