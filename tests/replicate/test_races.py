@@ -373,7 +373,7 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     store.thread("t").save({"n": 1})
     store.catch_up()
     core = store.inner._context if pair.colour != "blocking" else store._context
-    following = core.engine.inner._following
+    following = core.engine._following
 
     async def nothing_differs(*_: Any) -> list[str]:
         following.look_soon()  # as a change of sides would
@@ -394,7 +394,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     store.catch_up()
     told: list[tuple[str, bool]] = []
     core = store.inner._context if pair.colour != "blocking" else store._context
-    mirror = core.engine.inner
+    mirror = core.engine
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
     roles = mirror._roles
     asked = roles.troubles["primary"]  # the background asks, and gets its answer
@@ -423,7 +423,7 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", ["one"])
-    engine: Any = store._context.engine.inner  # type: ignore[attr-defined]
+    engine: Any = store._context.engine
     leave = engine._leave
 
     def leave_and_land(error: BaseException) -> None:

@@ -569,6 +569,7 @@ def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
 def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
     """What is given back is what was put in, and a second save of one step is refused."""
     from backtrail.engines.base import Branch, Commit, Head, NewRow, Swap
+    from backtrail.engines.conflicts import Refused
 
     spool = Spool.open(tmp_path)
     branch = Branch(b"b" * 16, "l", "t", b"o" * 16)
@@ -576,7 +577,7 @@ def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
     row = NewRow(branch.id, 1, b"i" * 16, b"meta", b"d" * 16, b"root", b"payload")
     commit = Commit("l", (Swap("t", None, head),), (row,), (branch,), (), {b"x": b"blob"})
     finish(spool.put(commit))
-    with pytest.raises(backtrail.Conflict):
+    with pytest.raises(Refused):
         finish(spool.put(commit))
     journal, entries = finish(spool.entries("l"))
     assert journal is not None
