@@ -1,20 +1,25 @@
-"""The pages: every public name stands in them, every link and picture leads somewhere, every page is reached."""
+"""The pages: every public name is documented, and every link, module, path, variable and option they name exists."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
+from collections import Counter
 from pathlib import Path
 
+import click
 import pytest
 
 import backtrail
 import backtrail.errors
 import backtrail.store
+from backtrail.cli.main import backtrail as group
 from backtrail.janitor import Janitor
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CHANGELOG.md"]
 TEXT = "\n".join(page.read_text() for page in PAGES)
 NOUNS = [
     backtrail.Store,
@@ -30,6 +35,8 @@ ERRORS = [
     for name, value in vars(backtrail.errors).items()
     if inspect.isclass(value) and value.__module__ == "backtrail.errors"
 ]
+# Dotted names in code that are no Python: files, host names and metrics.
+NOT_PYTHON = re.compile(r"backtrail\.(db|json|example\.com|mirror\.(lag|changes))$")
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: str(noun.__name__))
@@ -48,14 +55,24 @@ def test_every_error_stands_in_the_docs_with_its_attributes(name: str) -> None:
         assert f"`{fact}`" in line[0] or name in ("AmbiguousCheckpoint", "LockLost"), fact
 
 
+def _without_code_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
 def _anchors(page: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    """The anchors that GitHub makes: of headings with the same text, the second gets -1, the third -2."""
+    seen: Counter[str] = Counter()
+    anchors = set()
+    for title in re.findall(r"^#+ (.+)$", _without_code_blocks(page.read_text()), re.MULTILINE):
+        slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        anchors.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return anchors
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.name))
 def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
-    text = page.read_text()
+    text = _without_code_blocks(page.read_text())
     targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
     for target in targets:
         if "://" in target:
@@ -70,3 +87,62 @@ def test_every_page_is_reached_from_the_first() -> None:
     first = (ROOT / "README.md").read_text()
     for page in PAGES[1:]:
         assert f"docs/{page.name}" in first, f"README.md does not lead to {page.name}"
+
+
+def _code(text: str) -> str:
+    """Inline code and Python blocks of a page."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", _without_code_blocks(text))])
+
+
+def _exists(dotted: str) -> bool:
+    """True if `dotted` is a module of ours or a name in one. The source answers for a module whose extra is missing."""
+    names = dotted.split(".")
+    path, depth = ROOT / "src" / names[0], 1
+    while depth < len(names) and ((path / names[depth]).is_dir() or (path / f"{names[depth]}.py").exists()):
+        path, depth = path / names[depth], depth + 1
+    if depth == len(names):
+        return True
+    try:
+        return hasattr(importlib.import_module(".".join(names[:depth])), names[depth])
+    except ImportError:
+        source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        return re.search(rf"\b{names[depth]}\b", source.read_text()) is not None
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.name))
+def test_every_module_and_source_path_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text()
+    for dotted in re.findall(r"(?<![\w./+-])backtrail(?:\.\w+)+", _code(text)):
+        assert NOT_PYTHON.match(dotted) or _exists(dotted), dotted
+    for path in re.findall(r"(?<![\w/])src/[\w./-]*\w", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_environment_variables_in_the_docs_are_those_in_the_code() -> None:
+    variable = re.compile(r"(?<![A-Z_])BACKTRAIL_[A-Z_]*[A-Z]")
+    sources = (path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    assert set(variable.findall(TEXT)) == {name for source in sources for name in variable.findall(source)}
+
+
+def _options(command: click.Command) -> set[str]:
+    members = command.commands.values() if isinstance(command, click.Group) else ()
+    own = {option for p in command.params for option in [*p.opts, *p.secondary_opts]}
+    return own.union(*map(_options, members))
+
+
+SECTIONS = re.findall(
+    r"^### `backtrail (\w+)(.*?)(?=^##|\Z)", (ROOT / "docs/cli.md").read_text(), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize(("name", "section"), SECTIONS, ids=[name for name, _ in SECTIONS])
+def test_every_command_and_option_in_the_docs_exists(name: str, section: str) -> None:
+    command = group.get_command(click.Context(group), name)
+    assert command is not None, name
+    for row in re.findall(r"^\| (`-.*?) \|", section, re.MULTILINE):
+        for option in re.findall(r"`(--?[\w-]+)", row):
+            assert option in _options(command), f"backtrail {name} {option}"
+    for member in re.findall(rf"^- `backtrail {name} (\w+)", section, re.MULTILINE):
+        assert isinstance(command, click.Group)
+        assert member in command.commands, f"backtrail {name} {member}"
