@@ -40,14 +40,14 @@ NOT_PYTHON = re.compile(r"backtrail\.(db|json|example\.com|mirror\.(lag|changes)
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: str(noun.__name__))
-def test_every_call_stands_in_the_docs(noun: type) -> None:
+def test_every_call_is_documented(noun: type) -> None:
     for name in dir(noun):
         if not name.startswith("_"):
             assert re.search(rf"`(?:\w+\.)*{name}\b|\.{name}\b", TEXT), f"{noun.__name__}.{name} is in no page"
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_every_error_stands_in_the_docs_with_its_attributes(name: str) -> None:
+def test_every_error_is_documented_with_its_attributes(name: str) -> None:
     line = re.search(rf"^\| `{name}` \|.*$|`backtrail\.{name}`", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
     assert line is not None
     takes = inspect.signature(getattr(backtrail.errors, name).__init__).parameters
