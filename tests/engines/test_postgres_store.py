@@ -12,8 +12,9 @@ import pytest
 
 from backtrail.engines.base import Commit, Lease, Swap
 from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.postgres import schema as migrations
 from backtrail.engines.postgres.engine import _beyond
-from backtrail.engines.postgres.schema import FORMAT, MIGRATIONS, Schema
+from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.errors import InvalidInput, UnsupportedFormat
 from backtrail.testing import drive, records
 from backtrail.testing.drive import step
@@ -52,7 +53,7 @@ def test_any_number_may_start_at_once_and_the_schema_is_made_once(
     engines = [PostgresEngine(postgres_server.url, schema=schema) for _ in range(8)]
     begun = [engine.commit(records.first(records.branch(f"t{n}"))) for n, engine in enumerate(engines)]
     assert step(drive.race(begun)) == [None] * 8
-    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT,)]
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(newest(),)]
     assert len(step(engines[0].threads())) == 8
     for engine in engines:
         step(engine.close())
@@ -84,7 +85,7 @@ def test_a_store_of_a_newer_backtrail_is_left_alone(
     engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
     step(engine.commit(records.first(records.branch("t"))))
-    admin.execute(f"UPDATE {schema}.store SET format = {FORMAT + 1}")
+    admin.execute(f"UPDATE {schema}.store SET format = {newest() + 1}")
     later = PostgresEngine(postgres_server.url, schema=schema)
     with pytest.raises(UnsupportedFormat, match="newer"):
         step(later.commit(records.first(records.branch("u"))))
@@ -92,32 +93,43 @@ def test_a_store_of_a_newer_backtrail_is_left_alone(
     step(later.close())
 
 
-def test_a_store_of_the_first_format_goes_on_in_the_newest(
-    postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+def test_a_store_of_an_older_format_is_migrated_when_it_is_opened(
+    engine: PostgresEngine,
+    postgres_server: PostgresServer,
+    schema: str,
+    admin: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     at = records.branch("t")
-    with pytest.MonkeyPatch.context() as patch:
-        for later_format in range(2, FORMAT + 1):
-            patch.delitem(MIGRATIONS, later_format)
-        patch.setattr("backtrail.engines.postgres.schema.FORMAT", 1)
-        patch.setattr("backtrail.engines.postgres.engine.FORMAT", 1)
-        older = PostgresEngine(postgres_server.url, schema=schema)
-        step(older.commit(records.first(at)))
-        step(older.close())
+    step(engine.commit(records.first(at)))
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(1,)]
-    first_append = """
-        text, text, bytea, bigint, bigint, bytea, bytea, bigint, bigint, text, bigint, bigint, bigint, bigint, bytea,
-        bytea, bigint, bytea, bytea, bytea, bytea, bytea"""
-    admin.execute(f"CREATE FUNCTION {schema}.append({first_append}) RETURNS void LANGUAGE sql AS ''")
+    admin.execute(f"DROP FUNCTION {schema}.now_us")  # all functions are put in place again
+    scripts = {"0002_made_up.sql": "ALTER TABLE {schema}.heads ADD COLUMN extra bigint NOT NULL DEFAULT 7"}
+    read = migrations._read
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, *scripts))
+    monkeypatch.setattr(migrations, "_read", lambda file: scripts.get(file) or read(file))
+    later = [PostgresEngine(postgres_server.url, schema=schema) for _ in range(4)]
+    assert step(drive.race([one.head("t") for one in later])) == [records.head(at)] * 4
+    assert admin.execute(f"SELECT extra FROM {schema}.heads").fetchall() == [(7,)]
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(2,)]
+    assert isinstance(step(later[0].lease("x", "me", 60)), Lease)
+    step(later[1].commit(records.following(records.head(at), at)))
+    assert [found.step for found in step(later[2].steps("t", at.id, 1, 9))] == [1, 2]
+    for one in later:
+        step(one.close())
+
+
+def test_a_new_store_runs_every_migration(
+    postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = migrations._read
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, "0002_made_up.sql"))
+    made_up = "CREATE TABLE {schema}.made_up (n bigint)"
+    monkeypatch.setattr(migrations, "_read", lambda file: made_up if file == "0002_made_up.sql" else read(file))
     engine = PostgresEngine(postgres_server.url, schema=schema)
-    head = step(engine.head("t"))
-    assert head == records.head(at)
-    step(engine.commit(records.following(records.head(at), at)))
-    assert [found.thread for found in step(engine.threads(newest_first=True))] == ["t"]
-    assert [found.step for found in step(engine.steps("t", at.id, 1, 9))] == [1, 2]
-    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(FORMAT,)]
-    appends = "SELECT count(*) FROM pg_proc WHERE proname = 'append' AND pronamespace = %s::regnamespace"
-    assert admin.execute(appends, [schema]).fetchall() == [(1,)]
+    step(engine.commit(records.first(records.branch("t"))))
+    assert admin.execute(f"SELECT count(*) FROM {schema}.made_up").fetchall() == [(0,)]
+    assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(2,)]
     step(engine.close())
 
 

@@ -390,7 +390,10 @@ def test_urls_that_cannot_be_right_are_refused(url: str) -> None:
         RedisEngine(url)
 
 
-def test_a_store_of_an_older_format_is_left_alone(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
+def test_a_store_of_an_older_format_is_left_alone(
+    redis_server: RedisServer, admin: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backtrail.engines.redis.keys.FORMAT", 2)  # made up: there is only one format yet
     admin.hset(f"{prefix}:{{0}}:store", mapping={"format": 1, "shards": 1})
     engine = RedisEngine(redis_server.url, prefix=prefix)
     with pytest.raises(UnsupportedFormat, match=r"has format 1, .* copy it"):

@@ -39,12 +39,12 @@ def test_a_new_store_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     step(saved(path).close())
     assert pragma(path, "application_id") == APPLICATION_ID
-    assert pragma(path, "user_version") == migrations.newest() == 2
+    assert pragma(path, "user_version") == migrations.newest() == 1
     assert pragma(path, "page_size") == 8192
     assert pragma(path, "journal_mode") == "wal"
     with closing(sqlite3.connect(path)) as connection:
         applied = connection.execute("SELECT version, script FROM migrations").fetchall()
-        assert applied == [(1, "0001_first.sql"), (2, "0002_in_order.sql")]
+        assert applied == [(1, "0001_first.sql")]
 
 
 def test_full_durability_is_the_default_and_normal_is_a_choice(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_store_that_a_newer_backtrail_takes_over_while_it_is_open_says_so(tmp_
 
 def test_a_newer_store_says_that_backtrail_must_be_upgraded(tmp_path: Path) -> None:
     newer_store(tmp_path / "s.db")
-    with pytest.raises(UnsupportedFormat, match="has format 99, this backtrail reads formats up to 2"):
+    with pytest.raises(UnsupportedFormat, match="has format 99, this backtrail reads formats up to 1"):
         SQLiteEngine(tmp_path / "s.db")
 
 
@@ -199,7 +199,7 @@ def test_what_a_crash_left_of_a_new_store_is_no_obstacle(tmp_path: Path) -> None
 def test_an_older_store_is_brought_to_the_newest_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step(saved(tmp_path / "s.db").close())
     scripts = {
-        "0003_extra.sql": (
+        "0002_made_up.sql": (
             "-- a comment; with a semicolon\n"
             "CREATE TABLE extra (a TEXT DEFAULT ';');\n"
             "INSERT INTO extra VALUES ('x;y');\n"
@@ -210,21 +210,21 @@ def test_an_older_store_is_brought_to_the_newest_format(tmp_path: Path, monkeypa
     engine = SQLiteEngine(tmp_path / "s.db")
     assert step(engine.head("t")) is not None
     step(engine.close())
-    assert pragma(tmp_path / "s.db", "user_version") == 3
+    assert pragma(tmp_path / "s.db", "user_version") == 2
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
         assert connection.execute("SELECT a FROM extra").fetchall() == [("x;y",)]
-        assert connection.execute("SELECT version FROM migrations").fetchall() == [(1,), (2,), (3,)]
+        assert connection.execute("SELECT version FROM migrations").fetchall() == [(1,), (2,)]
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step(saved(tmp_path / "s.db").close())
-    scripts = {"0003_extra.sql": "CREATE TABLE extra (a);\nCREATE TABLE heads (again);\n"}
+    scripts = {"0002_made_up.sql": "CREATE TABLE extra (a);\nCREATE TABLE heads (again);\n"}
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "SCRIPTS", (*migrations.SCRIPTS, *scripts))
         patch.setattr(migrations, "_read", scripts.__getitem__)
         with pytest.raises(Unavailable, match="heads already exists"):
             SQLiteEngine(tmp_path / "s.db")
-    assert pragma(tmp_path / "s.db", "user_version") == 2
+    assert pragma(tmp_path / "s.db", "user_version") == 1
     engine = SQLiteEngine(tmp_path / "s.db")
     assert step(engine.head("t")) is not None
     step(engine.close())

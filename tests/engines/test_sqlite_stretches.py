@@ -14,10 +14,8 @@ from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Mark
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.drive import finish as step
 from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.sqlite import SQLiteEngine, migrations
+from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.testing import records
-
-SCHEMA_1 = migrations._read("0001_first.sql")
 
 
 def counted(path: Path, table: str) -> int:
@@ -184,32 +182,3 @@ def test_whatever_is_written_and_swept_in_whatever_order_reads_like_in_memory(tm
     assert step(engines[0].stats())["rows"] == step(engines[1].stats())["rows"]
     for engine in engines:
         step(engine.close())
-
-
-def test_a_store_of_the_first_format_is_put_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step(SQLiteEngine(tmp_path / "s.db").close())
-    one, two = records.branch("t"), records.branch("t", 2, origin=(records.branch("t").id, 2))
-    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:
-        for table in ("steps", "stretches", "marks", "branches", "heads", "blobs", "leases"):
-            connection.execute(f"DROP TABLE {table}")
-        for statement in migrations.statements(SCHEMA_1):
-            connection.execute(statement)
-        connection.execute("DELETE FROM migrations WHERE version > 1")
-        connection.execute("PRAGMA user_version = 1")
-        for number, branch in enumerate((one, two), 1):
-            origin = branch.origin or (None, None)
-            values = (number, branch.id, branch.lineage, branch.thread, branch.owner, *origin)
-            connection.execute("INSERT INTO branches VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-            for row in [records.row(branch, n) for n in (1, 2, 3, 7, 8)]:
-                pos = number << 32 | row.step
-                values = (pos, row.id, row.digest, row.meta, row.root, row.payload)
-                connection.execute("INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?)", values)
-        connection.execute("INSERT INTO marks VALUES (?, ?)", (2 << 32 | 7, b"said"))
-    engine = SQLiteEngine(tmp_path / "s.db")
-    for branch in (one, two):
-        rows = [records.row(branch, n) for n in (1, 2, 3, 7, 8)]
-        marked = [records.as_row(row, b"said" if branch is two and row.step == 7 else None) for row in rows]
-        assert step(engine.rows("t", branch.id, 1, LAST_STEP)) == marked
-        add(engine, branch, 9)
-        assert [found for found, _ in step(engine.payloads("t", branch.id, 3, 9))] == [3, 7, 8, 9]
-    step(engine.close())

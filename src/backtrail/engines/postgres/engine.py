@@ -16,7 +16,7 @@ from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Le
 from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres.client import AwaitingWire, BlockingWire, Line, Rows, Statement
-from backtrail.engines.postgres.schema import FORMAT, Schema
+from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.engines.retry import ONCE_MORE, USUAL, RetryPolicy, landed, patiently
 from backtrail.engines.tls import checked_files
 from backtrail.errors import InvalidInput, LockLost
@@ -101,7 +101,7 @@ class PostgresEngine(Engine, FailsFast):
     async def _prepare(self) -> None:
         async def once() -> None:
             # Looking first needs no lock and no right to create anything.
-            if await self._schema.format(self._wire.run) != FORMAT:
+            if await self._schema.format(self._wire.run) != newest():
                 await self._wire.together(self._schema.prepare)
 
         await patiently(once, self._patience, self._wire.sleep, self._fail_fast_if)

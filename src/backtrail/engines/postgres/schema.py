@@ -6,6 +6,7 @@ The schema is made, and brought up to date, under an advisory lock, so any numbe
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import resources
 
 from psycopg import sql
@@ -13,14 +14,18 @@ from psycopg import sql
 from backtrail.engines.postgres.client import Run
 from backtrail.errors import InvalidInput, UnsupportedFormat
 
-#: For each format the file that leads to its tables from those of the one before.
-MIGRATIONS = {1: "001.sql", 2: "002.sql"}
-FORMAT = max(MIGRATIONS)
+#: Script n takes the tables of format n - 1 to format n; a new store runs them all.
+MIGRATIONS: Sequence[str] = ("0001_first.sql",)
 #: The key of the advisory lock under which schemas are made: "btrl" in ASCII.
 LOCK = 0x6274726C
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _QUERY = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def newest() -> int:
+    """The format that this version of backtrail writes."""
+    return len(MIGRATIONS)
 
 
 class Schema:
@@ -47,12 +52,12 @@ class Schema:
         before = await self.format(run)
         if before == 0:
             await run(self._fill("CREATE SCHEMA IF NOT EXISTS {schema}"), None)
-        if before == FORMAT:
+        if before == newest():
             return
-        for number in range(before + 1, FORMAT + 1):
-            await run(self._fill(_read(MIGRATIONS[number])), None)
+        for script in MIGRATIONS[before:]:
+            await run(self._fill(_read(script)), None)
         await run(self._fill(_read("functions.sql")), None)
-        await run(self._fill("UPDATE {schema}.store SET format = %s"), [FORMAT])
+        await run(self._fill("UPDATE {schema}.store SET format = %s"), [newest()])
 
     async def format(self, run: Run) -> int:
         """The format of the store that is there; 0 if there is none."""
@@ -61,7 +66,7 @@ class Schema:
             return 0
         found = await run(self._fill("SELECT format FROM {schema}.store"), None)
         number = int(found[0][0])
-        if number > FORMAT:
+        if number > newest():
             raise UnsupportedFormat(f"the schema {self.name!r} was written by a newer backtrail: install that one")
         return number
 

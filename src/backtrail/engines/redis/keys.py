@@ -45,7 +45,7 @@ import msgspec
 from backtrail.engines.base import Branch, Head, NewRow, Position
 from backtrail.errors import InvalidInput
 
-FORMAT = 2
+FORMAT = 1
 _pack = msgspec.msgpack.encode
 
 

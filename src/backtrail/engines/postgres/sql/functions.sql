@@ -1,6 +1,7 @@
 -- What must be one statement, and so one transaction and one round trip, is a function.
 -- Refusals carry the SQLSTATE BTRL0 and name what was refused in their detail.
--- This is all of them as they are now: whatever format a store comes from, they are put in place of the ones before.
+-- This is all of them as they are now: they replace those of whatever format a store comes from. A function whose arguments
+-- change has to be dropped by that format's migration, or it would stand beside itself.
 
 CREATE OR REPLACE FUNCTION {schema}.refuse(reason text, fact text) RETURNS void
 LANGUAGE plpgsql AS $body$

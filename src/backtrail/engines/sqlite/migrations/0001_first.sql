@@ -11,11 +11,15 @@ CREATE TABLE branches (
 );
 CREATE INDEX branches_by_lineage ON branches (lineage);
 
--- One row per step; pos is branch number << 32 | step, so that a branch is one range of the B-tree and an append always
--- lands on its last page. The light half comes first and a large payload goes to overflow pages that history never
--- visits. A second table for the heavy half would make a third dirty page out of each commit, and 5 % more on disk.
+-- Rows stand in the order in which they were written, whatever their branch: an append always lands on the last page,
+-- also where thousands of threads take turns. Sorted by branch, each of those rows would split a page in the middle.
+--
+-- The light half comes first and a large payload goes to overflow pages that history never visits. A second table for
+-- the heavy half would make a third dirty page out of each commit, and 5 % more on disk.
 CREATE TABLE steps (
     pos INTEGER PRIMARY KEY,
+    branch INTEGER NOT NULL,
+    step INTEGER NOT NULL,
     id BLOB NOT NULL,
     digest BLOB NOT NULL,
     meta BLOB NOT NULL,
@@ -23,10 +27,22 @@ CREATE TABLE steps (
     payload BLOB NOT NULL
 );
 
+-- A stretch is a run of steps of one branch that stand one after the other: step s of it is at pos + s - first, up to
+-- where the next stretch of the branch begins. A branch that is written alone has one stretch for all of its life, so
+-- most commits do not touch this table.
+CREATE TABLE stretches (
+    branch INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    pos INTEGER NOT NULL,
+    PRIMARY KEY (branch, first)
+) WITHOUT ROWID;
+
 CREATE TABLE marks (
-    pos INTEGER PRIMARY KEY,
-    data BLOB NOT NULL
-);
+    branch INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (branch, step)
+) WITHOUT ROWID;
 
 -- No index holds a column that moves: a save dirties one page of this tree and no other.
 CREATE TABLE heads (

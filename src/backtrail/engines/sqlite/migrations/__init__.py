@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
-SCRIPTS: Sequence[str] = ("0001_first.sql", "0002_in_order.sql")
+SCRIPTS: Sequence[str] = ("0001_first.sql",)
 
 _LOG = """
 CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, script TEXT NOT NULL, applied INTEGER NOT NULL)"""
