@@ -557,7 +557,7 @@ def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_mad
                 await self.engine.commit(commit)
                 head = await self.engine.head("t")
                 assert head is not None
-                await role_record.bury(self.engine, head, 1)
+                await role_record.write_tombstone(self.engine, head, 1)
                 await self.engine.commit(Commit("t", (Swap("t", head.key, None),)))
                 await self.engine.drop(Drop("t", (), branches=[own.id]))
             await self.engine.commit(commit)

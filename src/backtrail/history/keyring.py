@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from backtrail.encode.seal import Ring, SealedFrames, check_keys, lock_ring, refuse_sealed, unlock_ring
-from backtrail.engines.base import Commit, Head, Swap
-from backtrail.engines.conflicts import Refused, refusals_as_conflicts
+from backtrail.engines.base import Head
 from backtrail.engines.reserved import RESERVED, user_lineages
-from backtrail.errors import InvalidInput
+from backtrail.engines.reserved_record import record, swap
+from backtrail.errors import Conflict, InvalidInput
 from backtrail.history.context import Context
 
 RING = f"{RESERVED}keys"
@@ -41,14 +39,11 @@ async def _make(context: Context, key: bytes) -> Head:
         )
     now = context.now()
     note = lock_ring(Ring.new(), key)
-    new = Head(RING, RING, bytes(16), bytes(16), 0, 1, "keys", now, now, 0, 0, note)
-    try:
-        await context.engine.commit(Commit(RING, (Swap(RING, None, new),)))
-    except Refused as refused:  # another process opened the new store at the same moment
+    new = record(RING, RING, "keys", note, created=now, updated=now)
+    while not await swap(context.engine, None, new):  # another process opened the new store at the same moment
         found = await context.engine.head(RING)
-        if found is None:
-            raise refused.as_conflict() from refused
-        return found
+        if found is not None:
+            return found
     return new
 
 
@@ -67,12 +62,7 @@ async def rekey(context: Context, key: Any) -> int:
         if head is None:
             raise refuse_sealed()
         ring = unlock_ring(head.note, context.keys)[0].grown()
-        moved = msgspec.structs.replace(
-            head, version=head.version + 1, updated=context.now(), note=lock_ring(ring, new)
-        )
-        try:
-            await context.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
-        except Refused:
+        if not await _replace(context, head, lock_ring(ring, new)):
             continue
         context.keys = (new, *(known for known in context.keys if known != new))
         frames.use(ring)
@@ -91,12 +81,20 @@ async def adopt_names(source: Context, target: Context) -> None:
         raise refuse_sealed()
     ring, number = unlock_ring(head.note, target.keys)
     ring = one.renamed(ring)
-    moved = msgspec.structs.replace(
-        head, version=head.version + 1, updated=target.now(), note=lock_ring(ring, target.keys[number])
-    )
-    with refusals_as_conflicts():
-        await target.engine.commit(Commit(RING, (Swap(RING, head.key, moved),)))
+    if not await _replace(target, head, lock_ring(ring, target.keys[number])):
+        raise _moved()
     other.use(ring)
+
+
+async def _replace(context: Context, head: Head, value: bytes) -> bool:
+    """Put a ring with this value in the place of `head`; False if another process was faster."""
+    return await swap(
+        context.engine, head, record(RING, RING, "keys", value, head, created=head.created, updated=context.now())
+    )
+
+
+def _moved() -> Conflict:
+    return Conflict(RING, message="the key ring of the store was replaced meanwhile: try again")
 
 
 async def share(one: Context, other: Context) -> None:
@@ -126,6 +124,6 @@ async def _take(context: Context, old: Head, ring: Head) -> None:
     assert context.keys is not None
     assert isinstance(context.frames, SealedFrames)
     found, _ = unlock_ring(ring.note, context.keys)
-    with refusals_as_conflicts():
-        await context.engine.commit(Commit(RING, (Swap(RING, old.key, ring),)))
+    if not await swap(context.engine, old, ring):
+        raise _moved()
     context.frames.use(found)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TypeVar
 
 from backtrail.encode.seal import refuse_sealed
-from backtrail.engines.base import Commit, Engine, Head, Swap
+from backtrail.engines.base import Engine, Head
 from backtrail.engines.capabilities import capability
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.engines.namespace import in_namespace_of, without_namespace
 from backtrail.engines.reserved import user_threads
+from backtrail.engines.reserved_record import swap
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.context import Context
 from backtrail.history.diverged import keep
@@ -66,8 +67,7 @@ async def check_rings(context: Context) -> None:
         )
     if found and await context.engine.head(RING) is None:
         # A new primary beside a sealed replica: it takes the ring that is there instead of making another.
-        with refusals_as_conflicts():
-            await context.engine.commit(Commit(RING, (Swap(RING, None, found[0]),)))
+        await swap(context.engine, None, found[0])  # unless another process did
 
 
 async def status(context: Context) -> Status:

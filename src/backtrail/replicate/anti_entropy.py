@@ -134,9 +134,9 @@ class _Comparison:
     async def _may_be_news(self, head: Head) -> bool:
         """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
         here = self._ours.get(head.thread)
-        if head.key in self._doubts.refused or here == head or await role_record.buried(self._active, head):
+        if head.key in self._doubts.refused or here == head or await role_record.is_ended(self._active, head):
             return False
-        if here is None and await role_record.buried(self._follower, head):
+        if here is None and await role_record.is_ended(self._follower, head):
             return False  # it was deleted while the follower was active; a save that was under way arrived afterwards
         if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
             raise Apart(head.thread, _RINGS)
@@ -155,7 +155,8 @@ class _Comparison:
         for head in news:
             here = self._ours.get(head.thread)
             # A name that was deleted does not come back, even if the other side had given it to another thread.
-            ended = here is None and any([await role_record.ended(side, head.thread) for side in (active, follower)])
+            sides = (active, follower)
+            ended = here is None and any([await role_record.was_any_ended(side, head.thread) for side in sides])
             free = here is None and not ended and head.thread not in self._taken and self._renamed(head) is None
             if free or (here is not None and _goes_on(here, head, self._mirror)):
                 if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
@@ -189,10 +190,10 @@ class _Comparison:
         for thread, head in list(self._ours.items()):
             if thread in self._theirs:
                 continue
-            buried = await role_record.buried(follower, head)
+            buried = await role_record.is_ended(follower, head)
             # Only a generation in between can have been the follower's.
             between = role_record.generation_of(head.branch) + 1 < self._doubts.stamp
-            if not buried and between and await role_record.ended_later(follower, head):
+            if not buried and between and await role_record.was_another_ended_later(follower, head):
                 # The name was made once more there, and deleted. This one never was, and has to have another name.
                 changed |= await self._report.tell([Diverged(lineage, head, same_life=False)], self._keep)
                 buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
@@ -275,7 +276,7 @@ async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[
             last = heads[-1].thread
             twins = {head.thread: head for head in await _upto(other, after, last, page)}
             for head in heads:
-                if not role_record.hidden(head.thread) and twins.get(head.thread) != head:
+                if not role_record.is_own_record(head.thread) and twins.get(head.thread) != head:
                     found[head.lineage] = None
             after = last
     return list(found)

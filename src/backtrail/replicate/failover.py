@@ -149,7 +149,7 @@ class Failover:
         one begins; and as long as there is nothing here yet, the old one is active."""
         active, other = role.active, opposite(role.active)
         heads = await self.sides[active].threads(limit=1)
-        if self._settings.failover and other in known and all(role_record.hidden(head.thread) for head in heads):
+        if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
             active = other
         return await role_record.write(self.sides[active], Role(role.generation + 1, active))
 

@@ -7,9 +7,9 @@ there, both are kept. It is also how a process knows that a save was planned bef
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 
 from backtrail.engines.base import Commit, Head, Row
+from backtrail.lru import LRU
 
 Tip = tuple[Head, Row | None]
 _MOST = 4096  # threads
@@ -21,34 +21,28 @@ class HeadCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tips: OrderedDict[str, tuple[Tip, int]] = OrderedDict()
-        self._bytes = 0
+        self._tips: LRU[str, tuple[Tip, int]] = LRU(_MOST, _MOST_BYTES)
 
     def get(self, thread: str) -> Tip | None:
-        found = self._tips.get(thread)
+        found = self._tips.peek(thread)
         return None if found is None else found[0]
 
     def put(self, thread: str, tip: Tip | None, generation: int, *, sure: bool = False) -> None:
         """Remember a tip, unless a newer one is known; `sure`: also then."""
         with self._lock:
-            old = self._tips.pop(thread, None)
-            if old is not None:
-                self._bytes -= _weight(old[0])
+            old = self._tips.pop(thread)
             new = None if tip is None else (tip, generation)
             if old is not None and new is not None and not sure and _newer(old, new):
                 new = old
             if new is not None:
-                self._tips[thread] = new
-                self._bytes += _weight(new[0])
-            while len(self._tips) > _MOST or self._bytes > _MOST_BYTES:
-                self._bytes -= _weight(self._tips.popitem(last=False)[1][0])
+                self._tips.put(thread, new, _weight(new[0]))
 
     def learn(self, commit: Commit, generation: int) -> None:
         """A commit was made: its threads stand elsewhere now."""
         for swap in commit.swaps:
             row = None
             for one in commit.rows:
-                if swap.new is not None and (one.branch, one.step) == (swap.new.branch, swap.new.step):
+                if swap.new is not None and (one.branch, one.step) == swap.new.position:
                     row = Row(one.step, one.id, one.meta, one.digest, None, one.root, b"")
             self.put(swap.thread, None if swap.new is None else (swap.new, row), generation, sure=True)
 

@@ -235,7 +235,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         at_once = self.settings.replication == "sync" and self._in_step(standing, commit.lineage)
         ended: list[Head] = []
         try:
-            ended = await self._bury(commit, standing)
+            ended = await self._write_tombstones(commit, standing)
             if at_once and not self._blocking:
                 raised, other = await self._both(own, theirs, standing)
             else:
@@ -304,7 +304,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
                 return
             raise _look_again(commit) from raised
         for head in ended:
-            await role_record.unbury(self.sides[active], head.thread, head.owner)
+            await role_record.delete_tombstone(self.sides[active], head.thread, head.owner)
         if isinstance(raised, LockLost) and commit.fence is None:
             await self._roles.learn()
             raise _look_again(commit) from raised
@@ -316,17 +316,17 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             return False
         return all([await self.sides[side].head(swap.thread) == swap.new for swap in commit.swaps])
 
-    async def _bury(self, commit: Commit, standing: Standing) -> list[Head]:
+    async def _write_tombstones(self, commit: Commit, standing: Standing) -> list[Head]:
         """Tombstones for the threads that a commit ends, before it does; the heads of those that are new."""
         side = self._roles.fenced(standing.active)
         ended = []
         for swap in commit.swaps:
-            if swap.new is None and not role_record.hidden(swap.thread):
+            if swap.new is None and not role_record.is_own_record(swap.thread):
                 head = await side.head(swap.thread)
                 if (
                     head is not None
                     and head.key == swap.expect
-                    and await role_record.bury(side, head, standing.generation)
+                    and await role_record.write_tombstone(side, head, standing.generation)
                 ):
                     ended.append(head)
         return ended

@@ -173,7 +173,7 @@ async def _deleted(shore: ReplayTarget, swaps: Sequence[Swap], *, even_here: boo
         if swap.new is None or (here is not None and here.owner == swap.new.owner and not even_here):
             continue
         for side in shore.sides:
-            if await role_record.gone(side, swap.thread, swap.new.owner):
+            if await role_record.was_ended(side, swap.thread, swap.new.owner):
                 return True
     return False
 

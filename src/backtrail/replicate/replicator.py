@@ -126,7 +126,7 @@ class Replicator:
                     self.pending.mark(lineage)
             self.pending.mark(*await swept.lineages(roles.sides[standing.active]))
             for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
-                await role_record.clear(roles.fenced(side), roles.sides[other])
+                await role_record.clear_tombstones(roles.fenced(side), roles.sides[other])
         except (BacktrailError, Refused):
             self._until_whole = 0
             raise

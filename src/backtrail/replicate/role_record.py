@@ -20,8 +20,9 @@ from typing import Literal
 import msgspec
 
 from backtrail.engines import reserved
-from backtrail.engines.base import Commit, Engine, Fence, Head, Lease, Swap
+from backtrail.engines.base import Engine, Fence, Head, Lease
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.reserved_record import record, swap, update
 from backtrail.errors import Corrupt, LockLost
 
 Name = Literal["primary", "replica"]
@@ -31,7 +32,6 @@ GONE = f"{RESERVED}gone/"
 _ROLE = f"{RESERVED}role"
 _REMEMBERED = 3600 * 1_000_000  # microseconds
 _FOR_EVER = 10 * 365 * 86400.0
-_NOBODY = bytes(16)
 
 
 class Role(msgspec.Struct, frozen=True, array_like=True):
@@ -58,15 +58,9 @@ async def write(side: Engine, role: Role) -> Role:
         known, head = await read(side)
         if head is not None and known.generation >= role.generation:
             return known
-        version = 1 if head is None else head.version + 1
-        note = msgspec.msgpack.encode(role)
-        generation = role.generation
-        new = Head(LINEAGE, LINEAGE, _NOBODY, _NOBODY, generation, version, "mirror", 0, generation, 0, 0, note)
-        try:
-            await side.commit(Commit(LINEAGE, (Swap(LINEAGE, head.key if head else None, new),)))
-        except Refused:
-            continue
-        return role
+        value, number = msgspec.msgpack.encode(role), role.generation
+        if await swap(side, head, record(LINEAGE, LINEAGE, "mirror", value, head, step=number, updated=number)):
+            return role
 
 
 async def fence(side: Engine, generation: int) -> Fence:
@@ -88,61 +82,62 @@ def _owner(generation: int) -> str:
 # -- tombstones --------------------------------------------------------------------------------------------------------
 
 
-async def bury(side: Engine, head: Head, generation: int) -> bool:
+async def write_tombstone(side: Engine, head: Head, generation: int) -> bool:
     """Remember that this life of a thread is about to be ended; False if that was known already. `LockLost` if the side
     is fenced and its generation over."""
-    name = _stone(head.thread, head.owner)
-    while True:
-        known = await side.head(name)
+    name = _tombstone(head.thread, head.owner)
+
+    def written(known: Head | None) -> Head | None:
         if known is not None and (known.step, known.version) >= (generation, head.version):
-            return False
-        note = head.thread.encode()
-        # Its step and version say until when: what is written to the thread afterwards is no longer buried.
+            return None
         now = time.time_ns() // 1000
-        stone = Head(name, LINEAGE, head.owner, _NOBODY, generation, head.version, "gone", now, now, 0, 0, note)
-        try:
-            await side.commit(Commit(LINEAGE, (Swap(name, known.key if known is not None else None, stone),)))
-        except Refused:
-            continue
-        return True
+        stone = record(
+            name,
+            LINEAGE,
+            "gone",
+            head.thread.encode(),
+            incarnation=head.owner,
+            step=generation,
+            created=now,
+            updated=now,
+        )
+        # Its step and version say until when: what is written to the thread afterwards is not ended by it.
+        return msgspec.structs.replace(stone, version=head.version)
+
+    return await update(side, name, written)
 
 
-async def unbury(side: Engine, thread: str, owner: bytes) -> None:
+async def delete_tombstone(side: Engine, thread: str, owner: bytes) -> None:
     """The thread lives on: its deletion was refused."""
-    stone = await side.head(_stone(thread, owner))
-    if stone is not None:
-        try:
-            await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
-        except Refused:
-            return  # another process buries it now
+    await swap(side, await side.head(_tombstone(thread, owner)), None)  # unless another process writes it anew now
 
 
-async def buried(side: Engine, head: Head) -> bool:
+async def is_ended(side: Engine, head: Head) -> bool:
     """Whether this life of a thread was ended on that side, and nothing was written to it afterwards."""
-    stone = await side.head(_stone(head.thread, head.owner))
+    stone = await side.head(_tombstone(head.thread, head.owner))
     if stone is None:
         return False
     written = generation_of(head.branch)
     return written < stone.step or (written == stone.step and head.version <= stone.version)
 
 
-async def gone(side: Engine, thread: str, owner: bytes) -> bool:
+async def was_ended(side: Engine, thread: str, owner: bytes) -> bool:
     """Whether this life of a thread was ended on that side, at any time."""
-    return await side.head(_stone(thread, owner)) is not None
+    return await side.head(_tombstone(thread, owner)) is not None
 
 
-async def ended(side: Engine, thread: str) -> bool:
+async def was_any_ended(side: Engine, thread: str) -> bool:
     """Whether any life of a thread of this name was ended on that side."""
-    return bool(await side.threads(prefix=_stone(thread, b""), limit=1))
+    return bool(await side.threads(prefix=_tombstone(thread, b""), limit=1))
 
 
-async def ended_later(side: Engine, head: Head) -> bool:
+async def was_another_ended_later(side: Engine, head: Head) -> bool:
     """Whether a thread of this name, but another one, was ended on that side after what `head` tells of was written."""
     written = generation_of(head.branch)
-    return any(stone.step > written for stone in await side.threads(prefix=_stone(head.thread, b"")))
+    return any(stone.step > written for stone in await side.threads(prefix=_tombstone(head.thread, b"")))
 
 
-def _stone(thread: str, owner: bytes) -> str:
+def _tombstone(thread: str, owner: bytes) -> str:
     return f"{GONE}{hashlib.blake2b(thread.encode(), digest_size=16).hexdigest()}/{owner.hex()}"
 
 
@@ -155,7 +150,7 @@ def generation_of(branch: bytes) -> int:
     return int.from_bytes(branch[:2], "big")
 
 
-async def clear(side: Engine, other: Engine) -> None:
+async def clear_tombstones(side: Engine, other: Engine) -> None:
     """Take away old tombstones of threads that neither side has any more. A young one stays: a save that was on its way
     to the other side when the thread was deleted may still arrive there."""
     before = (time.time_ns() // 1000) - _REMEMBERED
@@ -167,11 +162,11 @@ async def clear(side: Engine, other: Engine) -> None:
         if any(head is not None and head.owner == stone.owner for head in heads):
             continue
         try:
-            await side.commit(Commit(LINEAGE, (Swap(stone.thread, stone.key, None),)))
-        except (Refused, LockLost):
-            continue  # another process did, or the name was buried anew
+            await swap(side, stone, None)  # unless another process did, or the thread was ended anew
+        except LockLost:
+            return  # this generation is over: the next one clears
 
 
-def hidden(name: str) -> bool:
+def is_own_record(name: str) -> bool:
     """Whether a thread or lineage is one of ours."""
     return name.startswith(RESERVED)

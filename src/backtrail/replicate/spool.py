@@ -21,6 +21,7 @@ import msgspec
 
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Mark, NewRow, Position, Swap
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.replicate.role_record import RESERVED
@@ -237,19 +238,13 @@ class Spool:
 
     async def remember(self, name: str, kin: Kin) -> None:
         """Keep what a store has to know when it is opened, for when neither side can tell."""
-        while True:
-            known = await self.engine.head(_KIN + name)
-            note = msgspec.msgpack.encode(kin)
-            if known is not None and known.note == note:
-                return
-            version = 1 if known is None else known.version + 1
-            thread = _KIN + name
-            new = Head(thread, _KIN, _NOBODY, _NOBODY, 0, version, "spool", 0, 0, 0, 0, note)
-            try:
-                await self.engine.commit(Commit(_KIN, (Swap(thread, known.key if known is not None else None, new),)))
-            except Refused:
-                continue
-            return
+        note = msgspec.msgpack.encode(kin)
+
+        def changed(known: Head | None) -> Head | None:
+            same = known is not None and known.note == note
+            return None if same else record(_KIN + name, _KIN, "spool", note, known)
+
+        await update(self.engine, _KIN + name, changed)
 
     async def recall(self, name: str) -> Kin | None:
         head = await self.engine.head(_KIN + name)

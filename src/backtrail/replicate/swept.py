@@ -17,13 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Engine, Head, Position, Swap
-from backtrail.engines.conflicts import Refused
+from backtrail.engines.base import Drop, Engine, Head, Position
+from backtrail.engines.reserved_record import record, swap, update
 from backtrail.errors import Corrupt
 from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
-_NOBODY = bytes(16)
 _MOST = 64  # things that one stone names: a head's note is a few KB at most
 
 
@@ -81,14 +80,11 @@ async def remember(side: Engine, drop: Drop) -> None:
     marker = _marker(drop.lineage)
     for names in _parts(drop):
         note = msgspec.msgpack.encode(names)
-        stone = _head(f"{marker}/{hashlib.blake2b(note, digest_size=16).hexdigest()}", 1, note)
-        if await side.head(stone.thread) is None:
-            await _swap(side, stone.thread, None, stone)
+        name = f"{marker}/{hashlib.blake2b(note, digest_size=16).hexdigest()}"
+        if await side.head(name) is None:
+            await swap(side, None, record(name, LINEAGE, "swept", note))
     note = msgspec.msgpack.encode(_Names(drop.lineage))
-    while True:
-        known = await side.head(marker)
-        if await _swap(side, marker, known, _head(marker, 1 if known is None else known.version + 1, note)):
-            return
+    await update(side, marker, lambda known: record(marker, LINEAGE, "swept", note, known))
 
 
 async def of(side: Engine, lineage: str) -> Swept:
@@ -121,27 +117,13 @@ async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: 
     blobs = [id for id in swept.blobs if id not in kept]
     await other.drop(Drop(lineage, expect, rows, bodies, [id for id in swept.branches if id not in here], blobs))
     for stone in swept.stones:
-        await _swap(side, stone.thread, stone, None)
-    if swept.marker is not None:
-        await _swap(side, swept.marker.thread, swept.marker, None)
+        await swap(side, stone, None)
+    await swap(side, swept.marker, None)
 
 
 def _marker(lineage: str) -> str:
     """The name of a lineage's marker."""
     return f"{_SWEPT}{hashlib.blake2b(lineage.encode(), digest_size=16).hexdigest()}"
-
-
-def _head(name: str, version: int, note: bytes) -> Head:
-    return Head(name, LINEAGE, _NOBODY, _NOBODY, 0, version, "swept", 0, 0, 0, 0, note)
-
-
-async def _swap(side: Engine, name: str, known: Head | None, new: Head | None) -> bool:
-    """Put one in the place of another; False if somebody else was faster."""
-    try:
-        await side.commit(Commit(LINEAGE, (Swap(name, None if known is None else known.key, new),)))
-    except Refused:
-        return False
-    return True
 
 
 def _parts(drop: Drop) -> Iterator[_Names]:

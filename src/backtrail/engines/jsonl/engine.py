@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -28,6 +27,7 @@ from backtrail.engines.jsonl.log import LineageLog
 from backtrail.engines.jsonl.offsets import BranchIndex
 from backtrail.engines.lockfile import LockFile
 from backtrail.errors import InvalidInput, Unavailable
+from backtrail.lru import LRU
 
 OPEN_LOGS = 128  #: logs whose places are kept in memory, some 300 bytes for each row
 
@@ -60,7 +60,7 @@ class JSONLEngine(Engine, StoredLocally):
         self.directory = Path(text).resolve()
         self._mutex = threading.Lock()
         self._open = True
-        self._logs: OrderedDict[str, LineageLog] = OrderedDict()
+        self._logs: LRU[str, LineageLog] = LRU(OPEN_LOGS, on_evict=LineageLog.close)
         self._catalogue = Catalogue(self.directory, self._glance)
         self._leases = Leases(self.directory)
         self._lock: LockFile | None = None
@@ -156,14 +156,11 @@ class JSONLEngine(Engine, StoredLocally):
         log = self._logs.get(lineage)
         known = log is not None
         if log is None:
-            log = self._logs[lineage] = LineageLog(self.directory / file_name(lineage), lineage)
-            while len(self._logs) > OPEN_LOGS:
-                self._logs.popitem(last=False)[1].close()
-        else:
-            self._logs.move_to_end(lineage)
+            log = LineageLog(self.directory / file_name(lineage), lineage)
+            self._logs.put(lineage, log)
         log.refresh()
         if not (log.exists or known or self._held):
-            del self._logs[lineage]  # asking for what is not there must not push out what is
+            self._logs.pop(lineage)  # asking for what is not there must not push out what is
         mendable = self._held or (not known and os.access(self.directory, os.W_OK))
         if (log.torn and mendable) or (log.damages and self._salvage):
             with self._locked():  # waits for a writer that is just at it; what is torn after that, nobody will finish
@@ -395,8 +392,6 @@ class JSONLEngine(Engine, StoredLocally):
                 self._shut()
 
     def _shut(self) -> None:
-        for log in self._logs.values():
-            log.close()
         self._logs.clear()
         if self._lock is not None:
             self._lock.close()
