@@ -21,6 +21,7 @@ import backtrail
 import backtrail.aio
 from backtrail.engines.base import Engine
 from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.retry import RetryPolicy
 from backtrail.engines.sqlite import SQLiteEngine
 from fix_stores import Stepped
 
@@ -282,8 +283,8 @@ def play(scenario: Callable[[World], None], calls: Calls, colour: str, **options
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens by itself, and nothing is waited for."""
     monkeypatch.setattr("backtrail.replicate.concurrency.Background.wake", lambda _: None)
-    monkeypatch.setattr("backtrail.replicate.replicator._FLIGHT", 0.0)
-    monkeypatch.setattr("backtrail.replicate.failover._SETTLING", 0.03)
+    monkeypatch.setattr("backtrail.replicate.limits.SAVE_UNDER_WAY", RetryPolicy.seconds(1e-9))
+    monkeypatch.setattr("backtrail.replicate.limits.ROLE_CHANGE", RetryPolicy.seconds(0.03, pause=0.02))
     monkeypatch.setattr("backtrail.history.retry.PATIENCE", 1.0)
     monkeypatch.setattr("backtrail.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))
 

@@ -12,7 +12,7 @@ from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
-from backtrail.engines.retry import Interrupted, RetryPolicy, nobody_listens, patiently
+from backtrail.engines.retry import Interrupted, RetryPolicy, nobody_listens, retry_interrupted
 from backtrail.errors import Unavailable
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.settings import Settings
@@ -32,7 +32,7 @@ def pauses(fail_fast: Any, raised: Interrupted) -> int:
         raise raised
 
     with pytest.raises(Unavailable):
-        finish(patiently(attempt, RetryPolicy(retries=5), sleep, fail_fast))
+        finish(retry_interrupted(attempt, RetryPolicy(retries=5), sleep, fail_fast))
     return len(slept)
 
 

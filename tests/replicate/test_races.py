@@ -18,6 +18,7 @@ from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, S
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.retry import RetryPolicy
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.replicate import replay, role_record
 from backtrail.replicate.anti_entropy import reconcile
@@ -80,7 +81,7 @@ class Two:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, what is under way is waited for."""
-    monkeypatch.setattr("backtrail.replicate.replicator._FLIGHT", 600.0)
+    monkeypatch.setattr("backtrail.replicate.limits.SAVE_UNDER_WAY", RetryPolicy.seconds(600.0, pause=0.01))
 
 
 @pytest.mark.usefixtures("patient")

@@ -1,4 +1,4 @@
-"""Trying again, safely, for engines that live on the other side of a network.
+"""Trying again: one policy with named limits, and how a call over a network is repeated safely.
 
 An answer can be lost after its request was carried out. So a call is repeated only if that does no harm, and a commit
 that is refused after a lost answer is looked up first: if the rows it wanted to write are there, under the ids and
@@ -7,10 +7,11 @@ digests it gave them, it had succeeded.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -23,56 +24,88 @@ _TRIED = re.compile(r"connection to server (?:at|on socket) ")
 
 
 class Interrupted(Unavailable):
-    """The place did not answer this time: the call may or may not have been carried out, and may be repeated."""
+    """No answer this time: the call may or may not have been carried out, and may be repeated."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How long to go on trying."""
+    """How often, and for how long, something is tried again.
 
-    retries: int = 8  #: attempts after the first
-    backoff: float = 0.05  #: seconds before the first of them; doubled each time, up to a second, less some chance
+    No attempt begins after `retries` more than the first one, or after `deadline` seconds; but the first `at_least`
+    are made however long they take. Where lost races are the reason, time is the better measure: a writer that has its
+    next step ready can win very many races in a row against one that has to look first."""
+
+    retries: float = 8  #: attempts after the first; `math.inf` for any number
+    backoff: float = 0.05  #: seconds before the first of them; doubled each time, up to `longest_pause`
     deadline: float = 20.0  #: seconds after which no new attempt begins
+    at_least: int = 1
+    longest_pause: float = 1.0  #: seconds
 
     def __post_init__(self) -> None:
         if self.retries < 0 or self.backoff < 0 or self.deadline <= 0:
             raise InvalidInput("retries and backoff must not be negative, and deadline must be positive")
 
+    @classmethod
+    def times(cls, attempts: int) -> RetryPolicy:
+        """So many attempts, without pauses."""
+        return cls(retries=attempts - 1, backoff=0.0, deadline=math.inf)
 
-#: For a question whose point is a quick answer: once more, because an idle connection may have been cut.
+    @classmethod
+    def seconds(cls, deadline: float, *, pause: float = 0.0, at_least: int = 1) -> RetryPolicy:
+        """Attempts for so many seconds, with the same pause between them."""
+        return cls(retries=math.inf, backoff=pause, deadline=deadline, at_least=at_least, longest_pause=pause)
+
+    def attempts(self) -> Iterator[int]:
+        """0, 1, 2, … for as long as another attempt may begin. Who pauses between them does so in the loop."""
+        end = time.monotonic() + self.deadline
+        number = 0
+        while number < self.at_least or (number <= self.retries and time.monotonic() < end):
+            yield number
+            number += 1
+
+    def pause(self, number: int) -> float:
+        """Seconds to wait after attempt `number`."""
+        return float(min(self.backoff * 2 ** min(number, 30), self.longest_pause))
+
+
+#: Calls over a network, unless the user says otherwise. Only this one is cut short by `fail_fast`.
+NETWORK = RetryPolicy()
+#: A question whose point is a quick answer: once more, because an idle connection may have been cut.
 ONCE_MORE = RetryPolicy(retries=1)
+#: Looks at a lease that another process has, while commits queue on it.
+LEASE_POLL = RetryPolicy(retries=math.inf, backoff=0.002, deadline=math.inf, longest_pause=0.05)
+#: Looks at connections that other threads still use, when they are to be closed.
+DRAIN_POLL = RetryPolicy.seconds(math.inf, pause=0.0002)
+#: A fork waits so long for reads and writes of other threads.
+FORK = RetryPolicy.seconds(10.0)
 
 
-#: What nobody has said anything about: then a caller who has somewhere else to go may say it.
-USUAL = RetryPolicy()
-
-
-async def patiently(
+async def retry_interrupted(
     attempt: Callable[[], Awaitable[T]],
-    patience: RetryPolicy,
+    policy: RetryPolicy,
     sleep: Callable[[float], Awaitable[None]],
     fail_fast: Callable[[], bool] | None = None,
 ) -> tuple[T, bool]:
-    """Repeat `attempt` while it is interrupted; the answer, and whether an earlier one may have been lost. If
+    """Repeat `attempt` while it is interrupted; the answer, and True if an earlier one may have been lost. If
     `fail_fast` is given and true, a refused connection is final."""
-    begun, pause = time.monotonic(), patience.backoff
-    for tries in range(patience.retries + 1):
+    begun = time.monotonic()
+    number = 0
+    while True:
         try:
-            return await attempt(), tries > 0
+            return await attempt(), number > 0
         except Interrupted as error:
             # Some chance, so that many clients of a restarted server do not come back in step.
-            pause_now = pause * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
+            pause = policy.pause(number) * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
-            enough = tries == patience.retries or spent + pause_now > patience.deadline
+            enough = number >= policy.retries or spent + pause > policy.deadline
             if enough or (fail_fast is not None and fail_fast() and nobody_listens(error)):
-                asked = f"asked {tries + 1} time{'' if not tries else 's'} in {spent:.1f} s"
+                asked = f"asked {number + 1} time{'' if not number else 's'} in {spent:.1f} s"
                 raise Unavailable(f"{error} ({asked}: does it run, and is the URL right?)") from error.__cause__
-        await sleep(pause_now)
-        pause = min(pause * 2, 1.0)
-    raise AssertionError("the last attempt returns or raises")
+        await sleep(pause)
+        number += 1
 
 
 def nobody_listens(error: Interrupted) -> bool:
-    """Whether a connection was refused, or there is no socket to connect to: the place is not slow, it is not there."""
+    """True if a connection was refused, or there is no socket to connect to: the server is not slow but absent."""
     reason: BaseException | None = error
     while reason is not None:
         if isinstance(reason, ConnectionRefusedError | FileNotFoundError):
@@ -84,7 +117,7 @@ def nobody_listens(error: Interrupted) -> bool:
 
 
 async def landed(engine: Engine, commit: Commit) -> bool:
-    """Is this commit the one that is there? A commit is atomic, so one of its rows speaks for all of it."""
+    """True if this commit is the one that is there. A commit is atomic, so one of its rows speaks for all of it."""
     for row in commit.rows:
         there = await engine.row(commit.lineage, row.branch, row.step)
         return there is not None and (there.id, there.digest) == (row.id, row.digest)

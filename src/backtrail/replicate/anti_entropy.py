@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, HeadKey, Mark, Position, Swap
 from backtrail.engines.conflicts import Refused
-from backtrail.replicate import role_record, swept
+from backtrail.replicate import limits, role_record, swept
 from backtrail.replicate.lost import Lost, lost_to
 from backtrail.replicate.report import Diverged, Keep, Progress, Report, same_life
 from backtrail.replicate.row_copy import Apart, Transfer
 from backtrail.replicate.swept import Swept
 
-_TRIES = 16
 _RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
 
 
@@ -58,7 +57,7 @@ async def reconcile(
     `doubts` about one of them."""
     report = Report()
     transfer = Transfer(lineage, report, progress)
-    for _ in range(_TRIES):
+    for _ in limits.COMPARISON.attempts():
         try:
             if await _Comparison(active, follower, transfer, keep, mirror, doubts).made_equal():
                 return report

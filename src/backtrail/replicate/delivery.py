@@ -7,12 +7,11 @@ from typing import Any
 
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Corrupt, LockLost, Unavailable
+from backtrail.replicate import limits
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.replay import Hop, ReplayTarget, Stranded, deliver
 from backtrail.replicate.spool import Spool
 from backtrail.replicate.status import log
-
-_TRIES = 8
 
 
 class Delivery:
@@ -53,16 +52,19 @@ class Delivery:
             self.under_way = False
 
     async def _lineage(self, lineage: str) -> None:
-        for attempt in range(_TRIES):
+        refused: Refused | None = None
+        for _ in limits.DELIVERY.attempts():
             try:
                 if await deliver(self._spool, self._hop, self._shore(), lineage):
                     self.stranded.discard(lineage)
                     return
+                refused = None
             except Stranded:
                 raise
-            except Refused:  # others write to the same threads
-                if attempt == _TRIES - 1:
-                    raise
+            except Refused as error:  # others write to the same threads
+                refused = error
+        if refused is not None:
+            raise refused
 
     def _shore(self) -> ReplayTarget:
         active = self._mirror.active

@@ -16,13 +16,10 @@ import msgspec
 from backtrail.engines.base import Engine, Fence
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Unavailable
-from backtrail.replicate import concurrency, role_record
+from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
-
-_SETTLING = 5.0  # seconds after which a change of roles that another process began counts as abandoned
-_LOOKS = 5
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -114,7 +111,7 @@ class Failover:
 
     async def learn(self) -> None:
         """Read both sides' control records and take the newer one's word."""
-        for _ in range(_LOOKS):
+        for _ in limits.LEARNING.attempts():
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
                 asked = self.troubles[name]
@@ -163,10 +160,10 @@ class Failover:
                 break
             except Refused:
                 # Another process has closed this generation and is about to write down the next one.
-                await concurrency.pause(self._blocking, 0.02)
+                await concurrency.pause(self._blocking, limits.ROLE_CHANGE.backoff)
                 if (await role_record.read(active))[0].generation > role.generation:
                     return False
-                if time.monotonic() - began > _SETTLING:
+                if time.monotonic() - began > limits.ROLE_CHANGE.deadline:
                     # By two: a process that cannot reach this side may be taking the next number on the other one.
                     role = await role_record.write(active, Role(role.generation + 2, role.active))
                     if role.active == other:

@@ -13,7 +13,7 @@ from functools import partial
 from backtrail.engines.base import Commit, Engine, Head
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict, LockLost, Unavailable
-from backtrail.replicate import concurrency, role_record, swept
+from backtrail.replicate import concurrency, limits, role_record, swept
 from backtrail.replicate.anti_entropy import NO_DOUBTS, Doubts, UnderWay, differing, reconcile
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.outbox import Outbox
@@ -21,14 +21,6 @@ from backtrail.replicate.report import Diverged, KeepOn, Kept
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
-
-_GATHER = 0.02  # seconds that a commit may wait for others that go along
-_QUICK = 0.5  # seconds between looks while something is wrong or under way
-_ROUND = 5.0  # seconds that a round under way may still take when the mirror is closed
-_VAIN = 5  # rounds without progress after which close() leaves the rest to the next open
-_SOON = 0.01  # seconds until a save that is under way is looked at again
-_FLIGHT = 2.0  # seconds for which a save that only the follower has may be one that another process is still making
-_WHOLE = 20  # health checks between two comparisons of all heads: for what a process that died left behind
 
 
 class Replicator:
@@ -44,7 +36,7 @@ class Replicator:
         self._blocking = blocking
         self._settings = settings
         self._background = concurrency.Background(
-            blocking, self._tick, _GATHER if settings.replication == "async" else 0.0
+            blocking, self._tick, limits.GATHER if settings.replication == "async" else 0.0
         )
         self._round = concurrency.Mutex(blocking)
         self._refused: dict[str, list[Commit]] = {}  # by lineage: what the follower took and the active side did not
@@ -66,11 +58,11 @@ class Replicator:
         roles = self._roles
         busy = self.pending.behind or roles.standing.active == "replica"
         unwell = not (roles.well("primary") and roles.well("replica"))
-        return min(_QUICK, self._settings.health_every) if busy or unwell else self._settings.health_every
+        return min(limits.LOOK_AGAIN, self._settings.health_every) if busy or unwell else self._settings.health_every
 
     async def _tick(self) -> float:
         await self.round()
-        return min(_QUICK, self._wait()) if self.pending.records else self._wait()
+        return min(limits.LOOK_AGAIN, self._wait()) if self.pending.records else self._wait()
 
     async def round(self, whole: bool = False) -> None:
         """Look at both sides, ship what waits, compare what has to be, return home."""
@@ -114,7 +106,9 @@ class Replicator:
         if roles.well(standing.follower):
             due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
             if due:
-                self._until_whole = _WHOLE  # before: what changes while we look asks for another look
+                self._until_whole = (
+                    limits.LOOKS_PER_COMPARISON
+                )  # before: what changes while we look asks for another look
                 await self._look_at_all(standing)
 
     async def _look_at_all(self, standing: Standing) -> None:
@@ -231,7 +225,7 @@ class Replicator:
         if known != head:
             seen[head.thread] = (head, time.monotonic())
             return True
-        return time.monotonic() - since < _FLIGHT
+        return time.monotonic() - since < limits.SAVE_UNDER_WAY.deadline
 
     def refused(self, commit: Commit) -> None:
         """The follower took a save to which the active side said no. Its caller is told so and may save it again: it
@@ -296,14 +290,13 @@ class Replicator:
 
     async def _reconcile_now(self, lineage: str) -> None:
         """Somebody waits for it: what is under way is soon done, or refused."""
-        end = time.monotonic() + _FLIGHT
-        while True:
+        for attempt in limits.SAVE_UNDER_WAY.attempts():
             try:
                 return await self._reconcile(lineage)
-            except UnderWay:
-                if time.monotonic() > end:
-                    raise
-            await concurrency.pause(self._blocking, _SOON)
+            except UnderWay as error:
+                last = error
+            await concurrency.pause(self._blocking, limits.SAVE_UNDER_WAY.pause(attempt))
+        raise last
 
     async def _fail_back(self) -> None:
         """Return to the primary once it has been well for long enough and has everything."""
@@ -333,16 +326,16 @@ class Replicator:
         end = time.monotonic() + self._settings.drain
         pending, follower = self.pending, self._roles.standing.follower
         in_vain = 0
-        while drain and in_vain < _VAIN and self._roles.well(follower) and time.monotonic() < end:
+        while drain and in_vain <= limits.VAIN_ROUNDS.retries and self._roles.well(follower) and time.monotonic() < end:
             before = (pending.records, pending.behind)
             if before == (0, 0):
                 break
             await self.round()
             if (pending.records, pending.behind) >= before:
+                await concurrency.pause(self._blocking, limits.VAIN_ROUNDS.pause(in_vain))
                 in_vain += 1
-                await concurrency.pause(self._blocking, 0.05)
         self._stopped = True
-        await self._background.stop(max(_ROUND, end - time.monotonic()))
+        await self._background.stop(max(limits.CLOSE_WITHIN, end - time.monotonic()))
         if pending.records or pending.behind:
             log.warning(
                 "closed with %d commits and %d lineages that the %s lacks: they are found when it is opened again",

@@ -24,13 +24,13 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
+from backtrail.replicate import limits
 from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
 _KIN = f"{RESERVED}kin/"  # + name: what the spool has to know of the store it belongs to
 _NOBODY = bytes(16)
-_TRIES = 64
 NOTHING: Final = object()  #: the answer to what a spool does not know, or not all of
 
 
@@ -104,7 +104,7 @@ class Spool:
             commit.fence,
             _digest(commit),
         )
-        for _ in range(_TRIES):
+        for _ in limits.SPOOL_SAVE.attempts():
             heads = {head.thread: head for head in await engine.heads(lineage)}
             journal = heads.get(JOURNAL + lineage)
             known = {branch.id for branch in await engine.branches(lineage)}

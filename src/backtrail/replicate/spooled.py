@@ -21,7 +21,7 @@ from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.drive import finish
 from backtrail.errors import BacktrailError, InvalidInput, LockLost, Unavailable
-from backtrail.replicate import concurrency
+from backtrail.replicate import concurrency, limits
 from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.delivery import Delivery
 from backtrail.replicate.head_cache import HeadCache
@@ -30,8 +30,6 @@ from backtrail.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 T = TypeVar("T")
-_QUICK = 0.5  # seconds between two looks whether a side is back
-_ROUND = 5.0  # seconds that a look under way may still take when the store is closed
 _ROLE = ""  # the name under which the generation is remembered
 _KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
 
@@ -166,13 +164,12 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self._leave(error)
 
     async def _try_to_land(self) -> bool:
-        for last in (False, False, True):
+        for _ in limits.LANDING.attempts():
             try:
                 return await self._bring()
             except LockLost as error:  # others are changing the roles
-                if last:
-                    raise Unavailable(f"the spool could not be delivered yet: {error}") from error
-        raise AssertionError("the loop above returns or raises")
+                last = error
+        raise Unavailable(f"the spool could not be delivered yet: {last}") from last
 
     async def _bring(self) -> bool:
         self._delivery.under_way = True
@@ -227,7 +224,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 self.mirror.failed(error)
                 log.exception("the delivery of the spool failed; it is tried again")
         every = self.mirror.settings.health_every
-        return min(_QUICK, every) if self.adrift else every
+        return min(limits.LOOK_AGAIN, every) if self.adrift else every
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -387,7 +384,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         if self._closed:
             return
         self._closed = True
-        await self._background.stop(_ROUND)
+        await self._background.stop(limits.CLOSE_WITHIN)
         try:
             if self._known:
                 await self._count()

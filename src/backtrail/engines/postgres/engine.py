@@ -17,7 +17,7 @@ from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres.client import AwaitingWire, BlockingWire, Line, Rows, Statement
 from backtrail.engines.postgres.schema import Schema, newest
-from backtrail.engines.retry import ONCE_MORE, USUAL, RetryPolicy, landed, patiently
+from backtrail.engines.retry import NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.engines.tls import checked_files
 from backtrail.errors import InvalidInput, LockLost
 
@@ -83,7 +83,7 @@ class PostgresEngine(Engine, FailsFast):
         self._wire = AwaitingWire(line) if asynchronous else BlockingWire(line)
         self._schema = Schema(schema)
         self._append = Statement(self._schema["append"], _APPEND)
-        self._patience = RetryPolicy(retries, backoff, deadline)
+        self._retries = RetryPolicy(retries, backoff, deadline)
         self._one_server = "," not in str(hosts)
         self._min_idle = min(min_idle, pool_size)
         self._ready = False
@@ -104,20 +104,20 @@ class PostgresEngine(Engine, FailsFast):
             if await self._schema.format(self._wire.run) != newest():
                 await self._wire.together(self._schema.prepare)
 
-        await patiently(once, self._patience, self._wire.sleep, self._fail_fast_if)
+        await retry_interrupted(once, self._retries, self._wire.sleep, self._fail_fast_if)
         if self._min_idle:
-            await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
+            await retry_interrupted(partial(self._wire.warm, self._min_idle), self._retries, self._wire.sleep)
         self._ready = True
 
     async def _call(self, query: str, params: Params) -> tuple[Rows, bool]:
         await self._open()
         run = partial(self._wire.run, self._schema[query], params)
-        return await patiently(run, self._patience, self._wire.sleep, self._fail_fast_if)
+        return await retry_interrupted(run, self._retries, self._wire.sleep, self._fail_fast_if)
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
         """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
-        return self.fail_fast if self._one_server and self._patience == USUAL else None
+        return self.fail_fast if self._one_server and self._retries == NETWORK else None
 
     async def _change(self, call: Callable[[], Awaitable[Any]]) -> tuple[psycopg.Error | None, bool]:
         """Call a function that may refuse: the refusal, if any, and whether an earlier answer may have been lost."""
@@ -130,7 +130,7 @@ class PostgresEngine(Engine, FailsFast):
             return None
 
         await self._open()
-        return await patiently(attempt, self._patience, self._wire.sleep, self._fail_fast_if)
+        return await retry_interrupted(attempt, self._retries, self._wire.sleep, self._fail_fast_if)
 
     async def _ask(self, query: str, *params: Any) -> Rows:
         return (await self._call(query, params))[0]
@@ -241,7 +241,7 @@ class PostgresEngine(Engine, FailsFast):
 
     async def ping(self) -> None:
         await self._open()
-        await patiently(partial(self._wire.run, self._schema["ping"]), ONCE_MORE, self._wire.sleep)
+        await retry_interrupted(partial(self._wire.run, self._schema["ping"]), ONCE_MORE, self._wire.sleep)
 
     async def stats(self) -> dict[str, int]:
         (counts,) = await self._ask("stats", self._schema.name)

@@ -16,7 +16,7 @@ from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.redis import keys, script_args, shard_moves
 from backtrail.engines.redis.client import Argument, BlockingWire, Script, over, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
-from backtrail.engines.retry import ONCE_MORE, USUAL, RetryPolicy, landed, patiently
+from backtrail.engines.retry import LEASE_POLL, NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
@@ -74,7 +74,7 @@ class RedisEngine(Engine, FailsFast):
             raise InvalidInput(f"shards must be at least 1, not {shards}")
         self._wanted_shards = shards
         self._min_idle = min(min_idle, pool_size)
-        self._patience = RetryPolicy(retries, backoff, deadline)
+        self._retries = RetryPolicy(retries, backoff, deadline)
         self._lock = (lock_timeout, lock_expiry) if lock else None
         if client is None:
             tls = {
@@ -111,7 +111,7 @@ class RedisEngine(Engine, FailsFast):
         wanted = self._wanted_shards or (CLUSTER_SHARDS if self._cluster else 1)
         first = keys.Shards(self._prefix, 1).key(0)
         attempt = partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted])
-        answer, _ = await patiently(attempt, self._patience, self._wire.sleep, self._fail_fast_if)
+        answer, _ = await retry_interrupted(attempt, self._retries, self._wire.sleep, self._fail_fast_if)
         written, count = map(int, answer)
         if written > keys.FORMAT:
             raise UnsupportedFormat(
@@ -125,19 +125,19 @@ class RedisEngine(Engine, FailsFast):
         if self._wanted_shards not in (None, count):
             raise InvalidInput(f"the store under {self._prefix!r} has {count} shards: copy it to change that")
         if self._min_idle and not self._cluster:
-            await patiently(partial(self._wire.warm, self._min_idle), self._patience, self._wire.sleep)
+            await retry_interrupted(partial(self._wire.warm, self._min_idle), self._retries, self._wire.sleep)
         self._shards = keys.Shards(self._prefix, count)
         return self._shards
 
     async def _call(self, script: Script, shard: int, args: Sequence[Argument]) -> tuple[Any, bool]:
         shards = self._shards or await self._ready()
         attempt = partial(self._wire.run, script, shards.key(shard), args)
-        return await patiently(attempt, self._patience, self._wire.sleep, self._fail_fast_if)
+        return await retry_interrupted(attempt, self._retries, self._wire.sleep, self._fail_fast_if)
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
         """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
-        return self.fail_fast if self._one_server and self._patience == USUAL else None
+        return self.fail_fast if self._one_server and self._retries == NETWORK else None
 
     async def _run(self, script: Script, shard: int, args: Sequence[Argument]) -> Any:
         return (await self._call(script, shard, args))[0]
@@ -162,12 +162,13 @@ class RedisEngine(Engine, FailsFast):
             await self.release(name, owner)
 
     async def _wait_for(self, name: str, owner: str, timeout: float, expiry: float) -> Lease:
-        waited, pause = 0.0, 0.002
+        waited, looks = 0.0, 0
         while isinstance(answer := await self.lease(name, owner, expiry), Taken):
             if waited >= timeout:
                 raise LockTimeout(name, timeout, answer.owner)
+            pause = LEASE_POLL.pause(looks)
             await self._wire.sleep(pause)
-            waited, pause = waited + pause, min(pause * 1.5, 0.05)
+            waited, looks = waited + pause, looks + 1
         return answer
 
     async def _commit(self, commit: Commit) -> None:
@@ -340,7 +341,7 @@ class RedisEngine(Engine, FailsFast):
 
     async def ping(self) -> None:
         await self._ready()
-        await patiently(self._wire.ping, ONCE_MORE, self._wire.sleep)
+        await retry_interrupted(self._wire.ping, ONCE_MORE, self._wire.sleep)
 
     async def stats(self) -> dict[str, int]:
         shards = self._shards or await self._ready()

@@ -10,10 +10,9 @@ import sqlite3
 import time
 
 from backtrail.engines import fork_safety
+from backtrail.engines.retry import FORK
 from backtrail.engines.sqlite.reader_pool import ReaderPool
 from backtrail.engines.sqlite.writer import GroupCommitWriter
-
-PATIENCE = 10.0  #: seconds that a fork waits for reads and writes of other threads
 
 
 class ForkSafeConnections:
@@ -26,8 +25,8 @@ class ForkSafeConnections:
         fork_safety.watch(self)
 
     def before_fork(self) -> None:
-        deadline = time.monotonic() + PATIENCE
-        self._paused = self.writer.pause(PATIENCE)
+        deadline = time.monotonic() + FORK.deadline
+        self._paused = self.writer.pause(FORK.deadline)
         if self._paused:
             self.writer.shut()
         self.readers.pause()

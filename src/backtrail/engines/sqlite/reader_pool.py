@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backtrail.engines import conflicts
+from backtrail.engines.retry import DRAIN_POLL
 from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile, translated
 
 KEPT = 4  #: idle connections that stay open
@@ -56,7 +57,7 @@ class ReaderPool:
             try:
                 self._discard(self._idle.pop())
             except IndexError:
-                time.sleep(0.0002)
+                time.sleep(DRAIN_POLL.backoff)
 
     def pause(self) -> None:
         """From now on, whoever finds no idle connection waits for `resume()`."""
