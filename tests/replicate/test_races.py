@@ -374,7 +374,7 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     store.thread("t").save({"n": 1})
     store.catch_up()
     core = store.inner._context if pair.colour != "blocking" else store._context
-    following = core.engine._following
+    following = core.engine._replicator
 
     async def nothing_differs(*_: Any) -> list[str]:
         following.look_soon()  # as a change of sides would
@@ -397,7 +397,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     core = store.inner._context if pair.colour != "blocking" else store._context
     mirror = core.engine
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
-    roles = mirror._roles
+    roles = mirror._failover
     asked = roles.troubles["primary"]  # the background asks, and gets its answer
     pair.primary.up = False
     thread.load()
@@ -425,14 +425,14 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     thread = store.thread("t")
     thread.append("messages", ["one"])
     engine: Any = store._context.engine
-    leave = engine._leave
+    leave = engine._go_adrift
 
-    def leave_and_land(error: BaseException) -> None:
+    def go_adrift_and_deliver(error: BaseException) -> None:
         leave(error)
         places[0].up = places[1].up = True
-        finish(engine._land())  # as the background may, in this moment
+        finish(engine._deliver_spool())  # as the background may, in this moment
 
-    monkeypatch.setattr(engine, "_leave", leave_and_land)
+    monkeypatch.setattr(engine, "_go_adrift", go_adrift_and_deliver)
     places[0].up = places[1].up = False
     thread.append("messages", ["two"])
     end = time.monotonic() + 20

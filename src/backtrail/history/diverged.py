@@ -33,7 +33,7 @@ async def keep(context: Context, found: Diverged) -> Kept:
     if head is None:
         return Kept.ENOUGH
     note = open_note(context.frames, head)
-    if found.same_life:
+    if found.same_incarnation:
         here = head_in_namespace(context.engine, found.here) if found.here is not None else head
         if here is None:
             return Kept.ENOUGH

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, HeadKey, Mark, Position, Swap
 from backtrail.engines.conflicts import Refused
-from backtrail.replicate import limits, role_record, swept
-from backtrail.replicate.lost import Lost, lost_to
-from backtrail.replicate.report import Diverged, Keep, Progress, Report, same_life
+from backtrail.replicate import limits, role_record, sweep_tombstones
+from backtrail.replicate.lost_heads import Lost, lost_to
+from backtrail.replicate.report import Diverged, Keep, Progress, Report, same_incarnation
 from backtrail.replicate.row_copy import Apart, Transfer
-from backtrail.replicate.swept import Swept
+from backtrail.replicate.sweep_tombstones import Swept
 
 _RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
 
@@ -100,7 +100,7 @@ class _Comparison:
         self._theirs = {head.thread: head for head in await follower.heads(lineage)}
         self._ours = {head.thread: head for head in await active.heads(lineage)}
         news = [head for head in self._theirs.values() if await self._may_be_news(head)]
-        gone = await swept.of(active, lineage) if self._mirror else Swept()
+        gone = await sweep_tombstones.of(active, lineage) if self._mirror else Swept()
         for head in news:
             there = await active.row(lineage, head.branch, head.step) is not None
             known = there or (head.branch, head.step) in gone
@@ -116,8 +116,8 @@ class _Comparison:
         again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
         if again:  # the follower is to let go of it, also if we do not get that far
             rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
-            await swept.remember(active, Drop(lineage, (), rows=rows, branches=branches))
-            gone = await swept.of(active, lineage)
+            await sweep_tombstones.remember(active, Drop(lineage, (), rows=rows, branches=branches))
+            gone = await sweep_tombstones.of(active, lineage)
         for one in lost.values():
             if one not in again:
                 gone.spare(one.way)
@@ -127,7 +127,7 @@ class _Comparison:
     def _saved_again(self, thread: str, lost: Lost) -> bool:
         """Whether a thread was made on both sides, and the active one has each of its saves. If some of its rows are
         there already, without a head, or something may build on them, it has to be kept."""
-        other = thread in self._ours and not same_life(self._ours[thread], self._theirs[thread])
+        other = thread in self._ours and not same_incarnation(self._ours[thread], self._theirs[thread])
         return other and lost.newest is None and lost.known is None and not self._doubts.spools
 
     async def _may_be_news(self, head: Head) -> bool:
@@ -173,11 +173,11 @@ class _Comparison:
 
     def _loser(self, head: Head) -> Diverged:
         here = self._ours.get(head.thread)
-        same = same_life(here, head)
+        same = same_incarnation(here, head)
         lost = self._lost.get(head.thread)
         if here is None and (renamed := self._renamed(head)) is not None:
             known = head.thread not in self._unknown
-            return Diverged(self._lineage, head, same_life=True, known=known, here=renamed)
+            return Diverged(self._lineage, head, same_incarnation=True, known=known, here=renamed)
         if lost is None or not same:
             return Diverged(self._lineage, head, same, known=same and head.thread not in self._unknown)
         return Diverged(self._lineage, head, same, lost.newest is None, lost.newest or lost.known)
@@ -194,7 +194,7 @@ class _Comparison:
             between = role_record.generation_of(head.branch) + 1 < self._doubts.stamp
             if not buried and between and await role_record.was_another_ended_later(follower, head):
                 # The name was made once more there, and deleted. This one never was, and has to have another name.
-                changed |= await self._report.tell([Diverged(lineage, head, same_life=False)], self._keep)
+                changed |= await self._report.tell([Diverged(lineage, head, same_incarnation=False)], self._keep)
                 buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
             if buried:
                 if not await _put(active, [Swap(thread, head.key, None)], lineage):
@@ -223,7 +223,7 @@ class _Comparison:
                 await _put(follower, ends, lineage)
             return False
         if self._gone:
-            await swept.sweep(active, follower, lineage, self._gone, ours.values())
+            await sweep_tombstones.sweep(active, follower, lineage, self._gone, ours.values())
         if not ours:
             await clear(active, lineage)
             await clear(follower, lineage)

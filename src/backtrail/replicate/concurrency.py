@@ -23,7 +23,7 @@ from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.status import log
 
 T = TypeVar("T")
-_HANDS = 16  # threads for each side
+_MAX_THREADS = 16  # threads for each side
 
 
 class Workers:
@@ -41,7 +41,7 @@ class Workers:
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
-            elif self._threads < _HANDS:
+            elif self._threads < _MAX_THREADS:
                 self._threads += 1
                 threading.Thread(target=self._run, name="backtrail-side", daemon=True).start()
         self._work.put((coroutine, outcome))
@@ -225,23 +225,23 @@ class LineageMutexes:
 
     def __init__(self, blocking: bool) -> None:
         self._blocking = blocking
-        self._lanes: WeakValueDictionary[str, ReentrantMutex] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, ReentrantMutex] = WeakValueDictionary()
 
     def of(self, lineage: str) -> AbstractAsyncContextManager[None]:
-        return nullcontext() if self._blocking else self._lanes.setdefault(lineage, ReentrantMutex())
+        return nullcontext() if self._blocking else self._locks.setdefault(lineage, ReentrantMutex())
 
 
 class LineageLocks:
     """What concerns one lineage happens one after the other, in either colour."""
 
     def __init__(self, blocking: bool) -> None:
-        self._tracks: WeakValueDictionary[str, Mutex] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, Mutex] = WeakValueDictionary()
         self._lock = threading.Lock()
         self._blocking = blocking
 
     def of(self, lineage: str) -> Mutex:
         with self._lock:
-            return self._tracks.setdefault(lineage, Mutex(self._blocking))
+            return self._locks.setdefault(lineage, Mutex(self._blocking))
 
 
 class Background:

@@ -68,8 +68,8 @@ class Failover:
         self._blocking = blocking
         self._settings = settings
         self._on_health = on_health
-        self._on_turn = on_turn
-        self._turn = concurrency.Mutex(blocking)
+        self._on_switch = on_turn
+        self._switching = concurrency.Mutex(blocking)
         self._lock = threading.Lock()
         self._recent: list[float] = []
         self._refusals = 0  # changes of side that could not be made
@@ -151,7 +151,7 @@ class Failover:
         return await role_record.write(self.sides[active], Role(role.generation + 1, active))
 
     async def _adopt(self, role: Role) -> bool:
-        """Take part in a generation; False if one of the sides turned out to be in a newer one."""
+        """Take part in a generation; False if one of the sides switched out to be in a newer one."""
         began = time.monotonic()
         active, other = self.sides[role.active], opposite(role.active)
         while True:
@@ -184,10 +184,10 @@ class Failover:
         with self._lock:
             if role.generation < self.standing.generation:
                 return
-            turned = role != self.standing.role
+            switched = role != self.standing.role
             self.standing = Standing(role, fences)
-        if turned:
-            self._on_turn()
+        if switched:
+            self._on_switch()
 
     async def refresh(self) -> None:
         """Look whether either side knows of a newer generation, or has not given its token yet."""
@@ -202,7 +202,7 @@ class Failover:
     async def fail_over(self, away: Name) -> None:
         """Make the other side active, or say why not. Of several that want it at once one tries, for all of them."""
         asked = self._refusals
-        async with self._turn:
+        async with self._switching:
             if self.closed:
                 raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
             if self.standing.active != away:

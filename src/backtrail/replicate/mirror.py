@@ -23,7 +23,7 @@ from backtrail.engines.base import Commit, Drop, Engine, Head
 from backtrail.engines.capabilities import FailsFast, PrefixesBranches, capability
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import LockLost, Unavailable
-from backtrail.replicate import concurrency, role_record, swept
+from backtrail.replicate import concurrency, role_record, sweep_tombstones
 from backtrail.replicate.delegating import DelegatingEngine
 from backtrail.replicate.failover import Failover, Standing, opposite
 from backtrail.replicate.replicator import Replicator
@@ -57,15 +57,15 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         )
         self._meters = Meters()
         self._announcer = Announcer(self.status, settings.on_change)
-        self._roles = Failover(self.sides, blocking, settings, self._on_health, self._on_turn)
-        self._following = Replicator(self._roles, blocking, settings)
+        self._failover = Failover(self.sides, blocking, settings, self._on_health, self._on_switch)
+        self._replicator = Replicator(self._failover, blocking, settings)
         self._starting = concurrency.Mutex(blocking)
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
         # So each has branches of its own there; and also where a save may have to wait in a spool.
-        self._own = bytes(3) if blocking and settings.spool is None else _mine()
+        self._process_prefix = bytes(3) if blocking and settings.spool is None else _new_process_prefix()
         self.spool: SpoolStatus | None = None  # what it holds, if there is one
         self._known = False
         self._closed = False
@@ -76,41 +76,41 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
     def branch_prefix_in(self, generation: int) -> bytes:
         """How branches begin now; in this generation, if the mirror's own is not known yet."""
-        return role_record.branch_prefix(self._roles.standing.generation or generation) + self._own
+        return role_record.branch_prefix(self._failover.standing.generation or generation) + self._process_prefix
 
     @property
     def on_diverged(self) -> KeepOn | None:
-        return self._following.on_diverged
+        return self._replicator.on_diverged
 
     @on_diverged.setter
     def on_diverged(self, keep: KeepOn) -> None:
-        self._following.on_diverged = keep
+        self._replicator.on_diverged = keep
 
     def _can_do_without(self, name: Name) -> bool:
         """Whether a side where nobody listens need not be waited for, since the other one has everything."""
-        standing, settings = self._roles.standing, self.settings
-        if not self._roles.well(opposite(name)):
+        standing, settings = self._failover.standing, self.settings
+        if not self._failover.well(opposite(name)):
             return False
-        if not self._roles.well(name):
+        if not self._failover.well(name):
             return True  # it was waited for before
         if not self._known:
             return False  # all that is started together may not be there yet
         if name == standing.follower:
             return not settings.replica_required
         # What was not shipped yet would become a divergence, only because a server was started anew.
-        in_step = settings.replication == "sync" and not self._following.pending.behind
-        return in_step and self._roles.may_change
+        in_step = settings.replication == "sync" and not self._replicator.pending.behind
+        return in_step and self._failover.may_change
 
     def _on_health(self, name: Name, well: bool) -> None:
         if well:
-            self._following.look_soon()
-        elif name == self._roles.standing.follower:
-            self._following.pending.mark_all()
+            self._replicator.look_soon()
+        elif name == self._failover.standing.follower:
+            self._replicator.pending.mark_all()
         self.announce()
 
-    def _on_turn(self) -> None:
-        self._following.turned()
-        self._meters.changed(self._roles.standing.active)
+    def _on_switch(self) -> None:
+        self._replicator.roles_changed()
+        self._meters.changed(self._failover.standing.active)
         self.announce()
 
     def announce(self) -> None:
@@ -124,10 +124,10 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         if not self._known:
             async with self._starting:
                 if not self._known:
-                    await self._roles.learn()
+                    await self._failover.learn()
                     self._known = True
-                    self._following.wake()
-        return self._roles.standing
+                    self._replicator.wake()
+        return self._failover.standing
 
     def _check_open(self, error: Unavailable) -> None:
         """A side that does not answer because this mirror is being closed is no reason to change sides."""
@@ -138,16 +138,16 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         """Ask the active side; if it is away, the other one."""
         await self._start()
         for last in (False, True):
-            name = self._roles.standing.active
+            name = self._failover.standing.active
             try:
                 return await getattr(self.sides[name], method)(*args, **options)
             except Unavailable as error:
                 self._check_open(error)
-                self._roles.away(name, error)
+                self._failover.away(name, error)
                 if last:
-                    raise self._roles.both_away() from error
-                await self._roles.fail_over(name)
-                self._following.wake()
+                    raise self._failover.both_away() from error
+                await self._failover.fail_over(name)
+                self._replicator.wake()
         raise AssertionError("the loop above returns or raises")
 
     # -- for a spool ---------------------------------------------------------------------------------------------------
@@ -155,38 +155,38 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     def hold(self, held: Callable[[], bool]) -> None:
         """While this is true the sides are not compared: of a save whose answer was lost one side may have what the
         spool is about to bring to the other, and would seem to have been written to by somebody else."""
-        self._following.held = held
+        self._replicator.held = held
 
     def go_on(self) -> None:
         """It is not true any more."""
-        self._following.wake()
+        self._replicator.wake()
 
     @property
     def generation(self) -> int:
-        return self._roles.standing.generation
+        return self._failover.standing.generation
 
     @property
     def active(self) -> Engine:
         """The active side as this generation may write to it."""
-        return self._roles.fenced(self._roles.standing.active)
+        return self._failover.fenced(self._failover.standing.active)
 
     @property
     def reachable(self) -> list[Engine]:
         """The sides that answered last."""
-        return [side for name, side in self.sides.items() if self._roles.well(name)]
+        return [side for name, side in self.sides.items() if self._failover.well(name)]
 
     async def learn(self) -> None:
         """Look who answers, and who is active; `Unavailable` if nobody is."""
         if self._closed:
             raise _closed()
-        await self._roles.learn()
+        await self._failover.learn()
         self._known = True
-        self._following.look_soon()
-        self._following.wake()
+        self._replicator.look_soon()
+        self._replicator.wake()
 
     def renew(self) -> None:
         """Nobody goes on with the branches of before: of one of them a side may have a step that nobody knows of."""
-        self._own = _mine()
+        self._process_prefix = _new_process_prefix()
 
     def planned_before(self, commit: Commit, prefix: bytes) -> bool:
         """Whether a save must not be committed, because it goes on with a branch of before."""
@@ -194,41 +194,42 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
     def mark(self, lineage: str) -> None:
         """The active side was given something that the follower has not."""
-        self._following.pending.mark(lineage)
-        self._following.wake()
+        self._replicator.pending.mark(lineage)
+        self._replicator.wake()
 
     async def keep(self, active: Engine, found: Diverged) -> Kept:
         """A head lost: count it, say so, and have it labelled."""
-        return await self._following.keep(active, found)
+        return await self._replicator.keep(active, found)
 
     def away(self, name: Name, error: BaseException) -> None:
         """Somebody who asked one side by itself got no answer."""
-        self._roles.away(name, error)
+        self._failover.away(name, error)
 
     def failed(self, error: BaseException) -> None:
-        self._roles.last_error = str(error)
+        self._failover.last_error = str(error)
 
     def both_away(self) -> Unavailable:
-        return self._roles.both_away()
+        return self._failover.both_away()
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
         await self._start()
-        async with self._following.lanes.of(commit.lineage):
+        async with self._replicator.lanes.of(commit.lineage):
             lacking = await self._commit(commit)
         if lacking is not None:
-            await self._following.catch_up(lacking.side, commit.lineage, lacking.raised)
+            await self._replicator.catch_up(lacking.side, commit.lineage, lacking.raised)
 
     async def _commit(self, commit: Commit) -> _Lacking | None:
         """Save on the active side, and on the follower if it is in step; what is left to do for it, if anything."""
-        standing = self._roles.standing
+        standing = self._failover.standing
         active, follower = standing.active, standing.follower
-        if self.settings.replica_required and not self._roles.well(follower):
+        if self.settings.replica_required and not self._failover.well(follower):
             raise Unavailable(
-                f"the {follower} is away and replica_required=True: {self._roles.errors[follower]}; nothing was saved"
+                f"the {follower} is away and replica_required=True: {self._failover.errors[follower]}; "
+                "nothing was saved"
             )
-        if _planned_before(commit, role_record.branch_prefix(standing.generation) + self._own):
+        if _planned_before(commit, role_record.branch_prefix(standing.generation) + self._process_prefix):
             raise _look_again(commit)
         own = commit if commit.fence is not None else msgspec.structs.replace(commit, fence=standing.fences.get(active))
         theirs = msgspec.structs.replace(commit, fence=standing.fences.get(follower))
@@ -241,7 +242,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             else:
                 raised, other = await concurrency.attempt(self.sides[active], own), None
         except LockLost as error:  # a tombstone was refused: this generation is over
-            await self._roles.learn()
+            await self._failover.learn()
             raise _look_again(commit) from error
         except Unavailable as error:
             raised, other = error, error
@@ -256,8 +257,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             other = await concurrency.attempt(self.sides[follower], theirs)
         if isinstance(other, LockLost):
             # The follower is in a newer generation: the save went to a side that is not active.
-            await self._roles.learn()
-            if self._roles.standing.generation > standing.generation:
+            await self._failover.learn()
+            if self._failover.standing.generation > standing.generation:
                 raise _look_again(commit) from other
         if not at_once or other is not None or not self._in_step(standing, commit.lineage):
             return _Lacking(follower, other)
@@ -268,8 +269,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         follower = standing.follower
         return (
             follower in standing.fences
-            and self._roles.well(follower)
-            and not self._following.pending.is_behind(lineage)
+            and self._failover.well(follower)
+            and not self._replicator.pending.is_behind(lineage)
         )
 
     async def _both(self, own: Commit, theirs: Commit, standing: Standing) -> tuple[Exception | None, Exception | None]:
@@ -278,8 +279,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             return await concurrency.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
         except asyncio.CancelledError:
             self.renew()  # one of them may have it, and the other get another one at that step
-            self._following.pending.mark(own.lineage)
-            self._following.wake()
+            self._replicator.pending.mark(own.lineage)
+            self._replicator.wake()
             raise
 
     async def _refused(
@@ -289,36 +290,37 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         `taken`: the follower did take it."""
         active = standing.active
         if not self._blocking:
-            self._own = _mine()  # nobody goes on with a branch of which the follower may have a step too many
+            # Nobody goes on with a branch of which the follower may have a step too many.
+            self._process_prefix = _new_process_prefix()
         if taken:
             if not isinstance(raised, Unavailable):
-                self._following.refused(commit)
-            self._following.pending.mark(commit.lineage)
-            self._following.wake()
+                self._replicator.refused(commit)
+            self._replicator.pending.mark(commit.lineage)
+            self._replicator.wake()
         if isinstance(raised, Unavailable):
             self._check_open(raised)
-            self._roles.away(active, raised)
-            await self._roles.fail_over(active)
-            self._following.wake()
+            self._failover.away(active, raised)
+            await self._failover.fail_over(active)
+            self._replicator.wake()
             if taken and await self._arrived(commit, standing.follower):
                 return
             raise _look_again(commit) from raised
         for head in ended:
             await role_record.delete_tombstone(self.sides[active], head.thread, head.owner)
         if isinstance(raised, LockLost) and commit.fence is None:
-            await self._roles.learn()
+            await self._failover.learn()
             raise _look_again(commit) from raised
         raise raised
 
     async def _arrived(self, commit: Commit, side: Name) -> bool:
         """Whether a commit that only one side took is the newest there, and that side active now."""
-        if self._roles.standing.active != side or not commit.swaps:
+        if self._failover.standing.active != side or not commit.swaps:
             return False
         return all([await self.sides[side].head(swap.thread) == swap.new for swap in commit.swaps])
 
     async def _write_tombstones(self, commit: Commit, standing: Standing) -> list[Head]:
         """Tombstones for the threads that a commit ends, before it does; the heads of those that are new."""
-        side = self._roles.fenced(standing.active)
+        side = self._failover.fenced(standing.active)
         ended = []
         for swap in commit.swaps:
             if swap.new is None and not role_record.is_own_record(swap.thread):
@@ -332,15 +334,15 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return ended
 
     async def _queue(self, commit: Commit, follower: Name) -> None:
-        pending = self._following.pending
-        if not self._roles.well(follower):
+        pending = self._replicator.pending
+        if not self._failover.well(follower):
             pending.mark(commit.lineage)
         elif not pending.add(msgspec.structs.replace(commit, fence=None)):
             log.warning("more than %d commits wait for the follower: it will be compared", self.settings.max_pending)
         while self.settings.back_pressure and pending.records >= self.settings.max_pending:
-            await self._following.ship(1)
+            await self._replicator.ship(1)
         self._meters.lag(pending.records)
-        self._following.wake()
+        self._replicator.wake()
 
     async def drop(self, drop: Drop) -> None:
         standing = await self._start()
@@ -354,33 +356,33 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             await self.sides[standing.follower].drop(drop)
         except (Unavailable, Refused) as error:
             if isinstance(error, Unavailable):
-                self._roles.away(standing.follower, error)
+                self._failover.away(standing.follower, error)
             await self._remember(drop, standing)
-            self._following.pending.mark(drop.lineage)
-            self._following.wake()
+            self._replicator.pending.mark(drop.lineage)
+            self._replicator.wake()
 
     async def _remember(self, drop: Drop, standing: Standing) -> None:
         """The follower does not take part in a sweep: what went must not come back from it."""
         try:
-            await swept.remember(self._roles.fenced(standing.active), drop)
+            await sweep_tombstones.remember(self._failover.fenced(standing.active), drop)
         except LockLost as error:
-            await self._roles.learn()
+            await self._failover.learn()
             raise Refused(drop.lineage, "the mirror changed sides during a sweep: look again") from error
 
     # -- the place -------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
         await self._ask("compact")
-        follower = self._roles.standing.follower
-        if self._roles.well(follower):
+        follower = self._failover.standing.follower
+        if self._failover.well(follower):
             try:
                 await self.sides[follower].compact()
             except Unavailable as error:
-                self._roles.away(follower, error)
+                self._failover.away(follower, error)
 
     def status(self) -> Status:
         """Where the mirror stands."""
-        roles, following = self._roles, self._following
+        roles, following = self._failover, self._replicator
         return Status(
             active=roles.standing.active,
             generation=roles.standing.generation,
@@ -400,27 +402,27 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         )
 
     def _side(self, name: Name) -> Side:
-        error = self._roles.errors[name]
+        error = self._failover.errors[name]
         return Side(
             role=name,
             engine=self.sides[name].properties.name,
             healthy=error is None,
-            active=name == self._roles.standing.active,
+            active=name == self._failover.standing.active,
             error=error,
         )
 
     async def settle(self) -> Status:
         """Compare both sides and ship everything now; what is left shows in the status."""
         await self._start()
-        await self._following.round(whole=True)
+        await self._replicator.round(whole=True)
         return self.status()
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        await self._following.stop(drain=self._known)
-        self._roles.closed = True
+        await self._replicator.stop(drain=self._known)
+        self._failover.closed = True
         for engine in self.sides.values():
             await engine.close()
 
@@ -433,7 +435,7 @@ def _planned_before(commit: Commit, prefix: bytes) -> bool:
     )
 
 
-def _mine() -> bytes:
+def _new_process_prefix() -> bytes:
     """How the branches of one process begin, after the generation; never like those of a blocking mirror."""
     return b"\1" + os.urandom(4)
 

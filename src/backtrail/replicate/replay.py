@@ -12,20 +12,24 @@ stays in the spool: without that step it could not be read.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Position, Swap
 from backtrail.engines.conflicts import Refused
-from backtrail.errors import LockLost
-from backtrail.replicate import role_record
+from backtrail.errors import Corrupt, LockLost, Unavailable
+from backtrail.replicate import limits, role_record
 from backtrail.replicate.anti_entropy import clear
-from backtrail.replicate.report import Diverged, Keep, same_life
+from backtrail.replicate.report import Diverged, Keep, same_incarnation
 from backtrail.replicate.spool import Spool
 from backtrail.replicate.status import log
 
+if TYPE_CHECKING:
+    from backtrail.replicate.mirror import Mirror
+
 T = TypeVar("T")
 _TWINS = 1024  # rows of one id that are looked at
-Hop = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
+RunLocally = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
 
 
 class Stranded(Refused):
@@ -44,11 +48,11 @@ class ReplayTarget(NamedTuple):
     keep: Keep
 
 
-async def deliver(spool: Spool, hop: Hop[Any], shore: ReplayTarget, lineage: str) -> bool:
+async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, lineage: str) -> bool:
     """Bring what is spooled of a lineage to the active side, and forget it here; False if more came meanwhile.
 
     Safe to cut at any point and to repeat, also by two processes at once."""
-    journal, entries = await hop(spool.entries(lineage))
+    journal, entries = await local(spool.entries(lineage))
     if journal is None:
         return True
     beside: dict[str, Head] = {}
@@ -56,43 +60,43 @@ async def deliver(spool: Spool, hop: Hop[Any], shore: ReplayTarget, lineage: str
     again: list[Commit] = []  # made again elsewhere, and brought only if something builds on it
     said: list[Commit] = []  # what was only said of checkpoints
     for entry in entries:
-        commit = await hop(spool.commit_of(lineage, entry))
+        commit = await local(spool.commit_of(lineage, entry))
         if commit is None:
             return True  # another process has delivered it
         threads = {swap.thread for swap in commit.swaps}
         if threads & gone:
             continue
-        if not threads & beside.keys() and await _repeat(shore.active, commit):
-            if not _begins(commit) or not await _deleted(shore, commit.swaps, even_here=True):
+        if not threads & beside.keys() and await _repeat(target.active, commit):
+            if not _begins(commit) or not await _deleted(target, commit.swaps, even_here=True):
                 continue
             # Another process had brought it before us, and it was deleted since: we have made it anew.
-            await _end(shore.active, commit)
-        if await _deleted(shore, commit.swaps):
+            await _end(target.active, commit)
+        if await _deleted(target, commit.swaps):
             gone |= threads
             continue
-        await _check_there(shore, commit.swaps)
+        await _check_there(target, commit.swaps)
         if commit.marks and not commit.rows:
             said.append(commit)
             continue
         again.append(commit)
-        if await _made_again(shore.active, commit):
+        if await _made_again(target.active, commit):
             continue
         for one in again:
-            await _put_beside(shore.active, one)
+            await _put_beside(target.active, one)
         again.clear()
         beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
     for thread in gone:
         log.warning("thread %r was deleted while saves to it were spooled: they went with it", thread)
     # Rows beside the head do not show in it. So the follower counts as behind before the head is touched: should we die
     # here, it either differs from the follower's, or this is done again.
-    shore.mark(lineage)
+    target.mark(lineage)
     for head in beside.values():
-        here = await shore.active.head(head.thread)
-        await shore.keep(Diverged(lineage, head, same_life(here, head)))
+        here = await target.active.head(head.thread)
+        await target.keep(Diverged(lineage, head, same_incarnation(here, head)))
     for commit in said:
         for head in [swap.new for swap in commit.swaps if swap.new is not None]:
-            await shore.keep(Diverged(lineage, head, same_life=True, known=True, said=tuple(commit.marks)))
-    cleared: bool = await hop(spool.clear(lineage, journal))
+            await target.keep(Diverged(lineage, head, same_incarnation=True, known=True, said=tuple(commit.marks)))
+    cleared: bool = await local(spool.clear(lineage, journal))
     return cleared
 
 
@@ -166,31 +170,31 @@ async def _end(active: Engine, commit: Commit) -> None:
     await clear(active, commit.lineage)
 
 
-async def _deleted(shore: ReplayTarget, swaps: Sequence[Swap], *, even_here: bool = False) -> bool:
+async def _deleted(target: ReplayTarget, swaps: Sequence[Swap], *, even_here: bool = False) -> bool:
     """Whether a thread of a save was deleted meanwhile, by any side's word; `even_here`: although it is here."""
     for swap in swaps:
-        here = await shore.active.head(swap.thread)
+        here = await target.active.head(swap.thread)
         if swap.new is None or (here is not None and here.owner == swap.new.owner and not even_here):
             continue
-        for side in shore.sides:
+        for side in target.sides:
             if await role_record.was_ended(side, swap.thread, swap.new.owner):
                 return True
     return False
 
 
-async def _check_there(shore: ReplayTarget, swaps: Sequence[Swap]) -> None:
+async def _check_there(target: ReplayTarget, swaps: Sequence[Swap]) -> None:
     """Let a save wait whose thread only the other side has. Its rows may be here already, because it is being brought
     over at this moment; but as long as its head is not, what builds on it is not beside anything."""
     for swap in swaps:
         if swap.expect is None or swap.new is None:
             continue
-        here = await shore.active.head(swap.thread)
+        here = await target.active.head(swap.thread)
         if here is not None and here.key == swap.expect:
             raise Refused(swap.thread, f"thread {swap.thread!r} was brought over just now: tried again")
         if here is not None:
             continue
-        elsewhere = [await side.head(swap.thread) for side in shore.sides]
-        if len(shore.sides) < 2 or any(same_life(head, swap.new) for head in elsewhere):
+        elsewhere = [await side.head(swap.thread) for side in target.sides]
+        if len(target.sides) < 2 or any(same_incarnation(head, swap.new) for head in elsewhere):
             raise Stranded(swap.thread, "only the other side has the thread")
 
 
@@ -215,3 +219,60 @@ async def _put_beside(active: Engine, commit: Commit) -> None:
         rows.append(row)
     if rows or branches:
         await active.commit(Commit(lineage, rows=rows, branches=branches, blobs=commit.blobs))
+
+
+class Delivery:
+    """What is brought from a spool to the active side of a mirror. One at a time: the caller sees to that."""
+
+    def __init__(self, spool: Spool, local: RunLocally[Any], mirror: Mirror) -> None:
+        self._spool = spool
+        self._local = local
+        self._mirror = mirror
+        self.under_way = False
+        self.stranded: set[str] = set()  # lineages that could not be delivered
+
+    async def everything(self, without: set[str]) -> set[str]:
+        """Deliver all lineages but these; those that have to wait, with these."""
+        left = set(without)
+        lineages: list[str] = await self._local(self._spool.lineages())
+        for lineage in lineages:
+            if lineage in left:
+                continue
+            try:
+                await self._lineage(lineage)
+            except (Refused, Corrupt) as error:
+                self.stranded.add(lineage)
+                left.add(lineage)
+                self._mirror.failed(error)
+                log.warning("%s", error)
+        return left
+
+    async def first(self, lineage: str) -> None:
+        """What waits in the spool came before what is to be saved now; if it still cannot be delivered, it is kept
+        beside later."""
+        self.under_way = True
+        try:
+            await self._lineage(lineage)
+        except (Refused, LockLost, Corrupt, Unavailable) as error:
+            self._mirror.failed(error)
+        finally:
+            self.under_way = False
+
+    async def _lineage(self, lineage: str) -> None:
+        refused: Refused | None = None
+        for _ in limits.DELIVERY.attempts():
+            try:
+                if await deliver(self._spool, self._local, self._target(), lineage):
+                    self.stranded.discard(lineage)
+                    return
+                refused = None
+            except Stranded:
+                raise
+            except Refused as error:  # others write to the same threads
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def _target(self) -> ReplayTarget:
+        active = self._mirror.active
+        return ReplayTarget(active, self._mirror.reachable, self._mirror.mark, partial(self._mirror.keep, active))

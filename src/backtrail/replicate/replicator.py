@@ -13,7 +13,7 @@ from functools import partial
 from backtrail.engines.base import Commit, Engine, Head
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict, LockLost, Unavailable
-from backtrail.replicate import concurrency, limits, role_record, swept
+from backtrail.replicate import concurrency, limits, role_record, sweep_tombstones
 from backtrail.replicate.anti_entropy import NO_DOUBTS, Doubts, UnderWay, differing, reconcile
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.outbox import Outbox
@@ -26,13 +26,13 @@ from backtrail.replicate.status import log
 class Replicator:
     """The work of a mirror that no caller waits for."""
 
-    def __init__(self, roles: Failover, blocking: bool, settings: Settings) -> None:
+    def __init__(self, failover: Failover, blocking: bool, settings: Settings) -> None:
         self.pending = Outbox(settings.max_pending)
         self.lanes = concurrency.LineageMutexes(blocking)
         self.on_diverged: KeepOn | None = None
         self.held: Callable[[], bool] = lambda: False  # whether comparing has to wait: more is still to be delivered
         self.diverged = 0
-        self._roles = roles
+        self._failover = failover
         self._blocking = blocking
         self._settings = settings
         self._background = concurrency.Background(
@@ -55,9 +55,9 @@ class Replicator:
 
     def _wait(self) -> float:
         """Seconds between two looks at both sides."""
-        roles = self._roles
-        busy = self.pending.behind or roles.standing.active == "replica"
-        unwell = not (roles.well("primary") and roles.well("replica"))
+        failover = self._failover
+        busy = self.pending.behind or failover.standing.active == "replica"
+        unwell = not (failover.well("primary") and failover.well("replica"))
         return min(limits.LOOK_AGAIN, self._settings.health_every) if busy or unwell else self._settings.health_every
 
     async def _tick(self) -> float:
@@ -79,55 +79,54 @@ class Replicator:
                         return
                     await work()
             except (BacktrailError, Refused) as error:
-                self._roles.last_error = str(error)  # something moved or went away: the next round looks again
+                self._failover.last_error = str(error)  # something moved or went away: the next round looks again
             except Exception as error:  # noqa: BLE001
                 if self._stopped:
                     log.debug("the mirror was closed in the middle of its background work", exc_info=True)
                     return
                 # Whatever it is, the background must go on: what is not shipped stays marked, and is visible.
-                self._roles.last_error = f"{type(error).__name__}: {error}"
+                self._failover.last_error = f"{type(error).__name__}: {error}"
                 log.exception("the mirror's background work failed; it is tried again")
 
     async def _check(self) -> None:
         """Ping both sides, and compare all heads where that is due."""
-        roles = self._roles
+        failover = self._failover
         self._checked = time.monotonic()
-        for name in roles.sides:
-            asked = roles.troubles[name]
+        for name in failover.sides:
+            asked = failover.troubles[name]
             try:
-                await roles.sides[name].ping()
-                roles.recovered(name, asked)
+                await failover.sides[name].ping()
+                failover.recovered(name, asked)
             except Unavailable as error:
-                roles.away(name, error)
-                if name == roles.standing.active:
-                    await roles.fail_over(name)
-        await roles.refresh()
-        standing = roles.standing
-        if roles.well(standing.follower):
+                failover.away(name, error)
+                if name == failover.standing.active:
+                    await failover.fail_over(name)
+        await failover.refresh()
+        standing = failover.standing
+        if failover.well(standing.follower):
             due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
             if due:
-                self._until_whole = (
-                    limits.LOOKS_PER_COMPARISON
-                )  # before: what changes while we look asks for another look
+                # Before the look: what changes meanwhile asks for another one.
+                self._until_whole = limits.LOOKS_PER_COMPARISON
                 await self._look_at_all(standing)
 
     async def _look_at_all(self, standing: Standing) -> None:
         """Compare all heads, and mark what differs."""
-        roles = self._roles
+        failover = self._failover
         try:
-            for lineage in await differing(roles.sides[standing.active], roles.sides[standing.follower]):
+            for lineage in await differing(failover.sides[standing.active], failover.sides[standing.follower]):
                 if await self._differs(lineage):
                     self.pending.mark(lineage)
-            self.pending.mark(*await swept.lineages(roles.sides[standing.active]))
+            self.pending.mark(*await sweep_tombstones.lineages(failover.sides[standing.active]))
             for side, other in (standing.active, standing.follower), (standing.follower, standing.active):
-                await role_record.clear_tombstones(roles.fenced(side), roles.sides[other])
+                await role_record.clear_tombstones(failover.fenced(side), failover.sides[other])
         except (BacktrailError, Refused):
             self._until_whole = 0
             raise
 
     async def _differs(self, lineage: str) -> bool:
         """Whether a lineage that looked different does so still, and not because a commit is on its way."""
-        standing, sides = self._roles.standing, self._roles.sides
+        standing, sides = self._failover.standing, self._failover.sides
         async with self.lanes.of(lineage):  # no save is half done
             if self.pending.expects(lineage):
                 return False
@@ -136,19 +135,19 @@ class Replicator:
 
     async def ship(self, most: int | None = None) -> None:
         """Send what waits in the queue now, in order; what comes meanwhile gathers for the next time."""
-        roles = self._roles
+        failover = self._failover
         sent, left = 0, self.pending.records
         while left > 0 and (most is None or sent < most):
-            follower = roles.standing.follower
-            shipment = self.pending.next() if roles.well(follower) else None
+            follower = failover.standing.follower
+            shipment = self.pending.next() if failover.well(follower) else None
             if shipment is None:
                 return
             commit = shipment.commit
             try:
-                await roles.fenced(follower).commit(commit)
+                await failover.fenced(follower).commit(commit)
             except Unavailable as error:
                 self.pending.mark(commit.lineage)
-                roles.away(follower, error)
+                failover.away(follower, error)
             except (Refused, LockLost):
                 if not await self._has(follower, commit):
                     self.pending.mark(commit.lineage)
@@ -162,14 +161,14 @@ class Replicator:
     async def _has(self, name: Name, commit: Commit) -> bool:
         """Whether a side refused a commit because a comparison had brought it already."""
         try:
-            heads = [await self._roles.sides[name].head(swap.thread) for swap in commit.swaps]
+            heads = [await self._failover.sides[name].head(swap.thread) for swap in commit.swaps]
         except Unavailable:
             return False
         return bool(heads) and all(_at_or_past(head, swap.new) for head, swap in zip(heads, commit.swaps, strict=True))
 
     async def _compare(self) -> None:
-        roles = self._roles
-        if self.held() or not roles.well(roles.standing.follower):
+        failover = self._failover
+        if self.held() or not failover.well(failover.standing.follower):
             return
         lineages = self.pending.take_behind()
         failed: Exception | None = None
@@ -190,16 +189,16 @@ class Replicator:
             raise failed
 
     async def _reconcile(self, lineage: str) -> None:
-        roles, standing = self._roles, self._roles.standing
+        failover, standing = self._failover, self._failover.standing
         follower = standing.follower
-        here, there = roles.fenced(standing.active, standing), roles.fenced(follower, standing)
+        here, there = failover.fenced(standing.active, standing), failover.fenced(follower, standing)
         if follower not in standing.fences:
             raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
         try:
             async with self.lanes.of(lineage):
                 refused = self._refused.get(lineage, ())
                 doubts = Doubts(
-                    _stamped(standing),
+                    _prefix_number(standing),
                     {swap.new.key for commit in refused for swap in commit.swaps if swap.new is not None},
                     {(row.branch, row.step) for commit in refused for row in commit.rows},
                     {branch.id for commit in refused for branch in commit.branches},
@@ -218,7 +217,7 @@ class Replicator:
         side that is not active has nothing of its own: either the active side gets it, too, or says no to it."""
         if self.held():
             return True
-        if role_record.generation_of(head.branch) != _stamped(self._roles.standing):
+        if role_record.generation_of(head.branch) != _prefix_number(self._failover.standing):
             return False
         seen = self._alone.setdefault(lineage, {})
         known, since = seen.get(head.thread, (None, 0.0))
@@ -232,7 +231,7 @@ class Replicator:
         is no divergence, and goes when the lineage is compared."""
         self._refused.setdefault(commit.lineage, []).append(commit)
 
-    def turned(self) -> None:
+    def roles_changed(self) -> None:
         """The roles have changed: what was known of the follower is not true of the new one."""
         self._refused.clear()
         self._alone.clear()
@@ -242,9 +241,9 @@ class Replicator:
     async def _whose(self, follower: Name) -> None:
         """Which side an Unavailable came from: the follower is asked, the active side's callers find out themselves."""
         try:
-            await self._roles.sides[follower].ping()
+            await self._failover.sides[follower].ping()
         except Unavailable as error:
-            self._roles.away(follower, error)
+            self._failover.away(follower, error)
 
     async def keep(self, active: Engine, found: Diverged) -> Kept:
         """A head of the follower's lost: count it, say so, and have it labelled on the side where it lost. If another
@@ -273,8 +272,8 @@ class Replicator:
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
         """A commit that is acknowledged only when the follower has it, too, could not simply be repeated there."""
         if isinstance(raised, Unavailable):
-            self._roles.away(follower, raised)
-        elif self._roles.well(follower):
+            self._failover.away(follower, raised)
+        elif self._failover.well(follower):
             try:
                 await self._reconcile_now(lineage)
                 return
@@ -285,7 +284,7 @@ class Replicator:
         if self._settings.replica_required:
             raise Unavailable(
                 f"the active side has this save, the {follower} has not, and replica_required=True: "
-                f"{self._roles.errors[follower] or raised or 'it is still catching up'}"
+                f"{self._failover.errors[follower] or raised or 'it is still catching up'}"
             ) from raised
 
     async def _reconcile_now(self, lineage: str) -> None:
@@ -300,16 +299,16 @@ class Replicator:
 
     async def _fail_back(self) -> None:
         """Return to the primary once it has been well for long enough and has everything."""
-        roles = self._roles
-        since = roles.healthy_since["primary"]
-        if self.held() or roles.standing.active != "replica" or since is None or not roles.well("primary"):
+        failover = self._failover
+        since = failover.healthy_since["primary"]
+        if self.held() or failover.standing.active != "replica" or since is None or not failover.well("primary"):
             return
         if time.monotonic() - since < self._settings.failback_after or self.pending.behind or self.pending.records:
             return
-        replica, primary = roles.sides["replica"], roles.sides["primary"]
+        replica, primary = failover.sides["replica"], failover.sides["primary"]
         for lineage in await differing(replica, primary):
             await self._reconcile(lineage)
-        role = await roles.close_generation()  # from here on nobody writes to either side
+        role = await failover.close_generation()  # from here on nobody writes to either side
         try:
             doubts = NO_DOUBTS._replace(spools=self._settings.spool is not None)
             for lineage in await differing(replica, primary):
@@ -317,16 +316,17 @@ class Replicator:
             if await differing(replica, primary):
                 raise Refused(role_record.LINEAGE, "the sides still differ: they are compared again")
         except (BacktrailError, Refused):
-            await roles.stay(role)
+            await failover.stay(role)
             raise
-        await roles.return_home(role)
+        await failover.return_home(role)
 
     async def stop(self, *, drain: bool) -> None:
         """Ship what waits, within the time that close() has; say what is left."""
         end = time.monotonic() + self._settings.drain
-        pending, follower = self.pending, self._roles.standing.follower
+        pending, follower = self.pending, self._failover.standing.follower
         in_vain = 0
-        while drain and in_vain <= limits.VAIN_ROUNDS.retries and self._roles.well(follower) and time.monotonic() < end:
+        most = limits.VAIN_ROUNDS.retries
+        while drain and in_vain <= most and self._failover.well(follower) and time.monotonic() < end:
             before = (pending.records, pending.behind)
             if before == (0, 0):
                 break
@@ -345,7 +345,7 @@ class Replicator:
             )
 
 
-def _stamped(standing: Standing) -> int:
+def _prefix_number(standing: Standing) -> int:
     """What the branches of a generation are marked with."""
     return role_record.generation_of(role_record.branch_prefix(standing.generation))
 

@@ -19,14 +19,14 @@ class Diverged(msgspec.Struct, frozen=True):
 
     lineage: str
     head: Head
-    same_life: bool  #: False: another thread of the same name, made on the other side
+    same_incarnation: bool  #: False: another thread of the same name, made on the other side
     known: bool = False  #: the active side has what this head stands on, or the same save elsewhere
     newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
     here: Head | None = None  #: the head of that life on the active side, if it has another name there
     said: tuple[Mark, ...] = ()  #: what was said of its checkpoints, in a spool
 
 
-def same_life(here: Head | None, head: Head) -> bool:
+def same_incarnation(here: Head | None, head: Head) -> bool:
     """Whether they are one thread, and not two of the same name."""
     return here is not None and here.owner == head.owner
 

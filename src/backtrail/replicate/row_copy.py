@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Engine, Mark, NewRow, Row, Step
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.report import Progress, Report
-from backtrail.replicate.swept import Swept
+from backtrail.replicate.sweep_tombstones import Swept
 
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
 _ROWS = 256  # rows read at once

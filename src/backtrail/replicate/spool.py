@@ -29,7 +29,7 @@ from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
-_KIN = f"{RESERVED}kin/"  # + name: what the spool has to know of the store it belongs to
+_FACTS = f"{RESERVED}store/"  # + name: what the spool has to know of the store it belongs to
 _NOBODY = bytes(16)
 NOTHING: Final = object()  #: the answer to what a spool does not know, or not all of
 
@@ -54,7 +54,7 @@ class Holdings(msgspec.Struct, frozen=True):
     since: float | None = None  #: seconds since 1970
 
 
-class Kin(msgspec.Struct, frozen=True, array_like=True):
+class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
     """What was last known of a record that every store has to know when it is opened: its key ring, or that it has
     none; and in which generation."""
 
@@ -63,7 +63,7 @@ class Kin(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENTRY = msgspec.msgpack.Decoder(SpooledSave)
-_KIN_NOTE = msgspec.msgpack.Decoder(Kin)
+_FACTS_VALUE = msgspec.msgpack.Decoder(StoreFacts)
 
 
 def weight(commit: Commit) -> int:
@@ -236,24 +236,24 @@ class Spool:
 
     # -- what it belongs to --------------------------------------------------------------------------------------------
 
-    async def remember(self, name: str, kin: Kin) -> None:
+    async def remember(self, name: str, facts: StoreFacts) -> None:
         """Keep what a store has to know when it is opened, for when neither side can tell."""
-        note = msgspec.msgpack.encode(kin)
+        note = msgspec.msgpack.encode(facts)
 
         def changed(known: Head | None) -> Head | None:
             same = known is not None and known.note == note
-            return None if same else record(_KIN + name, _KIN, "spool", note, known)
+            return None if same else record(_FACTS + name, _FACTS, "spool", note, known)
 
-        await update(self.engine, _KIN + name, changed)
+        await update(self.engine, _FACTS + name, changed)
 
-    async def recall(self, name: str) -> Kin | None:
-        head = await self.engine.head(_KIN + name)
-        return None if head is None else _KIN_NOTE.decode(head.note)
+    async def recall(self, name: str) -> StoreFacts | None:
+        head = await self.engine.head(_FACTS + name)
+        return None if head is None else _FACTS_VALUE.decode(head.note)
 
-    async def kin(self) -> list[tuple[str, Kin]]:
+    async def all_facts(self) -> list[tuple[str, StoreFacts]]:
         """Everything that was remembered, by name."""
-        heads = await self.engine.threads(prefix=_KIN)
-        return [(head.thread.removeprefix(_KIN), _KIN_NOTE.decode(head.note)) for head in heads]
+        heads = await self.engine.threads(prefix=_FACTS)
+        return [(head.thread.removeprefix(_FACTS), _FACTS_VALUE.decode(head.note)) for head in heads]
 
     async def check(self) -> None:
         """Refuse a store that somebody keeps under the spool's name."""

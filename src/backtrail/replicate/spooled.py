@@ -23,10 +23,10 @@ from backtrail.engines.drive import finish
 from backtrail.errors import BacktrailError, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits
 from backtrail.replicate.delegating import DelegatingEngine
-from backtrail.replicate.delivery import Delivery
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror
-from backtrail.replicate.spool import NOTHING, Holdings, Kin, Spool, weight
+from backtrail.replicate.replay import Delivery
+from backtrail.replicate.spool import NOTHING, Holdings, Spool, StoreFacts, weight
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 T = TypeVar("T")
@@ -53,20 +53,20 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self._blocking = mirror.properties.blocking
         self._delivery = Delivery(spool, self._local, mirror)
         self._tips = HeadCache()
-        self._starting, self._landing, self._gate = (concurrency.Mutex(self._blocking) for _ in range(3))
+        self._starting, self._delivering, self._save_gate = (concurrency.Mutex(self._blocking) for _ in range(3))
         self._background = concurrency.Background(self._blocking, self._tick)
-        self._tracks = concurrency.LineageLocks(self._blocking)
-        self._known = self._going = self._closed = False
+        self._lineage_locks = concurrency.LineageLocks(self._blocking)
+        self._known = self._started = self._closed = False
         self._refusals = 0  # attempts to land that came to nothing
         self._generation = 0  # the last one that is known
         self._holdings = Holdings()
-        self._kept: set[str] = set()  # lineages of which this process has put something into it since it left
+        self._spooled_lineages: set[str] = set()  # of which this process has spooled something since it went adrift
         self.adrift = False
         # Also while this process is ashore and brings what another one left in the spool.
         mirror.hold(lambda: self.adrift or self._delivery.under_way or not self._known)
 
     @property
-    def _era(self) -> int:
+    def _seen_generation(self) -> int:
         """The generation in which something is seen now."""
         return self.mirror.generation or self._generation
 
@@ -100,36 +100,36 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
 
     async def _begin(self) -> None:
         await self._local(self._spool.check())
-        kin = await self._local(self._spool.recall(_ROLE))
-        self._generation = kin.generation if kin is not None else 0
+        known = await self._local(self._spool.recall(_ROLE))
+        self._generation = known.generation if known is not None else 0
         await self._count()
         try:
-            await self._arrive()
+            await self._reach_sides()
             self.adrift = self._holdings.records > 0  # until what an earlier process left has been delivered
         except Unavailable as error:
-            if kin is None:
+            if known is None:
                 raise  # a spool that never met its store cannot stand in for it
-            self._leave(error)
+            self._go_adrift(error)
 
     async def _ready(self) -> None:
         """Before anything is asked or saved: what an earlier process left in the spool goes first."""
-        if self._going:
+        if self._started:
             if self._closed:
                 await self._start()
             return
         await self._start()
         if self.adrift and self._holdings.records:
-            await self._try_ashore()
-        self._going = True
+            await self._try_to_deliver()
+        self._started = True
         self._background.wake()
 
-    async def _arrive(self) -> None:
+    async def _reach_sides(self) -> None:
         """Somebody answers: know who is active, and remember what has to be known when nobody does."""
         await self.mirror.learn()
         self._generation = max(self._generation, self.mirror.generation)
-        await self._local(self._spool.remember(_ROLE, Kin(None, self._generation)))
+        await self._local(self._spool.remember(_ROLE, StoreFacts(None, self._generation)))
 
-    def _leave(self, error: BaseException) -> None:
+    def _go_adrift(self, error: BaseException) -> None:
         if not self.adrift:
             self.adrift = True
             # What is built on from here may be older than what the sides have, so nothing goes on with the branches of
@@ -137,19 +137,19 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self.mirror.renew()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
             self._tell()
-        if self._going:
+        if self._started:
             self._background.wake()
 
-    async def _land(self) -> None:
+    async def _deliver_spool(self) -> None:
         """Deliver everything, and be a mirror again. `Unavailable` if nobody answers yet."""
         asked = self._refusals
-        async with self._landing:
+        async with self._delivering:
             if not self.adrift and not self._holdings.records:
                 return
             if self._refusals > asked:  # somebody tried while we waited for our turn
                 raise self.mirror.both_away()
             try:
-                was_adrift = await self._try_to_land()
+                was_adrift = await self._deliver_despite_role_changes()
             except Unavailable:
                 self._refusals += 1
                 raise
@@ -157,31 +157,31 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             log.warning("a side is back, and what was spooled is delivered (%d saves left)", self._holdings.records)
             self._tell()
 
-    async def _try_ashore(self) -> None:
+    async def _try_to_deliver(self) -> None:
         try:
-            await self._land()
+            await self._deliver_spool()
         except Unavailable as error:
-            self._leave(error)
+            self._go_adrift(error)
 
-    async def _try_to_land(self) -> bool:
+    async def _deliver_despite_role_changes(self) -> bool:
         for _ in limits.LANDING.attempts():
             try:
-                return await self._bring()
+                return await self._deliver_everything()
             except LockLost as error:  # others are changing the roles
                 last = error
         raise Unavailable(f"the spool could not be delivered yet: {last}") from last
 
-    async def _bring(self) -> bool:
+    async def _deliver_everything(self) -> bool:
         self._delivery.under_way = True
         try:
-            await self._arrive()
+            await self._reach_sides()
             await self._same_store()
             left = await self._delivery.everything(set())
-            async with self._gate:  # what was saved during the delivery; from here on saves wait
+            async with self._save_gate:  # what was saved during the delivery; from here on saves wait
                 if await self._delivery.everything(left):
                     self.mirror.renew()  # nobody goes on with a branch of which the spool has the next step
                 was_adrift, self.adrift = self.adrift, False
-                self._kept.clear()
+                self._spooled_lineages.clear()
         finally:
             self._delivery.under_way = False
         self.mirror.go_on()
@@ -190,15 +190,15 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
 
     async def _same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than what was spooled."""
-        for name, kin in await self._local(self._spool.kin()):
-            if name.endswith(_KEYS) and _made(await self.mirror.active.head(name)) != _made(kin.head):
+        for name, facts in await self._local(self._spool.all_facts()):
+            if name.endswith(_KEYS) and _made(await self.mirror.active.head(name)) != _made(facts.head):
                 raise InvalidInput(
                     "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
                     "another directory"
                 )
 
     async def _count(self) -> None:
-        async with self._gate:  # a save counts itself
+        async with self._save_gate:  # a save counts itself
             self._holdings = await self._local(self._spool.survey())
             self.mirror.spool = self._status()
 
@@ -216,7 +216,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         try:
             await self._count()
             if self.adrift or self._holdings.records:
-                await self._land()
+                await self._deliver_spool()
         except (BacktrailError, Refused) as error:
             self.mirror.failed(error)
         except Exception as error:  # noqa: BLE001  # the background goes on; what is spooled stays, and is visible
@@ -231,19 +231,19 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def commit(self, commit: Commit) -> None:
         await self._ready()
         if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
-            await self._ashore()  # only saves can wait
+            await self._require_sides()  # only saves can wait
             await self.mirror.commit(commit)
             await self._know_rings(commit)
             return
-        async with self._tracks.of(commit.lineage):
+        async with self._lineage_locks.of(commit.lineage):
             await self._save(commit)
-            self._tips.learn(commit, self._era)
+            self._tips.learn(commit, self._seen_generation)
 
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
         if not self.adrift:
             if commit.lineage in self._delivery.stranded:
-                async with self._landing:
+                async with self._delivering:
                     await self._delivery.first(commit.lineage)
             try:
                 await self.mirror.commit(commit)
@@ -253,12 +253,12 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                     raise
                 # A side may have got it. So the very same save goes to the spool, and nothing else onto its branch.
                 in_doubt = True
-                self._leave(error)
+                self._go_adrift(error)
                 self.mirror.renew()
-        if commit.lineage in self._kept and not await self._local(self._spool.holds(commit.lineage)):
+        if commit.lineage in self._spooled_lineages and not await self._local(self._spool.holds(commit.lineage)):
             # Another process has delivered it: somebody can be reached.
-            await self._try_ashore()
-        async with self._gate:
+            await self._try_to_deliver()
+        async with self._save_gate:
             if in_doubt:
                 self.adrift = True  # also if a side came back just now: the delivery will know it
                 self._background.wake()  # it may have looked into the spool before; now it waits for the gate
@@ -267,7 +267,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self._check_base(commit)
             await self._check_room(weight(commit))
             written = await self._local(self._spool.put(commit))
-            self._kept.add(commit.lineage)
+            self._spooled_lineages.add(commit.lineage)
             held = self._holdings
             since = time.time() if held.since is None else held.since
             self._holdings = Holdings(held.records + 1, held.bytes + written, since)
@@ -302,16 +302,16 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def _know_rings(self, commit: Commit) -> None:
         for swap in commit.swaps:
             if swap.thread.endswith(_KEYS):
-                await self._local(self._spool.remember(swap.thread, Kin(swap.new, self._generation)))
+                await self._local(self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation)))
 
     async def drop(self, drop: Drop) -> None:
-        await self._ashore()
+        await self._require_sides()
         await self.mirror.drop(drop)
 
-    async def _ashore(self) -> None:
+    async def _require_sides(self) -> None:
         await self._ready()
         if self.adrift:
-            await self._land()
+            await self._deliver_spool()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -321,7 +321,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             found = await self._local(self._spool.answer(method, *args, **options))
             if found is not NOTHING:
                 return found
-            await self._land()
+            await self._deliver_spool()
         return await getattr(self.mirror, method)(*args, **options)
 
     async def base(self, thread: str) -> tuple[Head, Row | None] | None:
@@ -332,10 +332,11 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             except Unavailable as error:
                 if self._closed:
                     raise
-                self._leave(error)
+                self._go_adrift(error)
         found = await self._local(self._spool.answer("tip", thread))
         if found is not NOTHING:
-            self._tips.put(thread, found, self._era, sure=True)  # what is spooled is gone on with, whoever did it
+            # What is spooled is gone on with, whoever did it.
+            self._tips.put(thread, found, self._seen_generation, sure=True)
         known = self._tips.get(thread)
         if known is not None and known[1] is None:
             raise self.mirror.both_away()  # it was moved to a step that this process has not seen
@@ -343,7 +344,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
         found = await super().tip(thread)
-        self._tips.put(thread, found, self._era)
+        self._tips.put(thread, found, self._seen_generation)
         return found
 
     async def head(self, thread: str) -> Head | None:
@@ -360,13 +361,13 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 raise
             return known.head
         if known is None or not self._holdings.records or _made(known.head) == _made(ring):
-            await self._local(self._spool.remember(thread, Kin(ring, self._generation)))
+            await self._local(self._spool.remember(thread, StoreFacts(ring, self._generation)))
         return ring
 
     # -- the place -----------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
-        await self._ashore()
+        await self._require_sides()
         await self.mirror.compact()
 
     def status(self) -> Status:
@@ -377,7 +378,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         await self._ready()
         await self._count()  # another process may have left something
         if self.adrift or self._holdings.records:
-            await self._land()
+            await self._deliver_spool()
         return await self.mirror.settle()
 
     async def close(self) -> None:
