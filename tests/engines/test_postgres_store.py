@@ -277,9 +277,9 @@ def test_nothing_depends_on_the_session(
         step(engine.tip("t"))
     ((session,),) = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [schema]).fetchall()
     assert admin.execute("SELECT count(*) FROM pg_locks WHERE pid = %s", [session]).fetchall() == [(0,)]
-    inside = step(engine._wire.run("SELECT count(*) FROM pg_prepared_statements"))
+    inside = step(engine._client.run("SELECT count(*) FROM pg_prepared_statements"))
     assert inside == [(0,)]
-    settings = step(engine._wire.run("SELECT name FROM pg_settings WHERE source = 'session'"))
+    settings = step(engine._client.run("SELECT name FROM pg_settings WHERE source = 'session'"))
     assert settings == []
     step(engine.close())
 
@@ -340,7 +340,7 @@ def test_prepared_statements_are_an_option(postgres_server: PostgresServer, sche
     step(engine.commit(records.first(at)))
     for n in range(1, 12):
         step(engine.commit(records.following(records.head(at, n, n), at)))
-    assert step(engine._wire.run("SELECT count(*) > 0 FROM pg_prepared_statements")) == [(True,)]
+    assert step(engine._client.run("SELECT count(*) > 0 FROM pg_prepared_statements")) == [(True,)]
     step(engine.close())
 
 

@@ -1,4 +1,4 @@
-"""The two wires: a small pool of psycopg connections that block, and one of connections that are awaited.
+"""The clients: a small pool of psycopg connections that block, and one of connections that are awaited.
 
 Connections are in autocommit mode and results come in binary form. A pool lends the connection that was used last,
 opens a new one only when all are lent, and makes callers beyond its size wait. After a failure all idle connections
@@ -52,7 +52,7 @@ REFUSED = "BTRL0"
 _AGAIN = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "57P05")
 
 
-class Line(msgspec.Struct, frozen=True):
+class ConnectionOptions(msgspec.Struct, frozen=True):
     """How connections are made."""
 
     url: str
@@ -62,7 +62,7 @@ class Line(msgspec.Struct, frozen=True):
     prepare: bool
     libpq: dict[str, str]  #: options of libpq, which win over the URL's
 
-    def options(self) -> dict[str, Any]:
+    def for_psycopg(self) -> dict[str, Any]:
         """As psycopg names them."""
         return {
             **self.libpq,
@@ -88,16 +88,16 @@ class Statement:
         self.name = b"backtrail_" + hashlib.blake2b(text, digest_size=12).hexdigest().encode()
 
 
-class Wire(Protocol):
-    """What the engine asks of its connections."""
+class Client(Protocol):
+    """All that the engine needs of a server."""
 
-    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
+    async def execute_prepared(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         """A statement in its own transaction, whose answer is only that it was carried out."""
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
-        """One statement in its own transaction, for at most so many seconds (None: `Line.read_timeout`)."""
+        """One statement in its own transaction, for at most so many seconds (None: the read timeout)."""
 
-    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
         """Several statements in one transaction."""
 
     async def warm(self, connections: int) -> None:
@@ -118,13 +118,13 @@ def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
         while True:
             ready = yield wait
             if not ready:
-                _in_time(end, seconds)
+                _check_deadline(end, seconds)
             wait = gen.send(ready)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
 
-def _told(
+def _execute(
     pgconn: Any, prepared: set[bytes] | None, what: Statement, values: Sequence[bytes | None], seconds: float
 ) -> Generator[Any, Any, None]:
     """Carry out a statement; `prepared` has the names that the session should know, if it may know any."""
@@ -151,20 +151,20 @@ def _answer(pgconn: Any, seconds: float) -> Generator[Any, Any, Any]:
         if ready & Ready.R:
             pgconn.consume_input()
         elif not ready:
-            _in_time(end, seconds)
+            _check_deadline(end, seconds)
     while True:
         while pgconn.is_busy():
             if (yield Wait.R):
                 pgconn.consume_input()
             else:
-                _in_time(end, seconds)
+                _check_deadline(end, seconds)
         result = pgconn.get_result()
         if result is None:
             return answer
         answer = result
 
 
-def _in_time(end: float, seconds: float) -> None:
+def _check_deadline(end: float, seconds: float) -> None:
     if time.monotonic() > end:
         raise psycopg.OperationalError(f"no answer within {seconds:g} s")
 
@@ -179,26 +179,26 @@ def _checked(result: Any, but: type[psycopg.Error] = errors.Error) -> psycopg.Er
     raise error
 
 
-class _Blocking(psycopg.Connection[tuple[Any, ...]]):
-    patience: float = 30.0
+class _BlockingConnection(psycopg.Connection[tuple[Any, ...]]):
+    wait_timeout: float = 30.0
     prepared: set[bytes] | None = None
 
     def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        return super().wait(_bounded(gen, self.patience), *args, **options)
+        return super().wait(_bounded(gen, self.wait_timeout), *args, **options)
 
-    def tell(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
-        super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
+    def execute_prepared(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
+        super().wait(_execute(self.pgconn, self.prepared, statement, values, seconds))
 
 
-class _Awaiting(psycopg.AsyncConnection[tuple[Any, ...]]):
-    patience: float = 30.0
+class _AsyncConnection(psycopg.AsyncConnection[tuple[Any, ...]]):
+    wait_timeout: float = 30.0
     prepared: set[bytes] | None = None
 
     async def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        return await super().wait(_bounded(gen, self.patience), *args, **options)
+        return await super().wait(_bounded(gen, self.wait_timeout), *args, **options)
 
-    async def tell(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
-        await super().wait(_told(self.pgconn, self.prepared, statement, values, seconds))
+    async def execute_prepared(self, statement: Statement, values: Sequence[bytes | None], seconds: float) -> None:
+        await super().wait(_execute(self.pgconn, self.prepared, statement, values, seconds))
 
 
 @contextmanager
@@ -226,38 +226,38 @@ def _translation(error: psycopg.Error) -> Unavailable:
     return Unavailable(f"PostgreSQL refused the call, nothing was written: {text}")
 
 
-class BlockingWire:
+class BlockingClient:
     """Over `psycopg.Connection`: never suspends, and may be used from many threads."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._free = threading.Semaphore(line.pool_size)
-        self._idle: list[_Blocking] = []
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
+        self._free = threading.Semaphore(options.pool_size)
+        self._idle: list[_BlockingConnection] = []
         self._closed = False  # what is given back from now on is closed, too
         self._process = os.getpid()
 
-    def _take(self) -> _Blocking:
+    def _take(self) -> _BlockingConnection:
         if self._process != os.getpid():
             # After a fork the parent's connections are the parent's: let go of them without a word to the server.
             self._idle, self._process = [], os.getpid()
-            self._free = threading.Semaphore(self._line.pool_size)
-        if not self._free.acquire(timeout=self._line.read_timeout):
-            raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size")
+            self._free = threading.Semaphore(self._options.pool_size)
+        if not self._free.acquire(timeout=self._options.read_timeout):
+            raise Unavailable(f"all {self._options.pool_size} connections are busy: raise pool_size")
         try:
             return self._idle.pop()
         except IndexError:
             return self._connect()
 
-    def _connect(self) -> _Blocking:
+    def _connect(self) -> _BlockingConnection:
         try:
-            connection = _Blocking.connect(self._line.url, **self._line.options())
+            connection = _BlockingConnection.connect(self._options.url, **self._options.for_psycopg())
         except BaseException:
             self._free.release()
             raise
-        connection.prepared = set() if self._line.prepare else None
+        connection.prepared = set() if self._options.prepare else None
         return connection
 
-    def _give_back(self, connection: _Blocking) -> None:
+    def _give_back(self, connection: _BlockingConnection) -> None:
         if (
             self._closed
             or connection.closed
@@ -270,11 +270,11 @@ class BlockingWire:
             self._idle.append(connection)
         self._free.release()
 
-    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
+    async def execute_prepared(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         try:
             connection = self._take()
             try:
-                connection.tell(statement, values, self._line.read_timeout)
+                connection.execute_prepared(statement, values, self._options.read_timeout)
             finally:
                 self._give_back(connection)
         except psycopg.Error as error:
@@ -285,14 +285,14 @@ class BlockingWire:
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         with _translated():
             connection = self._take()
-            connection.patience = seconds or self._line.read_timeout
+            connection.wait_timeout = seconds or self._options.read_timeout
             try:
                 cursor = connection.execute(query, params, binary=True)
                 return cursor.fetchall() if cursor.description else []
             finally:
                 self._give_back(connection)
 
-    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
         with _translated():
             connection = self._take()
 
@@ -307,7 +307,7 @@ class BlockingWire:
                 self._give_back(connection)
 
     async def warm(self, connections: int) -> None:
-        taken: list[_Blocking] = []
+        taken: list[_BlockingConnection] = []
         try:
             with _translated():
                 while len(taken) < connections:
@@ -325,33 +325,33 @@ class BlockingWire:
             self._idle.pop().close()
 
 
-class AwaitingWire:
+class AsyncClient:
     """Over `psycopg.AsyncConnection`, for one event loop."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
-        self._free = asyncio.Semaphore(line.pool_size)
-        self._idle: list[_Awaiting] = []
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
+        self._free = asyncio.Semaphore(options.pool_size)
+        self._idle: list[_AsyncConnection] = []
         self._closed = False  # what is given back from now on is closed, too
 
-    async def _take(self) -> _Awaiting:
+    async def _take(self) -> _AsyncConnection:
         try:
-            async with asyncio.timeout(self._line.read_timeout):
+            async with asyncio.timeout(self._options.read_timeout):
                 await self._free.acquire()
         except TimeoutError as error:
-            raise Unavailable(f"all {self._line.pool_size} connections are busy: raise pool_size") from error
+            raise Unavailable(f"all {self._options.pool_size} connections are busy: raise pool_size") from error
         return self._idle.pop() if self._idle else await self._connect()
 
-    async def _connect(self) -> _Awaiting:
+    async def _connect(self) -> _AsyncConnection:
         try:
-            connection = await _Awaiting.connect(self._line.url, **self._line.options())
+            connection = await _AsyncConnection.connect(self._options.url, **self._options.for_psycopg())
         except BaseException:
             self._free.release()
             raise
-        connection.prepared = set() if self._line.prepare else None
+        connection.prepared = set() if self._options.prepare else None
         return connection
 
-    async def _give_back(self, connection: _Awaiting) -> None:
+    async def _give_back(self, connection: _AsyncConnection) -> None:
         if (
             self._closed
             or connection.closed
@@ -364,11 +364,11 @@ class AwaitingWire:
             self._idle.append(connection)
         self._free.release()
 
-    async def tell(self, statement: Statement, values: Sequence[bytes | None]) -> None:
+    async def execute_prepared(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         try:
             connection = await self._take()
             try:
-                await connection.tell(statement, values, self._line.read_timeout)
+                await connection.execute_prepared(statement, values, self._options.read_timeout)
             finally:
                 await self._give_back(connection)
         except psycopg.Error as error:
@@ -379,14 +379,14 @@ class AwaitingWire:
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         with _translated():
             connection = await self._take()
-            connection.patience = seconds or self._line.read_timeout
+            connection.wait_timeout = seconds or self._options.read_timeout
             try:
                 cursor = await connection.execute(query, params, binary=True)
                 return await cursor.fetchall() if cursor.description else []
             finally:
                 await self._give_back(connection)
 
-    async def together(self, work: Callable[[Run], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
         with _translated():
             connection = await self._take()
 
@@ -401,7 +401,7 @@ class AwaitingWire:
                 await self._give_back(connection)
 
     async def warm(self, connections: int) -> None:
-        taken: list[_Awaiting] = []
+        taken: list[_AsyncConnection] = []
         try:
             with _translated():
                 while len(taken) < connections:

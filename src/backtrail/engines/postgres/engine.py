@@ -15,7 +15,7 @@ from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.postgres.client import AwaitingWire, BlockingWire, Line, Rows, Statement
+from backtrail.engines.postgres.client import AsyncClient, BlockingClient, ConnectionOptions, Rows, Statement
 from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.engines.retry import NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.engines.tls import checked_files
@@ -79,8 +79,8 @@ class PostgresEngine(Engine, FailsFast):
             hosts = psycopg.conninfo.conninfo_to_dict(url, **given).get("host") or ""
         except psycopg.Error as error:
             raise InvalidInput(f"this is no URL of a PostgreSQL database: {error}") from error
-        line = Line(url, pool_size, connect_timeout, read_timeout, prepare, given)
-        self._wire = AwaitingWire(line) if asynchronous else BlockingWire(line)
+        options = ConnectionOptions(url, pool_size, connect_timeout, read_timeout, prepare, given)
+        self._client = AsyncClient(options) if asynchronous else BlockingClient(options)
         self._schema = Schema(schema)
         self._append = Statement(self._schema["append"], _APPEND)
         self._retries = RetryPolicy(retries, backoff, deadline)
@@ -101,18 +101,18 @@ class PostgresEngine(Engine, FailsFast):
     async def _prepare(self) -> None:
         async def once() -> None:
             # Looking first needs no lock and no right to create anything.
-            if await self._schema.format(self._wire.run) != newest():
-                await self._wire.together(self._schema.prepare)
+            if await self._schema.format(self._client.run) != newest():
+                await self._client.transaction(self._schema.prepare)
 
-        await retry_interrupted(once, self._retries, self._wire.sleep, self._fail_fast_if)
+        await retry_interrupted(once, self._retries, self._client.sleep, self._fail_fast_if)
         if self._min_idle:
-            await retry_interrupted(partial(self._wire.warm, self._min_idle), self._retries, self._wire.sleep)
+            await retry_interrupted(partial(self._client.warm, self._min_idle), self._retries, self._client.sleep)
         self._ready = True
 
     async def _call(self, query: str, params: Params) -> tuple[Rows, bool]:
         await self._open()
-        run = partial(self._wire.run, self._schema[query], params)
-        return await retry_interrupted(run, self._retries, self._wire.sleep, self._fail_fast_if)
+        run = partial(self._client.run, self._schema[query], params)
+        return await retry_interrupted(run, self._retries, self._client.sleep, self._fail_fast_if)
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
@@ -130,7 +130,7 @@ class PostgresEngine(Engine, FailsFast):
             return None
 
         await self._open()
-        return await retry_interrupted(attempt, self._retries, self._wire.sleep, self._fail_fast_if)
+        return await retry_interrupted(attempt, self._retries, self._client.sleep, self._fail_fast_if)
 
     async def _ask(self, query: str, *params: Any) -> Rows:
         return (await self._call(query, params))[0]
@@ -140,9 +140,9 @@ class PostgresEngine(Engine, FailsFast):
     async def commit(self, commit: Commit) -> None:
         short = _of_append(commit)
         refused, lost = await self._change(
-            partial(self._wire.tell, self._append, short)
+            partial(self._client.execute_prepared, self._append, short)
             if short
-            else partial(self._wire.run, self._schema["commit"], _of_commit(commit))
+            else partial(self._client.run, self._schema["commit"], _of_commit(commit))
         )
         if refused is not None and not (lost and await landed(self, commit)):
             raise _refusal(refused, commit.lineage, commit.fence)
@@ -157,7 +157,7 @@ class PostgresEngine(Engine, FailsFast):
             list(drop.branches) or None,
             list(drop.blobs) or None,
         ]
-        refused, _ = await self._change(partial(self._wire.run, self._schema["drop"], params))
+        refused, _ = await self._change(partial(self._client.run, self._schema["drop"], params))
         if refused is not None:
             raise _refusal(refused, drop.lineage, None)
 
@@ -241,7 +241,7 @@ class PostgresEngine(Engine, FailsFast):
 
     async def ping(self) -> None:
         await self._open()
-        await retry_interrupted(partial(self._wire.run, self._schema["ping"]), ONCE_MORE, self._wire.sleep)
+        await retry_interrupted(partial(self._client.run, self._schema["ping"]), ONCE_MORE, self._client.sleep)
 
     async def stats(self) -> dict[str, int]:
         (counts,) = await self._ask("stats", self._schema.name)
@@ -249,12 +249,12 @@ class PostgresEngine(Engine, FailsFast):
 
     async def compact(self) -> None:
         await self._open()
-        await self._wire.run(self._schema["vacuum"], None, VACUUM_TIME)
+        await self._client.run(self._schema["vacuum"], None, VACUUM_TIME)
 
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            await self._wire.close()
+            await self._client.close()
 
 
 def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | None]:

@@ -1,4 +1,4 @@
-"""The wires: the same few calls over redis-py's blocking client, over its connections, and over its asyncio client.
+"""The clients: the same few calls over redis-py's blocking client, over its connections, and over its asyncio client.
 
 A script is called by its digest, and sent whole only to a server that has not seen it. Every error of the driver
 becomes `Unavailable`, or `Interrupted` where trying again may help.
@@ -21,7 +21,7 @@ from redis import exceptions
 
 from backtrail.engines import tls
 from backtrail.engines.redis.connect import Login
-from backtrail.engines.redis.raw_client import AwaitingConnections, Connections, packed
+from backtrail.engines.redis.raw_client import AsyncConnections, BlockingConnections, packed
 from backtrail.engines.retry import Interrupted
 from backtrail.errors import Unavailable
 
@@ -54,8 +54,8 @@ class Script:
         self.whole = (b"EVAL", self.text, b"1")
 
 
-class Wire(Protocol):
-    """What the engine asks of a client."""
+class Client(Protocol):
+    """All that the engine needs of a server."""
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
         """Run a script in the slot of `key`."""
@@ -98,7 +98,7 @@ def _translation(error: Exception) -> Unavailable:
     return Unavailable(f"Redis refused the call, nothing was written: {error}")
 
 
-class BlockingWire:
+class BlockingClient:
     """Over `redis.Redis` or `redis.RedisCluster`: never suspends."""
 
     def __init__(self, client: Any, *, ours: bool) -> None:
@@ -136,12 +136,12 @@ class BlockingWire:
                 sentinel.close()
 
 
-class DirectWire(BlockingWire):
+class RawBlockingClient(BlockingClient):
     """Over the connections of a `redis.Redis` that nobody else uses: never suspends."""
 
     def __init__(self, client: Any, login: Login) -> None:
         super().__init__(client, ours=True)
-        self._connections = Connections(client.connection_pool, login.pool_size, login.waiting)
+        self._connections = BlockingConnections(client.connection_pool, login.pool_size, login.waiting)
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
         try:
@@ -171,7 +171,7 @@ class DirectWire(BlockingWire):
         await super().close()
 
 
-class AwaitingWire:
+class AsyncClient:
     """Over `redis.asyncio.Redis` or its RedisCluster."""
 
     def __init__(self, client: Any, *, ours: bool) -> None:
@@ -217,12 +217,12 @@ class AwaitingWire:
                 await sentinel.aclose()
 
 
-class DirectAwaitingWire(AwaitingWire):
+class RawAsyncClient(AsyncClient):
     """Over the connections of a `redis.asyncio.Redis` that nobody else uses."""
 
     def __init__(self, client: Any, login: Login) -> None:
         super().__init__(client, ours=True)
-        self._connections = AwaitingConnections(client.connection_pool, login.pool_size, login.waiting)
+        self._connections = AsyncConnections(client.connection_pool, login.pool_size, login.waiting)
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
         try:
@@ -264,11 +264,11 @@ def _sentinels(client: Any) -> list[Any]:
     return [] if finder is None else list(finder.sentinels)
 
 
-def over(client: Any, login: Login | None) -> BlockingWire | AwaitingWire:
-    """The wire that fits a client; `login` is how we made it, None if it was given to us."""
+def client_for(client: Any, login: Login | None) -> BlockingClient | AsyncClient:
+    """Our client over one of redis-py; `login` is how we made that, None if it was given to us."""
     if login is not None and isinstance(client, redis.Redis):
-        return DirectWire(client, login)
+        return RawBlockingClient(client, login)
     if login is not None and isinstance(client, redis.asyncio.Redis):
-        return DirectAwaitingWire(client, login)
+        return RawAsyncClient(client, login)
     blocking = isinstance(client, redis.Redis | redis.RedisCluster)
-    return (BlockingWire if blocking else AwaitingWire)(client, ours=login is not None)
+    return (BlockingClient if blocking else AsyncClient)(client, ours=login is not None)

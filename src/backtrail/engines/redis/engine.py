@@ -1,4 +1,4 @@
-"""The engine: one text, over a wire that blocks or one that awaits."""
+"""The Redis engine: one implementation, over a client that blocks or one that is awaited."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import msgspec
 from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import FailsFast
-from backtrail.engines.redis import keys, script_args, shard_moves
-from backtrail.engines.redis.client import Argument, BlockingWire, Script, over, translated
+from backtrail.engines.redis import keys, pointers, script_args
+from backtrail.engines.redis.client import Argument, BlockingClient, Script, client_for, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
 from backtrail.engines.retry import LEASE_POLL, NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
@@ -88,17 +88,17 @@ class RedisEngine(Engine, FailsFast):
             self._cluster = is_cluster(url)
             self._one_server = not self._cluster and "+sentinel:" not in url
             with translated():
-                self._wire = over(connect(url, login, asynchronous=asynchronous), login)
+                self._client = client_for(connect(url, login, asynchronous=asynchronous), login)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
             self._one_server = False  # or who knows
-            self._wire = over(_raw(client), None)
+            self._client = client_for(_raw(client), None)
         # Such clients repeat a call by themselves now and then, so any refusal may be of our own making.
         self._repeats_unseen = self._cluster or client is not None
         self._shards: keys.Shards | None = None
         self._closed = False
         self.properties = Properties(
-            name="redis", blocking=isinstance(self._wire, BlockingWire), durable=True, shared=True
+            name="redis", blocking=isinstance(self._client, BlockingClient), durable=True, shared=True
         )
 
     # -- calls --------------------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ class RedisEngine(Engine, FailsFast):
             return self._shards
         wanted = self._wanted_shards or (CLUSTER_SHARDS if self._cluster else 1)
         first = keys.Shards(self._prefix, 1).key(0)
-        attempt = partial(self._wire.run, OPEN, first, [keys.FORMAT, wanted])
-        answer, _ = await retry_interrupted(attempt, self._retries, self._wire.sleep, self._fail_fast_if)
+        attempt = partial(self._client.run, OPEN, first, [keys.FORMAT, wanted])
+        answer, _ = await retry_interrupted(attempt, self._retries, self._client.sleep, self._fail_fast_if)
         written, count = map(int, answer)
         if written > keys.FORMAT:
             raise UnsupportedFormat(
@@ -125,14 +125,14 @@ class RedisEngine(Engine, FailsFast):
         if self._wanted_shards not in (None, count):
             raise InvalidInput(f"the store under {self._prefix!r} has {count} shards: copy it to change that")
         if self._min_idle and not self._cluster:
-            await retry_interrupted(partial(self._wire.warm, self._min_idle), self._retries, self._wire.sleep)
+            await retry_interrupted(partial(self._client.warm, self._min_idle), self._retries, self._client.sleep)
         self._shards = keys.Shards(self._prefix, count)
         return self._shards
 
     async def _call(self, script: Script, shard: int, args: Sequence[Argument]) -> tuple[Any, bool]:
         shards = self._shards or await self._ready()
-        attempt = partial(self._wire.run, script, shards.key(shard), args)
-        return await retry_interrupted(attempt, self._retries, self._wire.sleep, self._fail_fast_if)
+        attempt = partial(self._client.run, script, shards.key(shard), args)
+        return await retry_interrupted(attempt, self._retries, self._client.sleep, self._fail_fast_if)
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
@@ -167,7 +167,7 @@ class RedisEngine(Engine, FailsFast):
             if waited >= timeout:
                 raise LockTimeout(name, timeout, answer.owner)
             pause = LEASE_POLL.pause(looks)
-            await self._wire.sleep(pause)
+            await self._client.sleep(pause)
             waited, looks = waited + pause, looks + 1
         return answer
 
@@ -186,17 +186,17 @@ class RedisEngine(Engine, FailsFast):
         fence = commit.fence
         if fence and shards.of(fence.name) != here and int(await self._of(fence.name, TOKEN)) != fence.token:
             raise conflicts.fence_stale(fence)
-        claims = await shard_moves.claims(self._run, shards, commit)
+        versions = await pointers.set_pointers(self._run, shards, commit)
         while True:
-            answer, again = await self._call(COMMIT, here, script_args.of_commit(shards, commit, claims, self._ttl))
+            answer, again = await self._call(COMMIT, here, script_args.of_commit(shards, commit, versions, self._ttl))
             if answer == b"OK":
                 return
             lost = lost or again
             if answer[0] == b"elsewhere":
-                await shard_moves.come_home(self._run, shards, answer[1].decode(), answer[2])
-            elif answer[0] == b"barred":
+                await pointers.delete_pointer(self._run, shards, answer[1].decode(), answer[2])
+            elif answer[0] == b"blocked":
                 thread = answer[1].decode()
-                claims[thread] = await shard_moves.claim(self._run, shards, thread, commit.lineage, anew=True)
+                versions[thread] = await pointers.set_pointer(self._run, shards, thread, commit.lineage, anew=True)
             else:
                 await self._refuse(commit, answer, lost)
                 return
@@ -341,7 +341,7 @@ class RedisEngine(Engine, FailsFast):
 
     async def ping(self) -> None:
         await self._ready()
-        await retry_interrupted(self._wire.ping, ONCE_MORE, self._wire.sleep)
+        await retry_interrupted(self._client.ping, ONCE_MORE, self._client.sleep)
 
     async def stats(self) -> dict[str, int]:
         shards = self._shards or await self._ready()
@@ -369,7 +369,7 @@ class RedisEngine(Engine, FailsFast):
     async def close(self) -> None:
         if not self._closed:
             self._closed, self._shards = True, None
-            await self._wire.close()
+            await self._client.close()
 
 
 def _heads(flat: list[bytes]) -> list[Head]:

@@ -8,16 +8,16 @@ fork that lives in another lineage is pointed at from there.
 Of each shard (after `<prefix>:{<shard>}:`):
 
     store          hash    format, shards (in shard 0 only)
-    counts         hash    branches, tokens, claims: numbers that only grow
+    counts         hash    branches, tokens, pointers: numbers that only grow
     lineages       zset    names, by name
     branches       hash    branch id -> lineage
-    whereabouts    hash    thread -> shard:version:lineage, for threads in a lineage of another name
+    pointers       hash    thread -> shard:version:lineage, for threads in a lineage of another name
     kinds          set     kinds of thread
     names:<kind>   zset    threads, by name
     ages:<kind>    zset    threads, by time of the last change
     leases         hash    name -> owner, token, expires
     fences         hash    lease in another shard -> highest token used here
-    bar:<n>:<thread><lineage>   string   version of a pointer that no longer holds; an hour
+    blocked:<n>:<thread><lineage>   string   version of a pointer that no longer holds; an hour
 
 Of each lineage (they expire together, where there is a ttl):
 

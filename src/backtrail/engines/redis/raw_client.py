@@ -18,7 +18,7 @@ from typing import Any
 
 from redis import exceptions
 
-#: What a server answers, as opposed to what becomes of a connection; BUSY and LOADING replies are both.
+#: Errors that are answers of the server, and leave the connection usable.
 _ANSWERS = exceptions.ResponseError
 
 
@@ -34,7 +34,7 @@ def packed(first: Sequence[bytes], args: Sequence[bytes | str | int]) -> list[by
     return [(b"*%d\r\n" + b"$%d\r\n%b\r\n" * count) % tuple(flat)]
 
 
-class Connections:
+class BlockingConnections:
     """Lends the blocking connections of a pool that nobody else uses, to many threads."""
 
     def __init__(self, pool: Any, size: int, timeout: float) -> None:
@@ -133,7 +133,7 @@ class Connections:
         self._empty()
 
 
-class AwaitingConnections:
+class AsyncConnections:
     """The same for asyncio, on one event loop; here the pool only makes connections, and keeps no count of them."""
 
     def __init__(self, pool: Any, size: int, timeout: float) -> None:

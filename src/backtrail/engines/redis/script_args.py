@@ -27,8 +27,8 @@ def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] |
     return args if fence is None else [*args, fence.name, fence.token]
 
 
-def of_commit(shards: keys.Shards, commit: Commit, claims: dict[str, int], ttl: int) -> list[Argument]:
-    """For commit.lua: any commit. Each list has its length in front."""
+def of_commit(shards: keys.Shards, commit: Commit, pointers: dict[str, int], ttl: int) -> list[Argument]:
+    """For commit.lua: any commit. Each list has its length in front. `pointers`: their versions, by thread."""
     here, fence = shards.of(commit.lineage), commit.fence
     args: list[Argument] = [here, commit.lineage, ttl]
     args += [fence.name, fence.token, int(shards.of(fence.name) == here)] if fence else ["", "", 0]
@@ -36,7 +36,7 @@ def of_commit(shards: keys.Shards, commit: Commit, claims: dict[str, int], ttl: 
     for thread, expect, new in commit.swaps:
         home = int(shards.of(thread) == here)
         packed = (b"", 0) if new is None else (keys.pack_head(new), new.updated)
-        args += [thread, keys.pack_key(expect), *packed, home, claims.get(thread, 0)]
+        args += [thread, keys.pack_key(expect), *packed, home, pointers.get(thread, 0)]
     args.append(len(commit.branches))
     for branch in commit.branches:
         args += [branch.id, keys.pack_branch(branch)]

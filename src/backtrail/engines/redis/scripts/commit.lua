@@ -2,7 +2,7 @@
 -- KEYS[1]  the shard, "<prefix>:{<shard>}:"; every key below begins with it, so all of them live in one hash slot
 -- ARGV     shard, lineage, ttl in ms (0: for ever), fence name, fence token ("": none), lease lives here? ("1"),
 --          then five lists, each its length first:
---            swaps     thread, expected key ("": no thread), new head ("": delete), updated, home here? ("1"), claim
+--            swaps     thread, expected key ("": no thread), new head ("": delete), updated, home here? ("1"), pointer version
 --            branches  id, record
 --            rows      branch, step, row, payload
 --            marks     branch, step, "1" or "0" (take away), data
@@ -32,7 +32,7 @@ local blob_first, blob_last, blob_width = list(2)
 local heads, branches, tops = own('heads'), own('branches'), own('tops')
 local steps, payloads, marks, ids, late = own('steps'), own('payloads'), own('marks'), own('ids'), own('late')
 local blobs, blob_ids = own('blobs'), own('blob-ids')
-local whereabouts = base .. 'whereabouts'
+local pointers = base .. 'pointers'
 
 -- A lease that lives in another shard was looked at just before; here counts the highest token that was ever used.
 if token ~= '' then
@@ -54,7 +54,7 @@ for i = swap_first, swap_last, swap_width do
   if expect == '' and new ~= '' then
     if ARGV[i + 4] == '1' then
       -- this shard is the thread's home: it may exist in another lineage
-      local known = redis.call('HGET', whereabouts, thread)
+      local known = redis.call('HGET', pointers, thread)
       if known then
         local there, _, other = string.match(known, '^(%d+):(%d+):(.*)$')
         if other ~= lineage then
@@ -66,8 +66,8 @@ for i = swap_first, swap_last, swap_width do
         return {'moved', thread}
       end
     else
-      local bar = redis.call('GET', base .. 'bar:' .. #thread .. ':' .. thread .. lineage)
-      if bar and tonumber(bar) >= tonumber(ARGV[i + 5]) then return {'barred', thread} end
+      local blocked = redis.call('GET', base .. 'blocked:' .. #thread .. ':' .. thread .. lineage)
+      if blocked and tonumber(blocked) >= tonumber(ARGV[i + 5]) then return {'blocked', thread} end
     end
   end
 end
@@ -155,15 +155,15 @@ for i = swap_first, swap_last, swap_width do
     end
     if not before then
       if thread ~= lineage then
-        redis.call('HSET', whereabouts, thread, shard .. ':' .. ARGV[i + 5] .. ':' .. lineage)
+        redis.call('HSET', pointers, thread, shard .. ':' .. ARGV[i + 5] .. ':' .. lineage)
       elseif ARGV[i + 4] == '1' then
-        redis.call('HDEL', whereabouts, thread)
+        redis.call('HDEL', pointers, thread)
       end
     end
   elseif before then
     redis.call('HDEL', heads, thread)
     -- where another shard is the thread's home, that one keeps its own pointer
-    if thread ~= lineage then redis.call('HDEL', whereabouts, thread) end
+    if thread ~= lineage then redis.call('HDEL', pointers, thread) end
   end
 end
 

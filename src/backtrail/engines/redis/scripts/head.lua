@@ -1,11 +1,11 @@
 -- Where a thread stands, and (if asked for) the row it points at, without its payload.
 -- KEYS[1]  the shard        ARGV  thread, lineage ("": as this shard knows), "1" for the row too
--- Returns {whereabouts or "", head or "", row or false, mark or false}.
+-- Returns {pointer or "", head or "", row or false, mark or false}.
 
 local base, thread, lineage = KEYS[1], ARGV[1], ARGV[2]
 local known = ''
 if lineage == '' then
-  known = redis.call('HGET', base .. 'whereabouts', thread) or ''
+  known = redis.call('HGET', base .. 'pointers', thread) or ''
   lineage = known ~= '' and string.match(known, '^%d+:%d+:(.*)$') or thread
 end
 local head = redis.call('HGET', base .. 'heads:' .. lineage, thread)

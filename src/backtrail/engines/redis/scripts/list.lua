@@ -20,7 +20,7 @@ local function less(a, b)
 end
 
 local function alive(thread)
-  local known = redis.call('HGET', base .. 'whereabouts', thread)
+  local known = redis.call('HGET', base .. 'pointers', thread)
   local lineage = known and string.match(known, '^%d+:%d+:(.*)$') or thread
   local head = redis.call('HGET', base .. 'heads:' .. lineage, thread)
   -- a thread may have come home and left a pointer behind that nobody follows any more
@@ -63,8 +63,8 @@ for _, kind in ipairs(kinds) do
   for _, thread in ipairs(gone) do
     redis.call('ZREM', base .. 'names:' .. kind, thread)
     redis.call('ZREM', base .. 'ages:' .. kind, thread)
-    local known = redis.call('HGET', base .. 'whereabouts', thread)
-    if known and string.match(known, '^%d+') == shard then redis.call('HDEL', base .. 'whereabouts', thread) end
+    local known = redis.call('HGET', base .. 'pointers', thread)
+    if known and string.match(known, '^%d+') == shard then redis.call('HDEL', base .. 'pointers', thread) end
   end
 end
 return found

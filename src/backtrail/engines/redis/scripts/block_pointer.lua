@@ -1,11 +1,11 @@
 -- Before a pointer is turned away from a lineage: nobody who relies on that pointer may begin the thread there any more.
 -- KEYS[1]  the lineage's shard        ARGV  thread, lineage, version of the pointer
--- Returns 0 if the thread exists there, else 1. The bar outlasts any call that could still be on its way.
+-- Returns 0 if the thread exists there, else 1. The block outlasts any call that could still be on its way.
 
 if redis.call('HEXISTS', KEYS[1] .. 'heads:' .. ARGV[2], ARGV[1]) == 1 then return 0 end
-local bar = KEYS[1] .. 'bar:' .. #ARGV[1] .. ':' .. ARGV[1] .. ARGV[2]
-local known = redis.call('GET', bar)
--- A slow caller with an older pointer must not lower the bar that a newer one has set.
+local blocked = KEYS[1] .. 'blocked:' .. #ARGV[1] .. ':' .. ARGV[1] .. ARGV[2]
+local known = redis.call('GET', blocked)
+-- A slow caller with an older pointer must not lower the version that a newer one has blocked.
 local version = known and math.max(tonumber(known), tonumber(ARGV[3])) or tonumber(ARGV[3])
-redis.call('SET', bar, string.format('%d', version), 'EX', 3600)
+redis.call('SET', blocked, string.format('%d', version), 'EX', 3600)
 return 1
