@@ -33,54 +33,54 @@ def elsewhere(call: Callable[[], Any]) -> Any:
         return other.submit(call).result()
 
 
-def queue_up(turns: WriteQueue, *tickets: Ticket) -> list[threading.Thread]:
+def queue_up(queue: WriteQueue, *tickets: Ticket) -> list[threading.Thread]:
     """One waiting thread for each ticket, queued in this order."""
     threads = []
     for number, ticket in enumerate(tickets, 1):
-        thread = threading.Thread(target=turns.wait, args=(ticket,))
+        thread = threading.Thread(target=queue.wait, args=(ticket,))
         thread.start()
         threads.append(thread)
-        while len(turns._queue) < number:
+        while len(queue._queue) < number:
             pass
     return threads
 
 
-def test_the_turn_goes_to_the_first_in_the_queue_who_leads_all_that_wait() -> None:
-    turns = WriteQueue()
-    assert turns.take()
-    assert not elsewhere(turns.take)
+def test_the_queue_goes_to_the_first_who_waits_and_leads_all_the_others() -> None:
+    queue = WriteQueue()
+    assert queue.try_acquire()
+    assert not elsewhere(queue.try_acquire)
     first, second, third = (Ticket(work, n) for n in range(3))
-    threads = queue_up(turns, first, second, third)
-    turns.give()
+    threads = queue_up(queue, first, second, third)
+    queue.release()
     threads[0].join()
     assert (first.leads, second.leads, third.leads) == (True, False, False)
-    assert not turns.take(), "the turn was handed over, not put up for grabs"
-    assert turns.batch() == [first, second, third]
+    assert not queue.try_acquire(), "it was handed over, not set free"
+    assert queue.batch() == [first, second, third]
     for follower in (second, third):
         follower.gate.release()
     for thread in threads[1:]:
         thread.join()
-    turns.give()
-    assert turns.take()
+    queue.release()
+    assert queue.try_acquire()
 
 
 def test_who_wants_to_be_alone_is_not_taken_along() -> None:
-    turns = WriteQueue()
-    turns.take()
+    queue = WriteQueue()
+    queue.try_acquire()
     one, alone, two = Ticket(work, 1), Ticket(work, 2, alone=True), Ticket(work, 3)
-    threads = queue_up(turns, one, alone, two)
+    threads = queue_up(queue, one, alone, two)
     for ticket, thread in zip((one, alone, two), threads, strict=True):
-        turns.give()
+        queue.release()
         thread.join()
-        assert turns.batch() == [ticket]
+        assert queue.batch() == [ticket]
 
 
 def test_who_waited_too_long_leaves_the_queue() -> None:
-    turns = WriteQueue()
-    turns.take()
-    assert not elsewhere(lambda: turns.wait(Ticket(work, 1), timeout=0.001))
-    turns.give()
-    assert turns.take()
+    queue = WriteQueue()
+    queue.try_acquire()
+    assert not elsewhere(lambda: queue.wait(Ticket(work, 1), timeout=0.001))
+    queue.release()
+    assert queue.try_acquire()
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def together(engine: SQLiteEngine, commits: list[Commit]) -> list[Exception | No
     threads = [threading.Thread(target=one, args=(n,)) for n in range(len(commits))]
     for number, thread in enumerate(threads, 1):
         thread.start()
-        while len(engine._writer._turns._queue) < number:
+        while len(engine._writer._queue._queue) < number:
             pass
     engine._writer.resume()
     for thread in threads:
@@ -115,7 +115,8 @@ def together(engine: SQLiteEngine, commits: list[Commit]) -> list[Exception | No
 def commits_seen(engine: SQLiteEngine, during: Callable[[], object]) -> int:
     """How many transactions were committed meanwhile."""
     statements: list[str] = []
-    connection = engine._writer._open().connection if engine._writer._line is None else engine._writer._line.connection
+    opened = engine._writer._connection or engine._writer._open()
+    connection = opened.connection
     connection.set_trace_callback(statements.append)
     during()
     connection.set_trace_callback(None)
@@ -131,8 +132,8 @@ def test_writers_that_wait_share_one_transaction(engine: SQLiteEngine) -> None:
 def test_a_lone_writer_needs_no_savepoint(engine: SQLiteEngine) -> None:
     statements: list[str] = []
     step(engine.commit(records.first(records.branch("a"))))
-    assert engine._writer._line is not None
-    engine._writer._line.connection.set_trace_callback(statements.append)
+    assert engine._writer._connection is not None
+    engine._writer._connection.connection.set_trace_callback(statements.append)
     branch = records.branch("a")
     step(engine.commit(records.following(records.head(branch), branch)))
     assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"]
@@ -168,7 +169,7 @@ def test_when_the_shared_transaction_fails_each_is_tried_alone(
 
 def test_everybody_is_told_when_the_store_was_closed_while_they_waited(engine: SQLiteEngine) -> None:
     engine._writer._closed = True
-    engine._writer._line = None
+    engine._writer._connection = None
     outcomes = together(engine, [records.first(records.branch(name)) for name in "abc"])
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
 
@@ -275,10 +276,10 @@ def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: 
     with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         thread = store.thread("t")
         thread.append("log", [0])
-        writer = store.core.context.engine._hands.writer
-        assert writer._turns.take()  # and then Ctrl-C: nobody gives it back
+        writer = store.core.context.engine._connections.writer
+        assert writer._queue.try_acquire()  # and then Ctrl-C: nobody gives it back
         assert thread.append("log", [1]).step == 2
-        writer._turns.wait(Ticket(lambda cursor, argument: None, None, alone=True))  # the same, while queueing
+        writer._queue.wait(Ticket(lambda cursor, argument: None, None, alone=True))  # the same, while queueing
         assert thread.append("log", [2]).step == 3
         assert thread.load() == {"log": [0, 1, 2]}
 

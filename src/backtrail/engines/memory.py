@@ -123,49 +123,49 @@ class MemoryEngine(Engine):
     async def commit(self, commit: Commit) -> None:
         with self._inside():
             self._check(commit)
-            place = self._lineages.setdefault(commit.lineage, _Lineage())
+            lineage = self._lineages.setdefault(commit.lineage, _Lineage())
             heads = [(swap.thread, self._heads.get(swap.thread)) for swap in commit.swaps]
-            marked = [(mark, place.logs[mark.branch]) for mark in commit.marks if mark.branch in place.logs]
+            marked = [(mark, lineage.logs[mark.branch]) for mark in commit.marks if mark.branch in lineage.logs]
             said = [(log, mark.step, log.marks.get(mark.step)) for mark, log in marked]
             try:
-                self._apply(commit, place)
+                self._apply(commit, lineage)
             except BaseException:  # an interrupt, half-way: all or nothing
                 for branch in commit.branches:
-                    place.logs.pop(branch.id, None)
+                    lineage.logs.pop(branch.id, None)
                     self._branches.discard(branch.id)
                 for row in commit.rows:
-                    if row.branch in place.logs:
-                        place.logs[row.branch].remove(row.step)
+                    if row.branch in lineage.logs:
+                        lineage.logs[row.branch].remove(row.step)
                 for log, step, mark in said:
                     log.say(step, mark)
                 for thread, head in heads:
-                    self._put(place, thread, head)
+                    self._put(lineage, thread, head)
                 raise
             finally:
-                if not place:
+                if not lineage:
                     self._lineages.pop(commit.lineage, None)
 
-    def _apply(self, commit: Commit, place: _Lineage) -> None:
+    def _apply(self, commit: Commit, lineage: _Lineage) -> None:
         for branch in commit.branches:
-            place.logs[branch.id] = _BranchRows(branch)
+            lineage.logs[branch.id] = _BranchRows(branch)
             self._branches.add(branch.id)
         for row in commit.rows:
-            place.logs[row.branch].add(row)
+            lineage.logs[row.branch].add(row)
         for mark in commit.marks:
-            if mark.branch in place.logs:
-                place.logs[mark.branch].say(mark.step, mark.data)
+            if mark.branch in lineage.logs:
+                lineage.logs[mark.branch].say(mark.step, mark.data)
         for name, data in commit.blobs.items():
-            place.blobs.setdefault(name, data)
+            lineage.blobs.setdefault(name, data)
         for swap in commit.swaps:
-            self._put(place, swap.thread, swap.new)
+            self._put(lineage, swap.thread, swap.new)
 
-    def _put(self, place: _Lineage, thread: str, head: Head | None) -> None:
+    def _put(self, lineage: _Lineage, thread: str, head: Head | None) -> None:
         if head is None:
             self._heads.pop(thread, None)
-            place.threads.discard(thread)
+            lineage.threads.discard(thread)
         else:
             self._heads[thread] = head
-            place.threads.add(thread)
+            lineage.threads.add(thread)
 
     def _check(self, commit: Commit) -> None:
         """Find every reason to refuse before anything changes."""
@@ -183,21 +183,21 @@ class MemoryEngine(Engine):
 
     async def drop(self, drop: Drop) -> None:
         with self._inside():
-            place = self._lineages.get(drop.lineage, _NOTHING)
-            if {(name, self._heads[name].key) for name in place.threads} != set(drop.expect):
+            lineage = self._lineages.get(drop.lineage, _NOTHING)
+            if {(name, self._heads[name].key) for name in lineage.threads} != set(drop.expect):
                 raise conflicts.swept_meanwhile(drop.lineage)
             for branch in drop.branches:
-                if place.logs.pop(branch, None) is not None:
+                if lineage.logs.pop(branch, None) is not None:
                     self._branches.discard(branch)
             for branch, step in drop.rows:
-                if branch in place.logs:
-                    place.logs[branch].remove(step)
+                if branch in lineage.logs:
+                    lineage.logs[branch].remove(step)
             for branch, step in drop.bodies:
-                if branch in place.logs:
-                    place.logs[branch].empty(step)
+                if branch in lineage.logs:
+                    lineage.logs[branch].empty(step)
             for name in drop.blobs:
-                place.blobs.pop(name, None)
-            if not place:
+                lineage.blobs.pop(name, None)
+            if not lineage:
                 self._lineages.pop(drop.lineage, None)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class MemoryEngine(Engine):
             self._leases[name] = held._replace(expires=0)
             return True
 
-    # -- the place ----------------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         with self._inside():
@@ -315,8 +315,8 @@ class MemoryEngine(Engine):
 
     async def stats(self) -> dict[str, int]:
         with self._inside():
-            logs = [log for place in self._lineages.values() for log in place.logs.values()]
-            blobs = [data for place in self._lineages.values() for data in place.blobs.values()]
+            logs = [log for lineage in self._lineages.values() for log in lineage.logs.values()]
+            blobs = [data for lineage in self._lineages.values() for data in lineage.blobs.values()]
             rows = [row for log in logs for row in log.rows.values()]
             held = sum(len(row.meta) + len(row.root) + len(row.payload) + 48 for row in rows)
             held += sum(map(len, blobs)) + sum(len(mark) for log in logs for mark in log.marks.values())

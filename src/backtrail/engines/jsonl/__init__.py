@@ -3,7 +3,7 @@
 * `names`: a file name for any lineage
 * `glass`: byte strings as JSON that a person can read, wherever that can be undone exactly
 * `lines`: one commit as one line, with a checksum
-* `log`: the file of one lineage, and `places`: where its records lie
+* `log`: the file of one lineage, and `offsets`: where its records lie
 * `directory`: is it a store?
 * `catalogue`: what all the files hold, for listings, and a cache of that
 * `leases`: the file of leases

@@ -112,8 +112,8 @@ class Catalogue:
             stamp,
             lineage,
             list(log.heads.values()),
-            list(log.trunks),
-            sum(len(trunk.steps) for trunk in log.trunks.values()),
+            list(log.branch_indexes),
+            sum(len(index.steps) for index in log.branch_indexes.values()),
             len(log.blobs),
             len(log.damages),
         )

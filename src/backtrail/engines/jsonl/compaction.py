@@ -30,7 +30,7 @@ def kept(log: LineageLog) -> Iterator[bytes]:
             line.branches = [
                 branch
                 for branch in line.branches
-                if (trunk := log.trunks.get(bytes.fromhex(branch.id))) is not None and trunk.number == number
+                if (index := log.branch_indexes.get(bytes.fromhex(branch.id))) is not None and index.number == number
             ]
             line.marks = [mark for n, mark in enumerate(line.marks) if _counts(log, mark, Offset(at, len(raw), n))]
             line.blobs = {
@@ -45,12 +45,12 @@ def kept(log: LineageLog) -> Iterator[bytes]:
 
 def _rows(log: LineageLog, line: line_format.CommitLine, offset: int, length: int) -> Iterator[line_format.RowLine]:
     for nth, row in enumerate(line.rows):
-        trunk = log.trunks.get(bytes.fromhex(row.branch))
-        if trunk is not None and trunk.places.get(row.step) == (offset, length, nth):
-            emptied = row.step in trunk.emptied
+        index = log.branch_indexes.get(bytes.fromhex(row.branch))
+        if index is not None and index.offsets.get(row.step) == (offset, length, nth):
+            emptied = row.step in index.emptied
             yield msgspec.structs.replace(row, root=_EMPTIED, payload=_EMPTIED) if emptied else row
 
 
-def _counts(log: LineageLog, mark: line_format.MarkLine, place: Offset) -> bool:
-    trunk = log.trunks.get(bytes.fromhex(mark.branch))
-    return trunk is not None and trunk.marks.get(mark.step) == place
+def _counts(log: LineageLog, mark: line_format.MarkLine, at: Offset) -> bool:
+    index = log.branch_indexes.get(bytes.fromhex(mark.branch))
+    return index is not None and index.marks.get(mark.step) == at

@@ -29,7 +29,7 @@ from backtrail.engines.lockfile import LockFile
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.lru import LRU
 
-OPEN_LOGS = 128  #: logs whose places are kept in memory, some 300 bytes for each row
+OPEN_LOGS = 128  #: logs whose offsets are kept in memory, some 300 bytes for each row
 
 
 class JSONLEngine(Engine, StoredLocally):
@@ -61,12 +61,12 @@ class JSONLEngine(Engine, StoredLocally):
         self._mutex = threading.Lock()
         self._open = True
         self._logs: LRU[str, LineageLog] = LRU(OPEN_LOGS, on_evict=LineageLog.close)
-        self._catalogue = Catalogue(self.directory, self._glance)
+        self._catalogue = Catalogue(self.directory, self._log_for_listing)
         self._leases = Leases(self.directory)
         self._lock: LockFile | None = None
         self._held = False
         self._repaired = 0
-        with self._said():
+        with self._translating_errors():
             directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
         fork_safety.watch(self)
 
@@ -78,7 +78,7 @@ class JSONLEngine(Engine, StoredLocally):
     # -- ground rules -----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -170,7 +170,7 @@ class JSONLEngine(Engine, StoredLocally):
                     log.compact()
         return log
 
-    def _glance(self, lineage: str) -> LineageLog:
+    def _log_for_listing(self, lineage: str) -> LineageLog:
         """A log for a listing, which is not kept open."""
         if lineage in self._logs:
             return self._log(lineage)
@@ -181,19 +181,19 @@ class JSONLEngine(Engine, StoredLocally):
 
     def _home(self, thread: str) -> tuple[LineageLog, Head] | None:
         """The log in which a thread has its head."""
-        return self._stands(thread, thread) or next(
-            (found for other in self._catalogue.lineages_of(thread) if (found := self._stands(thread, other))), None
+        return self._head_in(thread, thread) or next(
+            (found for other in self._catalogue.lineages_of(thread) if (found := self._head_in(thread, other))), None
         )
 
-    def _stands(self, thread: str, lineage: str) -> tuple[LineageLog, Head] | None:
+    def _head_in(self, thread: str, lineage: str) -> tuple[LineageLog, Head] | None:
         log = self._log(lineage)
         log.trust_head(thread)
         head = log.heads.get(thread)
         return None if head is None else (log, head)
 
-    def _trunk(self, lineage: str, branch: bytes) -> tuple[LineageLog, BranchIndex | None]:
+    def _branch_index(self, lineage: str, branch: bytes) -> tuple[LineageLog, BranchIndex | None]:
         log = self._log(lineage)
-        return log, log.trunks.get(branch)
+        return log, log.branch_indexes.get(branch)
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -228,15 +228,15 @@ class JSONLEngine(Engine, StoredLocally):
                 head = None if home is None else home[1]
             if (None if head is None else head.key) != swap.expect:
                 raise conflicts.moved(swap.thread)
-        trunks = log.trunks
+        branch_indexes = log.branch_indexes
         check_rows(
             commit,
-            lambda branch: branch in trunks or self._is_elsewhere(branch),
-            lambda branch: trunks[branch].places if branch in trunks else None,
+            lambda branch: branch in branch_indexes or self._is_elsewhere(branch),
+            lambda branch: branch_indexes[branch].offsets if branch in branch_indexes else None,
         )
 
     def _is_elsewhere(self, branch: bytes) -> bool:
-        return any(branch in self._log(lineage).trunks for lineage in self._catalogue.lineages_of(branch))
+        return any(branch in self._log(lineage).branch_indexes for lineage in self._catalogue.lineages_of(branch))
 
     async def drop(self, drop: Drop) -> None:
         with self._writing():
@@ -259,12 +259,12 @@ class JSONLEngine(Engine, StoredLocally):
             if home is None:
                 return None
             log, head = home
-            return head, self._row(log, log.trunks.get(head.branch), head.step)
+            return head, self._row(log, log.branch_indexes.get(head.branch), head.step)
 
-    def _row(self, log: LineageLog, trunk: BranchIndex | None, step: int) -> Row | None:
-        found = None if trunk is None else log.row(trunk, step)
+    def _row(self, log: LineageLog, index: BranchIndex | None, step: int) -> Row | None:
+        found = None if index is None else log.row(index, step)
         if found is None:
-            log.trust_rows(trunk, step, step)
+            log.trust_rows(index, step, step)
         return found
 
     async def heads(self, lineage: str) -> list[Head]:
@@ -294,35 +294,35 @@ class JSONLEngine(Engine, StoredLocally):
 
     async def branches(self, lineage: str) -> list[Branch]:
         with self._inside():
-            return [trunk.branch for trunk in self._log(lineage).trunks.values()]
+            return [index.branch for index in self._log(lineage).branch_indexes.values()]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
         with self._inside():
-            log, trunk = self._trunk(lineage, branch)
-            return self._row(log, trunk, step)
+            log, index = self._branch_index(lineage, branch)
+            return self._row(log, index, step)
 
     async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
         with self._inside():
-            log, trunk = self._trunk(lineage, branch)
-            return [] if trunk is None else log.steps(trunk, first, last)
+            log, index = self._branch_index(lineage, branch)
+            return [] if index is None else log.steps(index, first, last)
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         with self._inside():
-            log, trunk = self._trunk(lineage, branch)
-            log.trust_rows(trunk, first, last)
-            return [] if trunk is None else log.payloads(trunk, first, last)
+            log, index = self._branch_index(lineage, branch)
+            log.trust_rows(index, first, last)
+            return [] if index is None else log.payloads(index, first, last)
 
     async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
         with self._inside():
-            log, trunk = self._trunk(lineage, branch)
-            return [] if trunk is None else log.rows(trunk, first, last)
+            log, index = self._branch_index(lineage, branch)
+            return [] if index is None else log.rows(index, first, last)
 
     async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
         with self._inside():
             found = (
                 (name, step, id)
-                for name, trunk in self._log(lineage).trunks.items()
-                for step, id in trunk.ids.items()
+                for name, index in self._log(lineage).branch_indexes.items()
+                for step, id in index.ids.items()
                 if low <= id <= high
             )
             return list(islice(found, limit))
@@ -351,7 +351,7 @@ class JSONLEngine(Engine, StoredLocally):
         with self._writing():
             return self._leases.release(name, owner)
 
-    # -- the place --------------------------------------------------------------------------------------------------
+    # -- the store --------------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         with self._inside():
@@ -385,7 +385,7 @@ class JSONLEngine(Engine, StoredLocally):
             self._leases.forget()
 
     async def close(self) -> None:
-        with self._mutex, self._said():
+        with self._mutex, self._translating_errors():
             if self._open:
                 self._open = False
                 self._catalogue.save()

@@ -1,7 +1,7 @@
 """The file of one lineage: an append-only log of lines, and in memory where each record lies in it.
 
 A log is read once, and afterwards only what was added since, by whichever process. Rows, marks and blobs stay in the
-file: memory holds their places. A line that is not whole at the end of the file was torn by a crash and is cut off. A
+file: memory holds their offsets. A line that is not whole at the end of the file was torn by a crash and is cut off. A
 whole line whose checksum does not hold is damage: it is named by its number, and everything else stays readable.
 """
 
@@ -47,7 +47,7 @@ class LineageLog:
         self.end = 0  # behind the last whole line that was read
         self.size = 0  # of the file, then
         self.number = 0  # of lines
-        self.trunks: dict[bytes, BranchIndex] = {}
+        self.branch_indexes: dict[bytes, BranchIndex] = {}
         self.heads: dict[str, Head] = {}
         self.set_at: dict[str, int] = {}  # the line that set a head
         self.blobs: dict[bytes, Offset] = {}
@@ -56,7 +56,7 @@ class LineageLog:
         self._newest: tuple[bytes, Row] | None = None  # the branch and row that this process has just written
 
     def __bool__(self) -> bool:
-        return bool(self.trunks or self.heads or self.blobs)
+        return bool(self.branch_indexes or self.heads or self.blobs)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -141,22 +141,22 @@ class LineageLog:
         rows, heads, branches, marks, blobs = records
         self._newest = None
         for branch in branches:
-            self.trunks[branch.id] = BranchIndex(branch, self.number)
-        for index, (name, step, id, *_) in enumerate(rows):
-            trunk = self.trunks.get(name)
-            if trunk is not None:
-                if trunk.steps and step < trunk.steps[-1]:
-                    insort(trunk.steps, step)
+            self.branch_indexes[branch.id] = BranchIndex(branch, self.number)
+        for nth, (name, step, id, *_) in enumerate(rows):
+            index = self.branch_indexes.get(name)
+            if index is not None:
+                if index.steps and step < index.steps[-1]:
+                    insort(index.steps, step)
                 else:
-                    trunk.steps.append(step)
-                trunk.places[step] = Offset(offset, length, index)
-                trunk.ids[step] = id
-        for index, (name, step, said) in enumerate(marks):
-            trunk = self.trunks.get(name)
-            if trunk is not None and said is not None:
-                trunk.marks[step] = Offset(offset, length, index)
-            elif trunk is not None:
-                trunk.marks.pop(step, None)
+                    index.steps.append(step)
+                index.offsets[step] = Offset(offset, length, nth)
+                index.ids[step] = id
+        for nth, (name, step, said) in enumerate(marks):
+            index = self.branch_indexes.get(name)
+            if index is not None and said is not None:
+                index.marks[step] = Offset(offset, length, nth)
+            elif index is not None:
+                index.marks.pop(step, None)
         for blob in blobs:
             self.blobs.setdefault(blob, Offset(offset, length, 0))
         for thread in line.deleted:
@@ -171,14 +171,14 @@ class LineageLog:
     def _drop(self, drop: line_format.DropLine) -> None:
         self.drops += 1
         for name in drop.branches:
-            self.trunks.pop(bytes.fromhex(name), None)
+            self.branch_indexes.pop(bytes.fromhex(name), None)
         for name, step in drop.rows:
-            if (trunk := self.trunks.get(bytes.fromhex(name))) is not None:
-                trunk.forget(step)
+            if (index := self.branch_indexes.get(bytes.fromhex(name))) is not None:
+                index.forget(step)
         for name, step in drop.bodies:
-            trunk = self.trunks.get(bytes.fromhex(name))
-            if trunk is not None and step in trunk.places:
-                trunk.emptied.add(step)
+            index = self.branch_indexes.get(bytes.fromhex(name))
+            if index is not None and step in index.offsets:
+                index.emptied.add(step)
         for name in drop.blobs:
             self.blobs.pop(bytes.fromhex(name), None)
 
@@ -198,19 +198,19 @@ class LineageLog:
     def where(self, number: int) -> str:
         return f"{self.path}, line {number}"
 
-    def line(self, place: Offset) -> CommitLine:
+    def line(self, at: Offset) -> CommitLine:
         """A line that was read before."""
-        return next(self._lines([place], line_format.read))
+        return next(self._lines([at], line_format.read))
 
-    def _lines(self, places: list[Offset], read: Callable[[bytes], T]) -> Iterator[T]:
-        """The line of each place, checked, as `read` reads it: once, where several places are on it. Lines that follow
-        each other in the file are fetched together."""
+    def _lines(self, offsets: list[Offset], read: Callable[[bytes], T]) -> Iterator[T]:
+        """The line of each offset, checked, as `read` reads it: once, where several offsets are on it. Neighbouring
+        lines are fetched together."""
         fd = self._descriptor()
         start, data, held = 0, b"", -1
-        for number, (offset, length, _) in enumerate(places):
+        for number, (offset, length, _) in enumerate(offsets):
             if offset != held:
                 if not start <= offset <= offset + length <= start + len(data):
-                    start, data = offset, os.pread(fd, stretch(places, number, _TOGETHER), offset)
+                    start, data = offset, os.pread(fd, stretch(offsets, number, _TOGETHER), offset)
                 raw = data[offset - start : offset - start + length]
                 if not line_format.sound(raw):
                     raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
@@ -223,65 +223,65 @@ class LineageLog:
     def _number_of(self, offset: int) -> int:
         return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
 
-    def row_lines(self, trunk: BranchIndex, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
+    def row_lines(self, index: BranchIndex, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
         """Rows as they stand in the file."""
-        places = [trunk.places[step] for step in steps]
-        for step, place, line in zip(steps, places, self._lines(places, line_format.read), strict=True):
-            yield step, line.rows[place.nth]
+        offsets = [index.offsets[step] for step in steps]
+        for step, at, line in zip(steps, offsets, self._lines(offsets, line_format.read), strict=True):
+            yield step, line.rows[at.nth]
 
-    def mark(self, trunk: BranchIndex, step: int) -> bytes | None:
-        place = trunk.marks.get(step)
-        return None if place is None else self._reveal(self.line(place).marks[place.nth].data, place.offset)
+    def mark(self, index: BranchIndex, step: int) -> bytes | None:
+        at = index.marks.get(step)
+        return None if at is None else self._reveal(self.line(at).marks[at.nth].data, at.offset)
 
-    def payloads(self, trunk: BranchIndex, first: int, last: int) -> list[tuple[int, bytes]]:
-        steps = trunk.between(first, last)
-        places = [trunk.places[step] for step in steps]
+    def payloads(self, index: BranchIndex, first: int, last: int) -> list[tuple[int, bytes]]:
+        steps = index.between(first, last)
+        offsets = [index.offsets[step] for step in steps]
         found = []
-        for step, place, payloads in zip(steps, places, self._lines(places, line_format.read_payloads), strict=True):
+        for step, at, payloads in zip(steps, offsets, self._lines(offsets, line_format.read_payloads), strict=True):
             try:
-                found.append((step, b"" if step in trunk.emptied else readable_json.undo(payloads[place.nth].payload)))
+                found.append((step, b"" if step in index.emptied else readable_json.undo(payloads[at.nth].payload)))
             except readable_json.NOT_OURS as error:
-                raise self._foreign(place.offset, error) from error
+                raise self._foreign(at.offset, error) from error
         return found
 
-    def steps(self, trunk: BranchIndex, first: int, last: int) -> list[Step]:
+    def steps(self, index: BranchIndex, first: int, last: int) -> list[Step]:
         return [
             Step(
                 step,
-                trunk.ids[step],
-                self._reveal(row.meta, trunk.places[step].offset),
+                index.ids[step],
+                self._reveal(row.meta, index.offsets[step].offset),
                 bytes.fromhex(row.digest),
-                self.mark(trunk, step),
+                self.mark(index, step),
             )
-            for step, row in self.row_lines(trunk, trunk.between(first, last))
+            for step, row in self.row_lines(index, index.between(first, last))
         ]
 
-    def rows(self, trunk: BranchIndex, first: int, last: int) -> list[Row]:
-        return [self._row(trunk, step, row, True) for step, row in self.row_lines(trunk, trunk.between(first, last))]
+    def rows(self, index: BranchIndex, first: int, last: int) -> list[Row]:
+        return [self._row(index, step, row, True) for step, row in self.row_lines(index, index.between(first, last))]
 
-    def row(self, trunk: BranchIndex, step: int) -> Row | None:
+    def row(self, index: BranchIndex, step: int) -> Row | None:
         """One row, without its payload."""
-        if self._newest is not None and self._newest[0] == trunk.branch.id and self._newest[1].step == step:
+        if self._newest is not None and self._newest[0] == index.branch.id and self._newest[1].step == step:
             return self._newest[1]
-        if step not in trunk.places:
+        if step not in index.offsets:
             return None
-        return self._row(trunk, *next(self.row_lines(trunk, [step])), False)
+        return self._row(index, *next(self.row_lines(index, [step])), False)
 
-    def _row(self, trunk: BranchIndex, step: int, row: RowLine, payload: bool) -> Row:
-        offset, whole = trunk.places[step].offset, step not in trunk.emptied
+    def _row(self, index: BranchIndex, step: int, row: RowLine, payload: bool) -> Row:
+        offset, whole = index.offsets[step].offset, step not in index.emptied
         return Row(
             step,
-            trunk.ids[step],
+            index.ids[step],
             self._reveal(row.meta, offset),
             bytes.fromhex(row.digest),
-            self.mark(trunk, step),
+            self.mark(index, step),
             self._reveal(row.root, offset) if whole else b"",
             self._reveal(row.payload, offset) if whole and payload else b"",
         )
 
     def blob(self, name: bytes) -> bytes | None:
-        place = self.blobs.get(name)
-        return None if place is None else self._reveal(self.line(place).blobs[name.hex()], place.offset)
+        at = self.blobs.get(name)
+        return None if at is None else self._reveal(self.line(at).blobs[name.hex()], at.offset)
 
     def _reveal(self, shown: msgspec.Raw, offset: int) -> bytes:
         try:
@@ -305,11 +305,11 @@ class LineageLog:
             if later and (name in damage.raw or not any(other in damage.raw for other in others)):
                 raise Corrupt(self.where(damage.number), f"it may have moved the head; {_WAY_OUT}")
 
-    def trust_rows(self, trunk: BranchIndex | None, first: int, last: int) -> None:
+    def trust_rows(self, index: BranchIndex | None, first: int, last: int) -> None:
         """Raise if steps of this range are missing and a damaged line lies where they would be."""
         if not self.damages:
             return
-        for low, high in [(-1, self.end)] if trunk is None else trunk.gaps(first, last, self.end):
+        for low, high in [(-1, self.end)] if index is None else index.gaps(first, last, self.end):
             for damage in self.damages:
                 if low < damage.offset < high:
                     raise Corrupt(self.where(damage.number), f"steps are missing; {_WAY_OUT}")

@@ -19,12 +19,12 @@ class Offset(NamedTuple):
     nth: int
 
 
-def stretch(places: Sequence[Offset], number: int, limit: int) -> int:
-    """How many bytes, from the line of one of the places on, hold lines of the next ones without a gap; not many more
+def stretch(offsets: Sequence[Offset], number: int, limit: int) -> int:
+    """How many bytes, from the line of one of the offsets on, hold lines of the next ones without a gap; not many more
     than `limit`."""
-    start = end = places[number].offset
-    for at in range(number, len(places)):
-        offset, length, _ = places[at]
+    start = end = offsets[number].offset
+    for at in range(number, len(offsets)):
+        offset, length, _ = offsets[at]
         if not start <= offset <= end or (end - start >= limit):
             break
         end = max(end, offset + length)
@@ -38,15 +38,15 @@ class Damage(NamedTuple):
 
 
 class BranchIndex:
-    """One branch: its record, and the places of its rows and marks."""
+    """One branch: its record, and the offsets of its rows and marks."""
 
-    __slots__ = ("branch", "emptied", "ids", "marks", "number", "places", "steps")
+    __slots__ = ("branch", "emptied", "ids", "marks", "number", "offsets", "steps")
 
     def __init__(self, branch: Branch, number: int) -> None:
         self.branch = branch
         self.number = number  # of the line that started it
         self.steps: list[int] = []  # sorted, for ranges
-        self.places: dict[int, Offset] = {}
+        self.offsets: dict[int, Offset] = {}
         self.ids: dict[int, bytes] = {}
         self.marks: dict[int, Offset] = {}
         self.emptied: set[int] = set()
@@ -59,17 +59,17 @@ class BranchIndex:
         steps = self.steps
         begin = self.branch.origin[1] if self.branch.origin else 0
         low, high = bisect_left(steps, max(first, begin + 1)), bisect_right(steps, last)
-        before, offset = (steps[low - 1], self.places[steps[low - 1]].offset) if low else (begin, -1)
+        before, offset = (steps[low - 1], self.offsets[steps[low - 1]].offset) if low else (begin, -1)
         for step in steps[low : high + 1]:
             if max(before + 1, first) <= min(step - 1, last):
-                yield offset, self.places[step].offset
-            before, offset = step, self.places[step].offset
+                yield offset, self.offsets[step].offset
+            before, offset = step, self.offsets[step].offset
         if before < last < ENDLESS:
             yield offset, end
 
     def forget(self, step: int) -> None:
         self.marks.pop(step, None)
         self.emptied.discard(step)
-        if self.places.pop(step, None) is not None:
+        if self.offsets.pop(step, None) is not None:
             del self.ids[step]
             del self.steps[bisect_left(self.steps, step)]

@@ -237,7 +237,7 @@ class PostgresEngine(Engine, FailsFast):
         # After a lost answer, "you do not have it" is what the first attempt wanted.
         return bool(given_back) or lost
 
-    # -- the place ----------------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         await self._open()

@@ -49,7 +49,7 @@ class DatabaseFile:
         self.path = _real(path)
         self._synchronous = durability
         self.immutable = False
-        with said(self.path), _OPENING:
+        with translating_errors(self.path), _OPENING:
             if not self.path.exists():
                 if not create:
                     raise NotFound(f"there is no store at {self.path}")
@@ -61,7 +61,7 @@ class DatabaseFile:
                 self._migrate()
             _OPEN[self._counted] += 1
 
-    def leave(self) -> None:
+    def unregister(self) -> None:
         """All connections of this place are closed."""
         with _OPENING:
             if self._counted is not None:
@@ -70,7 +70,7 @@ class DatabaseFile:
 
     def connect(self, *, writes: bool = False) -> sqlite3.Connection:
         """A new connection, ready for use from any thread."""
-        with said(self.path):
+        with translating_errors(self.path):
             if not self.readonly:
                 return self._ready(_open(self.path, "rw"), writes)
             try:
@@ -85,7 +85,7 @@ class DatabaseFile:
 
     def lock(self) -> LockFile:
         """The lock that writers of all processes queue on."""
-        with said(self.path):
+        with translating_errors(self.path):
             return LockFile(beside(self.path, "-lock"))
 
     def size(self) -> int:
@@ -95,7 +95,7 @@ class DatabaseFile:
 
     def identity(self) -> tuple[int, int]:
         """Which file the path names now: a store that was deleted or replaced under us has another one."""
-        with said(self.path):
+        with translating_errors(self.path):
             found = self.path.stat()
             return (found.st_dev, found.st_ino)
 
@@ -135,7 +135,7 @@ DRIVER = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError)
 
 
 @contextmanager
-def said(path: Path) -> Iterator[None]:
+def translating_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite and the operating system say into backtrail's errors."""
     try:
         yield

@@ -46,11 +46,11 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         create: bool = True,
     ) -> None:
         self.properties = Properties(name="sqlite", blocking=True, durable=True, shared=True)
-        self._place = DatabaseFile(path, create=create, durability=durability)
-        self._identity = self._place.identity()
-        self._writer = GroupCommitWriter(self._place)
-        self._readers = ReaderPool(self._place)
-        self._hands = ForkSafeConnections(self._writer, self._readers)
+        self._file = DatabaseFile(path, create=create, durability=durability)
+        self._identity = self._file.identity()
+        self._writer = GroupCommitWriter(self._file)
+        self._readers = ReaderPool(self._file)
+        self._connections = ForkSafeConnections(self._writer, self._readers)
         self._numbers: Numbers = {}
         try:
             self._readers.fetch(sql.ANYTHING, ())  # what SQLite cannot read is found now, not at the first save
@@ -61,7 +61,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
     @property
     def path(self) -> Path:
         """The database file."""
-        return self._place.path
+        return self._file.path
 
     def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
         """Read on the writer's connection if it is idle."""
@@ -169,13 +169,13 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         least = "" if after is None else after + "\0"
         names = [name for (name,) in self._readers.fetch(sql.LINEAGES, (least, -1 if limit is None else limit))]
         if not all(type(name) is str for name in names):
-            raise Corrupt(f"{self._place.path}: the name of a lineage", "it is not text")
+            raise Corrupt(f"{self._file.path}: the name of a lineage", "it is not text")
         return names
 
     async def branches(self, lineage: str) -> list[Branch]:
         found = self._fetch(sql.BRANCHES, (lineage,))
         if not all(map(_is_branch, found)):
-            raise Corrupt(f"{self._place.path}: a branch of {lineage!r}", "its record makes no sense")
+            raise Corrupt(f"{self._file.path}: a branch of {lineage!r}", "its record makes no sense")
         return [
             Branch(id, where, thread, owner, None if origin is None else (origin, step))
             for id, where, thread, owner, origin, step in found
@@ -223,12 +223,12 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
     async def release(self, name: str, owner: str) -> bool:
         return self._writer.write(transactions.release, (name, owner))
 
-    # -- the place ----------------------------------------------------------------------------------------------
+    # -- the store ----------------------------------------------------------------------------------------------
 
     async def ping(self) -> None:
         self._readers.fetch(sql.ANYTHING, ())
-        if self._place.identity() != self._identity:
-            raise Unavailable(f"{self._place.path} was replaced by another file while it was open: open it again")
+        if self._file.identity() != self._identity:
+            raise Unavailable(f"{self._file.path} was replaced by another file while it was open: open it again")
 
     async def stats(self) -> dict[str, int]:
         threads, branches, rows, blobs = self._readers.fetch(sql.COUNTS, ())[0]
@@ -237,13 +237,13 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
             "branches": branches,
             "rows": rows,
             "blobs": blobs,
-            "bytes": self._place.size(),
+            "bytes": self._file.size(),
         }
 
     async def compact(self) -> None:
         self._writer.write(transactions.forget_leases, LEASES_KEPT)
         self._writer.write(transactions.find_stretches, None)
-        self._writer.outside(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
+        self._writer.run_outside_transaction(("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"))
 
     async def close(self) -> None:
         self._shut()
@@ -251,7 +251,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
     def _shut(self) -> None:
         self._writer.close()
         self._readers.close()
-        self._place.leave()
+        self._file.unregister()
 
 
 def _head(record: Sequence[Any]) -> Head:

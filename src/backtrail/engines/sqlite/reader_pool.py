@@ -18,8 +18,8 @@ KEPT = 4  #: idle connections that stay open
 class ReaderPool:
     """Runs one SELECT at a time on each connection, and gives the connection back at once."""
 
-    def __init__(self, place: DatabaseFile) -> None:
-        self._place = place
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
         self._idle: list[sqlite3.Connection] = []
         self._all: set[sqlite3.Connection] = set()
         self._opening = threading.Lock()
@@ -35,9 +35,9 @@ class ReaderPool:
         except BaseException as error:
             self._discard(connection)
             if isinstance(error, DRIVER):
-                raise translated(error, self._place.path) from error
+                raise translated(error, self._file.path) from error
             raise
-        if self._place.immutable:
+        if self._file.immutable:
             self._discard(connection)
         else:
             self._idle.append(connection)
@@ -76,7 +76,7 @@ class ReaderPool:
         with self._opening:
             if self._closed:
                 raise conflicts.closed("SQLite")
-            connection = self._place.connect()
+            connection = self._file.connect()
             self._all.add(connection)
             return connection
 

@@ -1,12 +1,12 @@
-"""Whose turn it is to write: a queue with a leader, and no thread of its own.
+"""The queue of writers: a lock that is handed on, with a leader for those who wait, and no thread of its own.
 
-One caller has the turn. Others put a ticket into the queue and sleep on it. Whoever gives the turn back hands it to the
-first ticket in the queue: that caller wakes up as the leader, takes all the tickets that are queued by then, does their
-work together with its own, and wakes their callers, who find it done. The turn is never up for grabs while somebody
-waits, so nobody starves.
+One caller owns the queue. Others put a ticket into it and sleep on that. Whoever releases the queue hands it to the
+first ticket: that caller wakes up as the leader, takes all the tickets that are queued by then, does their work
+together with its own, and wakes their callers, who find it done. The queue is never free while somebody waits, so
+nobody starves.
 
-An interrupt (Ctrl-C) can hit the one moment in which the turn is taken and nothing is there yet to give it back. No
-caller ever asks for the turn while it has it; so if the one who has it does, it was lost that way, and is found again.
+An interrupt (Ctrl-C) can hit the one moment in which a caller owns the queue and has nothing yet that would release it.
+No caller ever asks for a queue that it owns; so if the owner does, an interrupt left it owning, and it goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class Ticket:
-    """A piece of work that waits for its turn; `alone`, a caller that wants the turn for itself."""
+    """A piece of work that waits; `alone`: of a caller that wants the queue for itself."""
 
     __slots__ = ("alone", "argument", "caller", "error", "gate", "leads", "result", "work")
 
@@ -35,33 +35,33 @@ class Ticket:
 
 
 class WriteQueue:
-    """Gives the turn to one caller at a time, in the order in which they came."""
+    """Owned by one caller at a time, in the order in which they came."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._taken = False
-        self._holder = 0  # which thread has the turn
+        self._owned = False
+        self._owner = 0  # which thread
         self._queue: deque[Ticket] = deque()
-        self.crowded = False  #: whether anybody ever had to wait
+        self.crowded = False  #: True once anybody had to wait
 
-    def take(self) -> bool:
-        """Take the turn if nobody has it."""
+    def try_acquire(self) -> bool:
+        """Own the queue if it is free."""
         with self._guard:
             me = threading.get_ident()
-            if self._taken and not self._lost(me):
+            if self._owned and not self._still_owned_by(me):
                 return False
-            self._holder, self._taken = me, True
+            self._owner, self._owned = me, True
             return True
 
     def wait(self, ticket: Ticket, timeout: float = -1) -> bool:
-        """Queue up. True: it is our turn now, to be given back; False: our work was done by another, or time is up."""
+        """Queue up. True: the queue is ours now, to be released; False: a leader did our work, or time is up."""
         with self._guard:
             ticket.caller = threading.get_ident()
-            free = not self._taken or self._lost(ticket.caller)
+            free = not self._owned or self._still_owned_by(ticket.caller)
             self._queue.append(ticket)
             if free:
-                self._holder = ticket.caller
-                self._taken = ticket.leads = True
+                self._owner = ticket.caller
+                self._owned = ticket.leads = True
                 return True
             self.crowded = True
         arrived = False
@@ -69,7 +69,7 @@ class WriteQueue:
             arrived = ticket.gate.acquire(timeout=timeout)
         finally:
             if not arrived:
-                self._leave(ticket)
+                self._withdraw(ticket)
         return ticket.leads
 
     def batch(self) -> list[Ticket]:
@@ -80,29 +80,29 @@ class WriteQueue:
                 found.append(self._queue.popleft())
             return found
 
-    def give(self) -> None:
-        """Give the turn back: to the first in the queue, if there is one."""
+    def release(self) -> None:
+        """Hand the queue to the first ticket, if there is one, or set it free."""
         with self._guard:
             if self._queue:
                 following = self._queue[0]
                 following.leads = True
-                self._holder = following.caller
+                self._owner = following.caller
                 following.gate.release()
             else:
-                self._taken = False
+                self._owned = False
 
-    def _lost(self, me: int) -> bool:
-        """Whether the turn is with this very caller, who was interrupted and forgot; what it left in the queue goes."""
-        if self._holder != me:
+    def _still_owned_by(self, me: int) -> bool:
+        """True if an interrupt left this thread owning the queue; drops its stale tickets."""
+        if self._owner != me:
             return False
         self._queue = deque(ticket for ticket in self._queue if ticket.caller != me)
         return True
 
-    def _leave(self, ticket: Ticket) -> None:
+    def _withdraw(self, ticket: Ticket) -> None:
         """Step out of the queue, because time is up or the caller was interrupted."""
         with self._guard:
             if ticket in self._queue:  # if not, a leader is at work on it: too late
                 self._queue.remove(ticket)
             leads, ticket.leads = ticket.leads, False
         if leads:
-            self.give()
+            self.release()

@@ -1,6 +1,6 @@
 """The one connection that writes, and group commit: writers that wait share one transaction, so one fsync.
 
-The caller whose turn it is (see `turns`) commits all tickets that are queued in one transaction. If one of them is
+The caller whose turn it is (see `queue`) commits all tickets that are queued in one transaction. If one of them is
 refused, that is done again with a savepoint for each, so that it does not take the others with it. A lone writer pays
 for none of this but an uncontended lock.
 
@@ -39,7 +39,7 @@ class SharedWrite:
         self._writer.write_all([shared.ticket for shared in parked])
 
 
-class _Connection(NamedTuple):
+class _WriteConnection(NamedTuple):
     """What a write needs, opened together and closed together."""
 
     connection: sqlite3.Connection
@@ -50,24 +50,24 @@ class _Connection(NamedTuple):
 class GroupCommitWriter:
     """Does all writes of this process, in as few transactions as it can."""
 
-    def __init__(self, place: DatabaseFile) -> None:
-        self._place = place
-        self._turns = WriteQueue()
-        self._line: _Connection | None = None
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
+        self._queue = WriteQueue()
+        self._connection: _WriteConnection | None = None
         self._closed = False
         self._careful = False  # the last batch had a ticket that was refused
 
     def write(self, work: Work[A, R], argument: A) -> R:
         """Run `work(cursor, argument)` in a transaction and return its result once that is committed."""
-        turns = self._turns
-        if turns.take():
+        queue = self._queue
+        if queue.try_acquire():
             try:
-                return self._alone(work, argument)
+                return self._write_one(work, argument)
             finally:
-                turns.give()
+                queue.release()
         ticket = Ticket(work, argument)
-        if turns.wait(ticket):
-            self._lead(turns)
+        if queue.wait(ticket):
+            self._lead(queue)
         if ticket.error is not None:
             raise ticket.error
         return ticket.result  # type: ignore[no-any-return]
@@ -76,7 +76,7 @@ class GroupCommitWriter:
         """Do the work of several tickets in one transaction, if that can be; each keeps its own result or error."""
         self.pause()
         try:
-            if len(tickets) == 1 or not self._together(tickets):
+            if len(tickets) == 1 or not self._write_batch(tickets):
                 self._one_by_one(tickets)
         finally:
             self.resume()
@@ -85,27 +85,27 @@ class GroupCommitWriter:
         """Read on this connection, whose cache is warm after a write; None if it is busy.
 
         `much`: only if no write ever had to wait for its turn, for this one would, while a whole range is read."""
-        turns = self._turns
-        if self._place.readonly or (much and turns.crowded) or not turns.take():
+        queue = self._queue
+        if self._file.readonly or (much and queue.crowded) or not queue.try_acquire():
             return None
         try:
-            line = self._line or self._open()
-            return line.cursor.execute(sql, values).fetchall()
+            opened = self._connection or self._open()
+            return opened.cursor.execute(sql, values).fetchall()
         except DRIVER as error:
-            raise translated(error, self._place.path) from error
+            raise translated(error, self._file.path) from error
         finally:
-            turns.give()
+            queue.release()
 
-    def outside(self, statements: Sequence[str]) -> None:
+    def run_outside_transaction(self, statements: Sequence[str]) -> None:
         """Run statements that cannot be part of a transaction, with all other writers kept away."""
         self.pause()
         try:
-            line = self._line or self._open()
-            with line.lock:
+            opened = self._connection or self._open()
+            with opened.lock:
                 for statement in statements:
-                    line.cursor.execute(statement).fetchall()
+                    opened.cursor.execute(statement).fetchall()
         except DRIVER as error:
-            raise translated(error, self._place.path) from error
+            raise translated(error, self._file.path) from error
         finally:
             self.resume()
 
@@ -120,25 +120,25 @@ class GroupCommitWriter:
 
     def pause(self, timeout: float = -1) -> bool:
         """Keep everybody out until `resume()`; False if the writes before us took longer than that."""
-        if not self._turns.wait(Ticket(_stand_still, None, alone=True), timeout):
+        if not self._queue.wait(Ticket(_no_work, None, alone=True), timeout):
             return False
-        self._turns.batch()
+        self._queue.batch()
         return True
 
     def resume(self) -> None:
-        self._turns.give()
+        self._queue.release()
 
     def shut(self) -> None:
         """Close the connection, which is opened again when it is needed. Only between `pause` and `resume`."""
-        if self._line is not None:
-            self._line.connection.close()
-            self._line.lock.close()
-            self._line = None
+        if self._connection is not None:
+            self._connection.connection.close()
+            self._connection.lock.close()
+            self._connection = None
 
     def renew(self) -> sqlite3.Connection | None:
         """In a forked child: start anew. A connection that was not closed before is handed back, never to be used."""
-        left, self._line = self._line, None
-        self._turns = WriteQueue()
+        left, self._connection = self._connection, None
+        self._queue = WriteQueue()
         if left is None:
             return None
         left.lock.close()
@@ -146,17 +146,17 @@ class GroupCommitWriter:
 
     # -- for the caller whose turn it is -----------------------------------------------------------------------------
 
-    def _open(self) -> _Connection:
+    def _open(self) -> _WriteConnection:
         if self._closed:
             raise conflicts.closed("SQLite")
-        if self._place.readonly:
-            raise Unavailable(f"{self._place.path} is read-only: it, or its directory, may not be written")
-        connection = self._place.connect(writes=True)
-        self._line = line = _Connection(connection, connection.cursor(), self._place.lock())
-        return line
+        if self._file.readonly:
+            raise Unavailable(f"{self._file.path} is read-only: it, or its directory, may not be written")
+        connection = self._file.connect(writes=True)
+        self._connection = opened = _WriteConnection(connection, connection.cursor(), self._file.lock())
+        return opened
 
-    def _alone(self, work: Work[A, R], argument: A) -> R:
-        _, cursor, lock = self._line or self._open()
+    def _write_one(self, work: Work[A, R], argument: A) -> R:
+        _, cursor, lock = self._connection or self._open()
         try:
             lock.acquire()
             try:
@@ -169,46 +169,46 @@ class GroupCommitWriter:
             finally:
                 lock.release()
         except DRIVER as error:
-            raise translated(error, self._place.path) from error
+            raise translated(error, self._file.path) from error
         return result
 
-    def _lead(self, turns: WriteQueue) -> None:
-        batch = turns.batch()
+    def _lead(self, queue: WriteQueue) -> None:
+        batch = queue.batch()
         others = batch[1:]
         try:
-            if not others or not self._together(batch):
+            if not others or not self._write_batch(batch):
                 self._one_by_one(batch)
         except BaseException as error:
             for ticket in others:
-                ticket.error = Unavailable(f"the writer of {self._place.path} was interrupted: {error!r}; try again")
+                ticket.error = Unavailable(f"the writer of {self._file.path} was interrupted: {error!r}; try again")
             raise
         finally:
-            turns.give()
+            queue.release()
             for ticket in others:
                 ticket.gate.release()
 
     def _one_by_one(self, batch: Sequence[Ticket]) -> None:
         for ticket in batch:
             try:
-                ticket.result = self._alone(ticket.work, ticket.argument)
+                ticket.result = self._write_one(ticket.work, ticket.argument)
             except _FAILS_ONE as error:
                 ticket.error = error
 
-    def _together(self, batch: Sequence[Ticket]) -> bool:
+    def _write_batch(self, batch: Sequence[Ticket]) -> bool:
         """Commit all tickets in one transaction; False if that was not possible and nothing happened."""
         try:
-            _, cursor, lock = self._line or self._open()
+            _, cursor, lock = self._connection or self._open()
         except BacktrailError:
             return False
         try:
             with lock:
-                if self._careful or not self._at_once(cursor, batch):
-                    self._one_after_another(cursor, batch)
+                if self._careful or not self._without_savepoints(cursor, batch):
+                    self._with_savepoints(cursor, batch)
         except DRIVER:
             return False
         return True
 
-    def _at_once(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> bool:
+    def _without_savepoints(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> bool:
         """False if any ticket was refused; then nothing happened. Other threads want to run as well, and each statement
         lets them: a batch that needs no savepoints is through in half the time."""
         try:
@@ -224,7 +224,7 @@ class GroupCommitWriter:
             raise
         return True
 
-    def _one_after_another(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> None:
+    def _with_savepoints(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> None:
         execute = cursor.execute
         try:
             execute("BEGIN IMMEDIATE")
@@ -234,7 +234,7 @@ class GroupCommitWriter:
                     ticket.result = ticket.work(cursor, ticket.argument)
                 except _FAILS_ONE as error:
                     execute("ROLLBACK TO ticket")
-                    ticket.error = self._told(error)
+                    ticket.error = self._translated(error)
                 execute("RELEASE ticket")
             execute("COMMIT")
         except BaseException:
@@ -244,17 +244,17 @@ class GroupCommitWriter:
             raise
         self._careful = any(ticket.error is not None for ticket in batch)
 
-    def _told(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         if not isinstance(error, DRIVER):
             return error
-        told = translated(error, self._place.path)
-        told.__cause__ = error
-        return told
+        translation = translated(error, self._file.path)
+        translation.__cause__ = error
+        return translation
 
     def _roll_back(self) -> None:
-        if self._line is not None and self._line.connection.in_transaction:
-            self._line.cursor.execute("ROLLBACK")
+        if self._connection is not None and self._connection.connection.in_transaction:
+            self._connection.cursor.execute("ROLLBACK")
 
 
-def _stand_still(cursor: sqlite3.Cursor, argument: None) -> None:
+def _no_work(cursor: sqlite3.Cursor, argument: None) -> None:
     """The work of a ticket that only wants the turn."""
