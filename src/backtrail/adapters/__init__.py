@@ -1,5 +1,5 @@
 """backtrail behind the interfaces that agent frameworks already have: one module per framework, none imported by
 default.
 
-Each adapter stands on the public API only and takes a `Store` or an `AsyncStore`.
+Each adapter uses the public API only and takes a `Store` or an `AsyncStore`.
 """

@@ -1,21 +1,21 @@
 """OpenAI Agents SDK: `BacktrailSession` is its `Session`, on a backtrail session of the same id.
 
-Each call of `add_items` is one checkpoint. A limited read never cuts a tool call from its output, and does not touch
-the items before it. Clearing, popping and replacing leave the earlier checkpoints in the history, so any of them can be
-rewound to, forked from or compared.
+Each call of `add_items` is one checkpoint. A limited read never separates a tool call from its output, and does not
+read the items before it. Clearing, popping and replacing leave the earlier checkpoints in the history, where they can
+be rewound to, forked from or compared.
 """
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-from backtrail.adapters.optional_import import needed
-from backtrail.adapters.sync_bridge import SyncBridge, settle
+from backtrail.adapters.optional_import import require_extra
+from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
 from backtrail.aio import AsyncStore
 from backtrail.model import Checkpoint
 from backtrail.store import Store
 
-with needed("openai-agents"):
+with require_extra("openai-agents"):
     from agents.items import TResponseInputItem
     from agents.memory import SessionABC, SessionSettings
     from agents.memory.session_settings import resolve_session_limit
@@ -29,7 +29,7 @@ class BacktrailSession(SessionABC):
 
         result = await Runner.run(agent, "Hello", session=BacktrailSession(store, "customer-42"))
 
-    `session_settings` may set a default limit for what a run sees of the history.
+    `session_settings` may set a default limit of items that a run sees.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class BacktrailSession(SessionABC):
         self.session_settings = session_settings or SessionSettings()
         self.store = store
         self.session: Any = store.session(session_id)  #: the backtrail session, with its thread, labels and snapshots
-        self._colour = SyncBridge(store)
+        self._bridge = SyncBridge(store)
 
     # -- the SDK's interface ------------------------------------------------------------------------------------------
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest `limit` items in order, or all; a few more where the oldest is an output that needs its call."""
-        most = resolve_session_limit(limit, self.session_settings)
-        last = most if most is not None and most >= 0 else None
+        resolved = resolve_session_limit(limit, self.session_settings)
+        last = resolved if resolved is not None and resolved >= 0 else None
         return cast("list[TResponseInputItem]", await self._call(lambda: self.session.messages(last=last)))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -55,19 +55,18 @@ class BacktrailSession(SessionABC):
             await self._call(lambda: self.session.extend([dict(item) for item in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the newest item away and return it."""
+        """Remove the newest item and return it."""
         return cast("TResponseInputItem | None", await self._call(self.session.pop))
 
     async def clear_session(self) -> None:
-        """Start anew. What was there stays in the history."""
+        """Remove all items; the earlier checkpoints stay in the history."""
         await self._call(self.session.clear)
 
-    # -- and what backtrail adds
-    # -------------------------------------------------------------------------------------------
+    # -- additions of backtrail ---------------------------------------------------------------------------------------
 
     async def replace_items(self, items: list[TResponseInputItem]) -> Checkpoint:
-        """Put other items in the place of all, in one step: for compaction. `Conflict` if another writer has added
-        something since this session was last read."""
+        """Replace all items in one checkpoint, as a compaction does. `Conflict` if another writer has added something
+        since this session was last read."""
         return cast("Checkpoint", await self._call(lambda: self.session.replace([dict(item) for item in items])))
 
     async def checkpoints(self) -> list[Checkpoint]:
@@ -75,7 +74,7 @@ class BacktrailSession(SessionABC):
         return cast("list[Checkpoint]", await self._call(self.session.thread.history))
 
     async def rewind(self, at: Checkpoint | str | int) -> Checkpoint:
-        """Go back to a checkpoint; what came after it stays in the history."""
+        """Go back to a checkpoint; the later ones stay in the history."""
         return cast("Checkpoint", await self._call(lambda: self.session.thread.rewind(at)))
 
     async def fork(self, to: str | None = None, at: Checkpoint | str | int | None = None) -> BacktrailSession:
@@ -84,7 +83,7 @@ class BacktrailSession(SessionABC):
         return BacktrailSession(self.store, forked.id, session_settings=self.session_settings)
 
     async def store_run_usage(self, result: RunResultBase) -> Checkpoint:
-        """Keep the token counts of a run beside the turn that it made."""
+        """Save the token counts of a run in a checkpoint after its items."""
         usage = result.context_wrapper.usage
         counts = {
             "requests": usage.requests,
@@ -95,13 +94,13 @@ class BacktrailSession(SessionABC):
         return cast("Checkpoint", await self._call(lambda: self.session.save(custom={_USAGE: counts})))
 
     async def usage(self) -> list[dict[str, int]]:
-        """The token counts that were kept, a dict per turn, oldest first."""
+        """The saved token counts, a dict per run, oldest first."""
         return [checkpoint.custom[_USAGE] for checkpoint in await self.checkpoints() if _USAGE in checkpoint.custom]
 
     async def _call(self, method: Any) -> Any:
-        """One call of the store, made where it may block."""
+        """Call a method of the session: in a thread if the store is sync, since it may wait for a disk."""
 
         async def call() -> Any:
-            return await settle(method())
+            return await maybe_await(method())
 
-        return await self._colour.run(call())
+        return await self._bridge.run_async(call())

@@ -1,4 +1,4 @@
-"""A framework that is not installed is named by the extra that brings it."""
+"""Imports of a framework that may not be installed: the error names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from backtrail.errors import MissingExtra
 
 
 @contextmanager
-def needed(extra: str) -> Iterator[None]:
-    """Around the imports of a framework: what is missing is a `MissingExtra`."""
+def require_extra(extra: str) -> Iterator[None]:
+    """Turn an `ImportError` of the imports inside into a `MissingExtra`."""
     try:
         yield
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Both colours of a store behind one text.
+"""One implementation of each adapter for sync and async stores.
 
-An adapter writes what it does once, as a coroutine, and wraps each call of the store in `settle`. Over a `Store` such a
-coroutine never suspends, so a blocking method of a framework finishes it in place, and an async one sends it to a
-thread, so that the event loop never waits for a disk. Over an `AsyncStore` it is awaited.
+An adapter writes each operation once, as a coroutine, and wraps each call of the store in `maybe_await`. Over a `Store`
+such a coroutine never suspends: a sync method of a framework runs it in place, and an async one runs it in a thread, so
+that the event loop never waits for a disk. Over an `AsyncStore` it is awaited.
 """
 
 from __future__ import annotations
@@ -19,43 +19,33 @@ from backtrail.store import Store
 T = TypeVar("T")
 
 
-async def settle(result: Any) -> Any:
-    """What a call of a store gave, whichever colour the store has."""
+async def maybe_await(result: Any) -> Any:
+    """The result of a call of a store: awaited if the store is async, as it is otherwise."""
     return await result if inspect.isawaitable(result) else result
 
 
-def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]  # StopIteration is untyped
-    coroutine.close()
-    raise RuntimeError("a blocking store suspended: this is a defect of the adapter, please report it")
-
-
 class SyncBridge:
-    """Runs an adapter's coroutines as its store asks for."""
+    """Runs an adapter's coroutines from the sync and async methods of a framework."""
 
     def __init__(self, store: Store | AsyncStore) -> None:
         if not isinstance(store, Store | AsyncStore):
             raise InvalidInput(f"an adapter takes what backtrail.open() or backtrail.aio.open() gave, not {store!r}")
-        self._blocking = isinstance(store, Store)
+        self._store_is_sync = isinstance(store, Store)
         self._loop: asyncio.AbstractEventLoop | None = None
-        if not self._blocking:
-            self._loop = _running()
+        if not self._store_is_sync:
+            self._loop = _running_loop()
 
-    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """For an async method of a framework."""
-        if self._blocking:
-            return await asyncio.to_thread(_finish, coroutine)
+    async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from an async method of a framework."""
+        if self._store_is_sync:
+            return await asyncio.to_thread(_run_in_place, coroutine)
         return await coroutine
 
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """For a blocking method of a framework."""
-        if self._blocking:
-            return _finish(coroutine)
-        here = _running()
-        if self._loop is None or here is self._loop:
+    def run_sync(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from a sync method of a framework."""
+        if self._store_is_sync:
+            return _run_in_place(coroutine)
+        if self._loop is None or self._loop is _running_loop():
             coroutine.close()
             raise InvalidInput(
                 "a blocking call on an AsyncStore must come from another thread than its event loop's: "
@@ -64,7 +54,17 @@ class SyncBridge:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _run_in_place(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, as those over a `Store` never do."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]  # StopIteration is untyped
+    coroutine.close()
+    raise RuntimeError("a blocking store suspended: this is a defect of the adapter, please report it")
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import backtrail
-from backtrail.adapters.optional_import import needed
+from backtrail.adapters.optional_import import require_extra
 from backtrail.store import Store
 
-with needed("adk"):
+with require_extra("adk"):
     from google.adk.cli.service_registry import get_service_registry
 
     from backtrail.adapters.adk.artifacts import BacktrailArtifactService
@@ -18,9 +18,10 @@ _SCHEMES = ("sqlite", "memory", "jsonl", "redis", "rediss", "postgresql", "postg
 
 
 def register() -> None:
-    """Let ADK's command line open backtrail stores: `backtrail+sqlite:///agents.db`, `backtrail+postgresql://…`, `backtrail+redis://…`.
+    """Let ADK's command line open backtrail stores.
 
-    Call it in the `services.py` of your agents' directory.
+    Call it in the `services.py` of your agents' directory; then ADK takes URLs such as `backtrail+sqlite:///agents.db`,
+    `backtrail+postgresql://…` and `backtrail+redis://…`.
     """
     registry = get_service_registry()
     for scheme in _SCHEMES:

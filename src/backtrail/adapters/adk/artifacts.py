@@ -1,4 +1,7 @@
-"""ADK's artifacts on backtrail: a thread per file, a checkpoint per version; equal content is stored once."""
+"""Google ADK's artifact service on backtrail.
+
+A file is one thread, a version of it one checkpoint. Equal content is stored once.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,22 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
-from backtrail.adapters.ids import join, split
-from backtrail.adapters.sync_bridge import SyncBridge, settle
+from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
+from backtrail.adapters.thread_ids import join_parts, split_parts
+from backtrail.adapters.thread_writes import delete_if_present, retry_on_conflict
 from backtrail.aio import AsyncStore
-from backtrail.errors import Conflict, NotFound
+from backtrail.errors import NotFound
 from backtrail.store import Store
 
-_ROOM = "adk-artifacts"
-_ATTEMPTS = 256
+_ID_PREFIX = "adk-artifacts"
 
 
 class BacktrailArtifactService(BaseArtifactService):
-    """ADK's artifacts on a backtrail store: a thread per file, a checkpoint per version."""
+    """Artifacts on a backtrail store: a thread per file, a checkpoint per version."""
 
     def __init__(self, store: Store | AsyncStore) -> None:
         self.store = store
-        self._colour = SyncBridge(store)
+        self._bridge = SyncBridge(store)
 
     async def save_artifact(
         self,
@@ -40,8 +43,8 @@ class BacktrailArtifactService(BaseArtifactService):
     ) -> int:
         """Save a new version, and return its number: 0, 1, 2, …"""
         part = ensure_part(artifact)
-        name = _artifact(app_name, user_id, session_id, filename)
-        return await self._colour.run(self._save(name, part, custom_metadata or {}))
+        thread_id = _thread_id(app_name, user_id, session_id, filename)
+        return await self._bridge.run_async(self._save(thread_id, part, custom_metadata or {}))
 
     async def load_artifact(
         self,
@@ -52,32 +55,33 @@ class BacktrailArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """A version, or the newest; None if there is none."""
-        name = _artifact(app_name, user_id, session_id, filename)
-        return await self._colour.run(self._load(name, version))
+        """A version, or the newest; None if it does not exist."""
+        thread_id = _thread_id(app_name, user_id, session_id, filename)
+        return await self._bridge.run_async(self._load(thread_id, version))
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """The names of a session's artifacts and of the user's own."""
-        return await self._colour.run(self._keys(app_name, user_id, session_id))
+        return await self._bridge.run_async(self._keys(app_name, user_id, session_id))
 
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
         """Delete an artifact with all its versions."""
-        await self._colour.run(self._delete(_artifact(app_name, user_id, session_id, filename)))
+        thread_id = _thread_id(app_name, user_id, session_id, filename)
+        await self._bridge.run_async(delete_if_present(self.store.thread(thread_id)))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
         """The numbers of an artifact's versions."""
-        name = _artifact(app_name, user_id, session_id, filename)
-        return [one.version for one in await self._colour.run(self._versions(name))]
+        thread_id = _thread_id(app_name, user_id, session_id, filename)
+        return [one.version for one in await self._bridge.run_async(self._versions(thread_id))]
 
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """What is known of each version; no content is read."""
-        return await self._colour.run(self._versions(_artifact(app_name, user_id, session_id, filename)))
+        """Number, type, time and metadata of each version; no content is read."""
+        return await self._bridge.run_async(self._versions(_thread_id(app_name, user_id, session_id, filename)))
 
     async def get_artifact_version(
         self,
@@ -88,40 +92,36 @@ class BacktrailArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """What is known of a version, or of the newest."""
-        found = await self._colour.run(self._versions(_artifact(app_name, user_id, session_id, filename)))
-        return next((one for one in reversed(found) if version in (None, one.version)), None)
+        """Number, type, time and metadata of a version, or of the newest."""
+        versions = await self._bridge.run_async(self._versions(_thread_id(app_name, user_id, session_id, filename)))
+        return next((one for one in reversed(versions) if version in (None, one.version)), None)
 
-    async def _save(self, name: str, part: types.Part, metadata: dict[str, Any]) -> int:
+    async def _save(self, thread_id: str, part: types.Part, metadata: dict[str, Any]) -> int:
         data, fields = None, part.model_dump(mode="json", exclude_none=True)
         mime_type = "text/plain" if part.text is not None else None
         if part.inline_data is not None:
             mime_type, data = part.inline_data.mime_type, part.inline_data.data
-            fields["inline_data"].pop("data", None)  # bytes are kept as bytes
+            fields["inline_data"].pop("data", None)  # stored beside the fields, as bytes and not as base64
         elif part.file_data is not None:
             mime_type = part.file_data.mime_type
         elif part.text is None:
             raise InputValidationError("Not supported artifact type.")
         custom = {"metadata": to_jsonable_python(metadata), "mime_type": mime_type}
-        for _ in range(_ATTEMPTS):
-            thread: Any = self.store.thread(name)
-            head = await settle(thread.head)
-            try:
-                saved = await settle(
-                    thread.save(
-                        {"part": fields, "data": data}, custom=custom, expect=head.id if head is not None else None
-                    )
-                )
-            except Conflict:
-                continue
-            return int(saved.step) - 1
-        raise Conflict(name)
 
-    async def _load(self, name: str, version: int | None) -> types.Part | None:
+        async def attempt() -> int:
+            thread: Any = self.store.thread(thread_id)
+            head = await maybe_await(thread.head)
+            expect = head.id if head is not None else None
+            saved = await maybe_await(thread.save({"part": fields, "data": data}, custom=custom, expect=expect))
+            return int(saved.step) - 1
+
+        return await retry_on_conflict(thread_id, attempt)
+
+    async def _load(self, thread_id: str, version: int | None) -> types.Part | None:
         if version is not None and version < 0:
             return None
         try:
-            state = await settle(self.store.thread(name).load(at=None if version is None else version + 1))
+            state = await maybe_await(self.store.thread(thread_id).load(at=None if version is None else version + 1))
         except NotFound:
             return None
         part = types.Part.model_validate_json(msgspec.json.encode(state["part"]))
@@ -131,38 +131,32 @@ class BacktrailArtifactService(BaseArtifactService):
 
     async def _keys(self, app: str, user: str, session: str | None) -> list[str]:
         names: list[str] = []
-        for scope in [_scope(None)] + ([_scope(session)] if session is not None else []):
-            infos: Any = await settle(self.store.threads(prefix=join(_ROOM, app, user, scope) + "/"))
-            names += [split(info.id)[4] for info in infos]
+        for scope in [_scope_part(None)] + ([_scope_part(session)] if session is not None else []):
+            infos: Any = await maybe_await(self.store.threads(prefix=join_parts(_ID_PREFIX, app, user, scope) + "/"))
+            names += [split_parts(info.id)[4] for info in infos]
         return sorted(names)
 
-    async def _versions(self, name: str) -> list[ArtifactVersion]:
-        history: Any = await settle(self.store.thread(name).history())
+    async def _versions(self, thread_id: str) -> list[ArtifactVersion]:
+        history: Any = await maybe_await(self.store.thread(thread_id).history())
         return [
             ArtifactVersion(
-                version=one.step - 1,
-                canonical_uri=f"backtrail:///{name}?version={one.step - 1}",
-                custom_metadata=one.custom["metadata"],
-                create_time=one.created_at.timestamp(),
-                mime_type=one.custom["mime_type"],
+                version=checkpoint.step - 1,
+                canonical_uri=f"backtrail:///{thread_id}?version={checkpoint.step - 1}",
+                custom_metadata=checkpoint.custom["metadata"],
+                create_time=checkpoint.created_at.timestamp(),
+                mime_type=checkpoint.custom["mime_type"],
             )
-            for one in history
+            for checkpoint in history
         ]
 
-    async def _delete(self, name: str) -> None:
-        try:
-            await settle(self.store.thread(name).delete())
-        except NotFound:
-            return  # not there, which is what was asked for
 
-
-def _scope(session_id: str | None) -> str:
-    """The part of an artifact's name that tells a session's from a user's own."""
+def _scope_part(session_id: str | None) -> str:
+    """The part of a thread id that separates a session's artifacts from the user's own."""
     return "user" if session_id is None else f"session:{session_id}"
 
 
-def _artifact(app: str, user: str, session_id: str | None, filename: str) -> str:
-    own = filename.startswith("user:")
-    if session_id is None and not own:
+def _thread_id(app: str, user: str, session_id: str | None, filename: str) -> str:
+    of_user = filename.startswith("user:")
+    if session_id is None and not of_user:
         raise InputValidationError("Session ID must be provided for session-scoped artifacts.")
-    return join(_ROOM, app, user, _scope(None if own else session_id), filename)
+    return join_parts(_ID_PREFIX, app, user, _scope_part(None if of_user else session_id), filename)

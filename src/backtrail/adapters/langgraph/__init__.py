@@ -1,10 +1,10 @@
-"""LangGraph: `BacktrailSaver` is a `BaseCheckpointSaver`, for blocking and async graphs alike.
+"""LangGraph: `BacktrailSaver` is a `BaseCheckpointSaver`, for sync and async graphs.
 
 Each LangGraph checkpoint is one backtrail checkpoint of the same id. Its channels are the top-level keys of the state,
 so a `messages` channel is a backtrail list: LangGraph hands over the whole list at each step, backtrail stores the new
-messages. LangGraph's own bookkeeping (versions, timestamps) stands under one reserved key, its metadata is the
-checkpoint's `custom`. Pending writes have a thread of their own beside the checkpoints', with one record per call of
-`put_writes`. A run that starts from an older checkpoint begins a branch there, as LangGraph means it.
+messages. LangGraph's own bookkeeping (versions, timestamps) stands under one reserved key; its metadata is the
+checkpoint's `custom`. Pending writes have a thread of their own, with one record per call of `put_writes`. A run that
+starts from an older checkpoint begins a branch there, as LangGraph intends.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-from backtrail.adapters.optional_import import needed
+from backtrail.adapters.optional_import import require_extra
 from backtrail.adapters.sync_bridge import SyncBridge
 from backtrail.aio import AsyncStore
 from backtrail.errors import InvalidInput
 from backtrail.store import Store
 
-with needed("langgraph"):
+with require_extra("langgraph"):
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
     from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
@@ -38,8 +38,8 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
 
         graph = builder.compile(checkpointer=BacktrailSaver(backtrail.open("agents.db")))
 
-    Only LangGraph's own list of safe types is built again from stored data; add yours with `types=[MyState]`, or hand
-    over a `serde`. With `detect="identity"` you promise never to change a message of the state in place: then a turn
+    Only the types on LangGraph's own list of safe ones are built from stored data; add yours with `types=[MyState]`,
+    or pass a `serde`. With `detect="identity"` you promise never to change a message of the state in place; then a turn
     costs the same however long the conversation is.
     """
 
@@ -58,11 +58,11 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
         self.store = store
-        self._colour = SyncBridge(store)
-        self._memory = CheckpointCache(trusted=detect == "identity")
+        self._bridge = SyncBridge(store)
+        self._cache = CheckpointCache(immutable=detect == "identity")
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
-        """One more than `current`, with a random end: two branches never give one version to two values."""
+        """One more than `current`, with random digits, so that two branches never give one version to two values."""
         number = 0
         if isinstance(current, str):  # ours are 14 hexadecimal digits; other savers write a decimal number and a dot
             digits, dot, _ = current.partition(".")
@@ -73,21 +73,21 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
 
     @property
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.store, self._memory, self.serde)  # LangGraph may replace `serde` at any time
+        return Checkpoints(self.store, self._cache, self.serde)  # LangGraph may replace `serde` at any time
 
     @property
-    def _upkeep(self) -> Maintenance:
+    def _maintenance(self) -> Maintenance:
         return Maintenance(self._checkpoints)
 
-    # -- LangGraph's interface, in both colours -----------------------------------------------------------------------
+    # -- LangGraph's interface, sync and async ------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that `config` names, or the thread's newest."""
-        return self._colour.wait(self._checkpoints.get(config))
+        return self._bridge.run_sync(self._checkpoints.get(config))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that `config` names, or the thread's newest."""
-        return await self._colour.run(self._checkpoints.get(config))
+        return await self._bridge.run_async(self._checkpoints.get(config))
 
     def list(
         self,
@@ -97,9 +97,10 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first. `filter`: metadata that has each of these keys with exactly this value."""
-        for place, checkpoint in self._colour.wait(self._checkpoints.select(config, filter, before, limit)):
-            yield self._colour.wait(self._checkpoints.whole(place, checkpoint))
+        """Checkpoints, newest first. `filter`: only those whose metadata has exactly these values."""
+        selected = self._bridge.run_sync(self._checkpoints.select(config, filter, before, limit))
+        for graph_thread, checkpoint in selected:
+            yield self._bridge.run_sync(self._checkpoints.load(graph_thread, checkpoint))
 
     async def alist(
         self,
@@ -109,9 +110,10 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints, newest first. `filter`: metadata that has each of these keys with exactly this value."""
-        for place, checkpoint in await self._colour.run(self._checkpoints.select(config, filter, before, limit)):
-            yield await self._colour.run(self._checkpoints.whole(place, checkpoint))
+        """Checkpoints, newest first. `filter`: only those whose metadata has exactly these values."""
+        selected = await self._bridge.run_async(self._checkpoints.select(config, filter, before, limit))
+        for graph_thread, checkpoint in selected:
+            yield await self._bridge.run_async(self._checkpoints.load(graph_thread, checkpoint))
 
     def put(
         self,
@@ -121,7 +123,7 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Save a checkpoint that follows the one in `config`."""
-        return self._colour.wait(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+        return self._bridge.run_sync(self._checkpoints.put(config, checkpoint, metadata, new_versions))
 
     async def aput(
         self,
@@ -131,48 +133,48 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Save a checkpoint that follows the one in `config`."""
-        return await self._colour.run(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+        return await self._bridge.run_async(self._checkpoints.put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Save what a task wrote at the checkpoint in `config`, which need not be there yet."""
-        self._colour.wait(self._checkpoints.put_writes(config, writes, task_id, task_path))
+        """Save the writes of a task after the checkpoint in `config`, which may be saved later."""
+        self._bridge.run_sync(self._checkpoints.put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Save what a task wrote at the checkpoint in `config`, which need not be there yet."""
-        await self._colour.run(self._checkpoints.put_writes(config, writes, task_id, task_path))
+        """Save the writes of a task after the checkpoint in `config`, which may be saved later."""
+        await self._bridge.run_async(self._checkpoints.put_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with all its namespaces."""
-        self._colour.wait(self._upkeep.delete_thread(thread_id))
+        self._bridge.run_sync(self._maintenance.delete_thread(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete a thread with all its namespaces."""
-        await self._colour.run(self._upkeep.delete_thread(thread_id))
+        await self._bridge.run_async(self._maintenance.delete_thread(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of these runs, and their writes."""
-        self._colour.wait(self._upkeep.delete_for_runs(run_ids))
+        self._bridge.run_sync(self._maintenance.delete_for_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints whose metadata names one of these runs, and their writes."""
-        await self._colour.run(self._upkeep.delete_for_runs(run_ids))
+        await self._bridge.run_async(self._maintenance.delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Make a new thread with everything of another; what they have in common is stored once."""
-        self._colour.wait(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+        """Copy a thread with all its namespaces and branches; what both have is stored once."""
+        self._bridge.run_sync(self._maintenance.copy_thread(source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Make a new thread with everything of another; what they have in common is stored once."""
-        await self._colour.run(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+        """Copy a thread with all its namespaces and branches; what both have is stored once."""
+        await self._bridge.run_async(self._maintenance.copy_thread(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
-        self._colour.wait(self._upkeep.prune(thread_ids, strategy))
+        self._bridge.run_sync(self._maintenance.prune(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
-        await self._colour.run(self._upkeep.prune(thread_ids, strategy))
+        await self._bridge.run_async(self._maintenance.prune(thread_ids, strategy))

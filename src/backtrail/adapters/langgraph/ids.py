@@ -1,7 +1,7 @@
-"""LangGraph's names <-> backtrail's: threads, namespaces and checkpoint ids.
+"""LangGraph's ids <-> backtrail's: threads, namespaces, checkpoints and channels.
 
-One backtrail thread per (thread, namespace), and one beside it for the pending writes. The root namespace of thread
-`42` is simply the backtrail thread `42`, its pending writes are `42//writes`.
+Each (thread, namespace) of LangGraph has one backtrail thread for its checkpoints and one for its pending writes. The
+root namespace of thread `42` has the backtrail threads `42` and `42//writes`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from backtrail.adapters.ids import join, split
-from backtrail.adapters.langgraph.message_codec import MARK
+from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
+from backtrail.adapters.thread_ids import join_parts, split_parts
 from backtrail.model import Checkpoint
 
-_IDS: Final = uuid.UUID("0bd8c1a1-2cf4-5e0c-9f63-6c1e6e1a54c7")
+_UUID_NAMESPACE: Final = uuid.UUID("0bd8c1a1-2cf4-5e0c-9f63-6c1e6e1a54c7")
 
 
 class GraphThread(NamedTuple):
@@ -24,56 +24,58 @@ class GraphThread(NamedTuple):
     thread_id: str
     ns: str
 
+    @classmethod
+    def from_config(cls, config: RunnableConfig) -> GraphThread:
+        """The namespace that a config names."""
+        configurable = config["configurable"]
+        return cls(str(configurable["thread_id"]), configurable.get("checkpoint_ns") or "")
+
+    @classmethod
+    def from_backtrail_thread(cls, id: str) -> GraphThread | None:
+        """The namespace whose checkpoints a backtrail thread holds; None if it does not hold checkpoints."""
+        parts = split_parts(id)
+        return cls(parts[0], parts[1] if len(parts) == 2 else "") if len(parts) <= 2 else None
+
     @property
-    def name(self) -> str:
-        """The backtrail thread that holds its checkpoints."""
-        return join(self.thread_id, self.ns) if self.ns else join(self.thread_id)
+    def checkpoints(self) -> str:
+        """The id of the backtrail thread of its checkpoints."""
+        return join_parts(self.thread_id, self.ns) if self.ns else join_parts(self.thread_id)
 
     @property
     def writes(self) -> str:
-        """The backtrail thread that holds its pending writes."""
-        return join(self.thread_id, self.ns, "writes")
+        """The id of the backtrail thread of its pending writes."""
+        return join_parts(self.thread_id, self.ns, "writes")
+
+    def config(self, checkpoint_id: str) -> RunnableConfig:
+        """The config that names one of its checkpoints."""
+        return {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": self.ns, "checkpoint_id": checkpoint_id}}
 
 
-def place_of(name: str) -> GraphThread | None:
-    """The place whose checkpoints a backtrail thread holds, if it holds any."""
-    parts = split(name)
-    return GraphThread(parts[0], parts[1] if len(parts) == 2 else "") if len(parts) <= 2 else None
-
-
-def key_of(checkpoint_id: str) -> str:
-    """The UUID under which backtrail keeps a checkpoint: its own id if that is one, as it nearly always is."""
+def backtrail_id(graph_id: str) -> str:
+    """backtrail's id of a checkpoint: the same as LangGraph's if that is a UUID, as it nearly always is."""
     try:
-        if str(uuid.UUID(checkpoint_id)) == checkpoint_id:
-            return checkpoint_id
+        if str(uuid.UUID(graph_id)) == graph_id:
+            return graph_id
     except ValueError:
-        return str(uuid.uuid5(_IDS, checkpoint_id))
-    return str(uuid.uuid5(_IDS, checkpoint_id))
-
-
-def writes_key(checkpoint_id: str, number: int) -> str:
-    """The id of the `number`-th record of a checkpoint's pending writes: it can be looked up without a search."""
-    return str(uuid.uuid5(uuid.UUID(key_of(checkpoint_id)), str(number)))
-
-
-def place_in(config: RunnableConfig) -> GraphThread:
-    conf = config["configurable"]
-    return GraphThread(str(conf["thread_id"]), conf.get("checkpoint_ns") or "")
-
-
-def config_of(place: GraphThread, id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": place.thread_id, "checkpoint_ns": place.ns, "checkpoint_id": id}}
+        return str(uuid.uuid5(_UUID_NAMESPACE, graph_id))
+    return str(uuid.uuid5(_UUID_NAMESPACE, graph_id))
 
 
 def graph_id(checkpoint: Checkpoint) -> str:
     """LangGraph's id of a checkpoint."""
-    return cast("str", checkpoint.custom.get(MARK, {}).get("id", checkpoint.id))
+    return cast("str", checkpoint.custom.get(RESERVED_KEY, {}).get("id", checkpoint.id))
 
 
-def key_for(channel: str) -> str:
-    """The key of a channel in the state: its name, unless that is the reserved one."""
-    return f"{MARK}:{channel}" if channel.startswith(MARK) else channel
+def writes_id(graph_id: str, number: int) -> str:
+    """backtrail's id of the `number`-th record of a checkpoint's pending writes, which is found without a search."""
+    return str(uuid.uuid5(uuid.UUID(backtrail_id(graph_id)), str(number)))
 
 
-def channel_of(key: str) -> str:
-    return key.removeprefix(f"{MARK}:") if key.startswith(f"{MARK}:") else key
+def state_key(channel: str) -> str:
+    """The key of a channel in the state: its name, unless that begins like the reserved key."""
+    return f"{RESERVED_KEY}:{channel}" if channel.startswith(RESERVED_KEY) else channel
+
+
+def channel_name(state_key: str) -> str:
+    """The inverse of `state_key`."""
+    return state_key.removeprefix(f"{RESERVED_KEY}:")

@@ -5,105 +5,106 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backtrail.adapters.ids import escape
 from backtrail.adapters.langgraph.checkpoints import Checkpoints
-from backtrail.adapters.langgraph.ids import GraphThread, channel_of, graph_id
-from backtrail.adapters.langgraph.message_codec import MARK
-from backtrail.adapters.sync_bridge import settle
-from backtrail.errors import InvalidInput, NotFound
+from backtrail.adapters.langgraph.ids import GraphThread, channel_name, graph_id
+from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
+from backtrail.adapters.sync_bridge import maybe_await
+from backtrail.adapters.thread_ids import escape_part
+from backtrail.adapters.thread_writes import delete_if_present
+from backtrail.errors import InvalidInput
 from backtrail.model import Checkpoint
 
 
 class Maintenance:
-    """What takes checkpoints away, or makes more of them."""
+    """The operations of a saver on whole threads and runs."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
         self._store = checkpoints.store
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Everything of a thread goes."""
-        prefix = escape(str(thread_id))
-        for info in await settle(self._store.threads(prefix=prefix)):
+        """Delete all namespaces of a thread, with their pending writes."""
+        prefix = escape_part(str(thread_id))
+        for info in await maybe_await(self._store.threads(prefix=prefix)):
             if info.id == prefix or info.id.startswith(f"{prefix}/"):
                 await self._delete(info.id)
 
-    async def _delete(self, name: str, at: str | None = None) -> None:
-        self._checkpoints.forget(name)
-        try:
-            await settle(self._store.thread(name).delete(at))
-        except NotFound:
-            return  # gone already, or inherited by a copy: it is deleted where it belongs
-
-    async def _forget(self, place: GraphThread, doomed: list[Checkpoint]) -> None:
-        """Delete checkpoints and their pending writes."""
-        ids = {graph_id(checkpoint) for checkpoint in doomed}
-        for checkpoint in doomed:
-            await self._delete(place.name, checkpoint.id)
-        for record in await settle(self._store.thread(place.writes).history(all=True)):
-            if record.custom.get("checkpoint") in ids:
-                await self._delete(place.writes, record.id)
-
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """What these runs wrote goes, in every thread."""
+        """Delete the checkpoints of these runs in every thread."""
         runs = set(run_ids)
-        for place in await self._checkpoints.places() if runs else []:
-            doomed = [
-                c for c in await self._checkpoints.history(place) if self._checkpoints.metadata(c).get("run_id") in runs
-            ]
-            if doomed:
-                await self._forget(place, doomed)
+        for graph_thread in await self._checkpoints.graph_threads() if runs else []:
+            history = await self._checkpoints.history(graph_thread)
+            of_runs = [one for one in history if self._checkpoints.metadata(one).get("run_id") in runs]
+            if of_runs:
+                await self._delete_checkpoints(graph_thread, of_runs)
+
+    async def _delete(self, thread: str, at: str | None = None) -> None:
+        self._checkpoints.forget(thread)
+        # A copy of a thread does not have the checkpoints it inherits: they are deleted in the thread that has them.
+        await delete_if_present(self._store.thread(thread), at)
+
+    async def _delete_checkpoints(self, graph_thread: GraphThread, checkpoints: list[Checkpoint]) -> None:
+        """Delete checkpoints and their pending writes."""
+        ids = {graph_id(checkpoint) for checkpoint in checkpoints}
+        for checkpoint in checkpoints:
+            await self._delete(graph_thread.checkpoints, checkpoint.id)
+        for record in await maybe_await(self._store.thread(graph_thread.writes).history(all=True)):
+            if record.custom.get("checkpoint") in ids:
+                await self._delete(graph_thread.writes, record.id)
 
     async def copy_thread(self, source: str, target: str) -> None:
-        """A fork of each namespace, and beside it the branches that a fork does not inherit."""
-        for place in await self._checkpoints.places(source):
-            twin = GraphThread(str(target), place.ns)
-            for name, to in ((place.name, twin.name), (place.writes, twin.writes)):
-                thread: Any = self._store.thread(name)
-                if not await settle(thread.exists()):
-                    continue
-                copy = await settle(thread.fork(to))
-                trail = {c.id for c in await settle(thread.history())}
-                head = await settle(thread.head)
-                aside = [c for c in await settle(thread.history(all=True)) if c.id not in trail]
-                for one in aside:  # branches that a fork does not inherit: they are put beside its head
-                    state = await settle(thread.load(at=one.id))
-                    facts = {"id": one.id, "custom": one.custom, "label": one.label, "tags": one.tags}
-                    parent = one.parent_id or head.id
-                    await settle(copy.save(state, expect=parent, on_conflict="branch", **facts))
-                    if parent == head.id:
-                        await settle(copy.rewind(head.id))
+        """Fork each namespace and its pending writes, abandoned branches included."""
+        for graph_thread in await self._checkpoints.graph_threads(source):
+            copy = GraphThread(str(target), graph_thread.ns)
+            await self._fork_with_branches(graph_thread.checkpoints, copy.checkpoints)
+            await self._fork_with_branches(graph_thread.writes, copy.writes)
+
+    async def _fork_with_branches(self, source: str, target: str) -> None:
+        """Fork a backtrail thread, and save again in the fork the branches that it does not inherit."""
+        thread: Any = self._store.thread(source)
+        if not await maybe_await(thread.exists()):
+            return
+        fork = await maybe_await(thread.fork(target))
+        inherited = {checkpoint.id for checkpoint in await maybe_await(thread.history())}
+        head = await maybe_await(thread.head)
+        for one in await maybe_await(thread.history(all=True)):
+            if one.id in inherited:
+                continue
+            state = await maybe_await(thread.load(at=one.id))
+            parent = one.parent_id or head.id
+            options = {"id": one.id, "custom": one.custom, "label": one.label, "tags": one.tags}
+            await maybe_await(fork.save(state, expect=parent, on_conflict="branch", **options))
+            if parent == head.id:
+                await maybe_await(fork.rewind(head.id))
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
-        """All but the newest checkpoints go, or all."""
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"strategy={strategy!r} is unknown: use 'keep_latest' or 'delete'")
         for thread_id in thread_ids:
             if strategy == "delete":
                 await self.delete_thread(thread_id)
                 continue
-            for place in await self._checkpoints.places(thread_id):
-                history = await self._checkpoints.history(place)
-                kept = await self._needed(place, history)
-                await self._forget(place, [c for c in history if c.id not in kept])
+            for graph_thread in await self._checkpoints.graph_threads(thread_id):
+                history = await self._checkpoints.history(graph_thread)
+                kept = await self._newest_and_its_bases(graph_thread, history)
+                await self._delete_checkpoints(graph_thread, [one for one in history if one.id not in kept])
 
-    async def _needed(self, place: GraphThread, history: list[Checkpoint]) -> set[str]:
-        """The newest checkpoint, and what its delta channels are rebuilt from: all back to a full value of each."""
+    async def _newest_and_its_bases(self, graph_thread: GraphThread, history: list[Checkpoint]) -> set[str]:
+        """The ids of the newest checkpoint and of those that its delta channels are rebuilt from: all back to the
+        one that has the full value of each."""
         if not history:
             return set()
         by_id = {graph_id(checkpoint): checkpoint for checkpoint in history}
-        one: Checkpoint | None = by_id[max(by_id)]
-        lacking = (
-            set(self._checkpoints.metadata(one).get("counters_since_delta_snapshot") or ())
-            if one is not None
-            else set()
-        )
+        newest = by_id[max(by_id)]
+        incomplete = set(self._checkpoints.metadata(newest).get("counters_since_delta_snapshot") or ())
         kept: set[str] = set()
-        while one is not None:
-            kept.add(one.id)
-            if lacking:
-                state = await settle(self._store.thread(place.name).load(at=one.id))
-                lacking -= {channel_of(key) for key in state}
-            parent = one.custom[MARK].get("parent", one.parent_id)
-            one = by_id.get(parent) if lacking else None
+        checkpoint: Checkpoint | None = newest
+        while checkpoint is not None:
+            kept.add(checkpoint.id)
+            if incomplete:
+                state = await maybe_await(self._store.thread(graph_thread.checkpoints).load(at=checkpoint.id))
+                incomplete -= {channel_name(key) for key in state}
+            parent = checkpoint.custom[RESERVED_KEY].get("parent", checkpoint.parent_id)
+            checkpoint = by_id.get(parent) if incomplete else None
         return kept

@@ -1,4 +1,4 @@
-"""Bringing LangGraph threads over from another checkpointer: from its files or server, or from any saver at hand."""
+"""Copying LangGraph threads from another checkpointer into a backtrail store."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ from backtrail.adapters.langgraph import BacktrailSaver
 from backtrail.errors import InvalidInput
 from backtrail.store import Store
 
-Progress = Callable[[int, int], None]
-SOURCES = ("langgraph-sqlite", "langgraph-postgres")
+Progress = Callable[[int, int], None]  # (checkpoints done, checkpoints in all)
+DATABASE_KINDS = ("langgraph-sqlite", "langgraph-postgres")
 
 
-def bring(source: BaseCheckpointSaver[Any], store: Store, progress: Progress | None = None) -> int:
-    """Copy every checkpoint of `source`, with its pending writes; how many there are. Ids, parents, metadata and
-    branches stay what they were. What is there already stays, so a copy that was interrupted can be made again."""
+def migrate_saver(source: BaseCheckpointSaver[Any], store: Store, progress: Progress | None = None) -> int:
+    """Copy every checkpoint of a saver with its pending writes, and return their number.
+
+    Ids, parents, metadata and branches stay the same. A checkpoint that the store has already is left as it is, so an
+    interrupted copy can be repeated.
+    """
     target = BacktrailSaver(store, serde=source.serde)
-    places = sorted(_places(source.list(None)))
-    for number, (_, thread_id, ns, id) in enumerate(places, 1):
-        place = {"thread_id": thread_id, "checkpoint_ns": ns}
-        found = source.get_tuple({"configurable": {**place, "checkpoint_id": id}})
+    addresses = sorted(_addresses(source.list(None)))
+    for number, (id, thread_id, ns) in enumerate(addresses, 1):
+        thread = {"thread_id": thread_id, "checkpoint_ns": ns}
+        found = source.get_tuple({"configurable": {**thread, "checkpoint_id": id}})
         if found is None:
             continue  # deleted since the list was made
-        _copy(found, place, target)
+        _copy(found, thread, target)
         if progress is not None:
-            progress(number, len(places))
-    return len(places)
+            progress(number, len(addresses))
+    return len(addresses)
 
 
-def bring_from(kind: str, address: str, store: Store, progress: Progress | None = None) -> int:
-    """`bring` from the database of a stock saver: a file for `langgraph-sqlite`, a URL for `langgraph-postgres`."""
+def migrate_database(kind: str, address: str, store: Store, progress: Progress | None = None) -> int:
+    """`migrate_saver` for the database of a LangGraph saver: a file (`langgraph-sqlite`) or a URL
+    (`langgraph-postgres`)."""
     try:
         if kind == "langgraph-sqlite":
             from langgraph.checkpoint.sqlite import SqliteSaver
@@ -41,32 +45,33 @@ def bring_from(kind: str, address: str, store: Store, progress: Progress | None 
             if not Path(address).is_file():
                 raise InvalidInput(f"{address!r} is not a file")
             with SqliteSaver.from_conn_string(address) as saver:
-                return bring(saver, store, progress)
+                return migrate_saver(saver, store, progress)
         if kind == "langgraph-postgres":
             from langgraph.checkpoint.postgres import PostgresSaver
 
             with PostgresSaver.from_conn_string(address) as saver:
-                return bring(saver, store, progress)
+                return migrate_saver(saver, store, progress)
     except ImportError as error:
         package = kind.replace("langgraph-", "langgraph-checkpoint-")
         raise InvalidInput(f"reading a {kind} database needs its own package: pip install {package}") from error
-    raise InvalidInput(f"{kind!r} is unknown: use one of {', '.join(SOURCES)}")
+    raise InvalidInput(f"{kind!r} is unknown: use one of {', '.join(DATABASE_KINDS)}")
 
 
-def _places(found: Iterable[CheckpointTuple]) -> Iterable[tuple[str, str, str, str]]:
-    """Where each checkpoint is, to be copied in the order of ids: parents come before their children."""
+def _addresses(found: Iterable[CheckpointTuple]) -> Iterable[tuple[str, str, str]]:
+    """(checkpoint id, thread id, namespace) of each checkpoint. In the order of ids, parents precede their children."""
     for one in found:
-        conf = one.config["configurable"]
-        yield conf["checkpoint_id"], conf["thread_id"], conf.get("checkpoint_ns") or "", conf["checkpoint_id"]
+        configurable = one.config["configurable"]
+        yield configurable["checkpoint_id"], configurable["thread_id"], configurable.get("checkpoint_ns") or ""
 
 
-def _copy(found: CheckpointTuple, place: dict[str, Any], target: BacktrailSaver) -> None:
-    parent: dict[str, Any] = found.parent_config["configurable"] if found.parent_config is not None else {}
-    before = {"checkpoint_id": parent["checkpoint_id"]} if parent.get("checkpoint_id") else {}
+def _copy(found: CheckpointTuple, thread: dict[str, Any], target: BacktrailSaver) -> None:
+    parent_config: dict[str, Any] = found.parent_config["configurable"] if found.parent_config is not None else {}
+    parent = {"checkpoint_id": parent_config["checkpoint_id"]} if parent_config.get("checkpoint_id") else {}
     versions = found.checkpoint["channel_versions"]
-    saved = target.put({"configurable": {**place, **before}}, found.checkpoint, found.metadata, versions)
+    saved = target.put({"configurable": {**thread, **parent}}, found.checkpoint, found.metadata, versions)
     tasks: dict[str, list[tuple[str, Any]]] = {}
-    for task, channel, value in found.pending_writes or ():
-        tasks.setdefault(task, []).append((channel, value))
-    for number, (task, writes) in enumerate(tasks.items()):
-        target.put_writes(saved, writes, task, f"{number:06}")  # a saver tells the order of tasks, not their paths
+    for task_id, channel, value in found.pending_writes or ():
+        tasks.setdefault(task_id, []).append((channel, value))
+    for number, (task_id, writes) in enumerate(tasks.items()):
+        # A saver gives the tasks in order, but not their paths: made-up paths keep the order.
+        target.put_writes(saved, writes, task_id, f"{number:06}")

@@ -60,7 +60,7 @@ def _bring(frame: CommandContext, kind: str, addresses: tuple[str, ...]) -> None
     except ImportError as error:
         raise MissingExtra(f"importing from {kind}", "langgraph") from error
     with frame.store(create=True) as store, progress("importing") as step:
-        count = adapter.bring_from(kind, addresses[0], store, step)
+        count = adapter.migrate_database(kind, addresses[0], store, step)
     if frame.json:
         frame.answer({"checkpoints": count})
     else:
