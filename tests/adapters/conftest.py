@@ -1,5 +1,6 @@
-"""The adapters' tests run where the frameworks are installed: `make test-adapters`. Elsewhere the room is left alone;
-there, a framework that is missing is a failure of the import, never a skip.
+"""Fixtures of the adapters' tests, which run where the frameworks are installed: `make test-adapters`.
+
+Elsewhere the whole folder is ignored. Where LangGraph is installed all frameworks must be: a missing one is an error.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from fix_stores import COLOURS, EVERY_ENGINE, address, open_stores
 if importlib.util.find_spec("langgraph") is None:
     collect_ignore_glob = ["*.py"]
 
-Opened = Callable[[], AbstractAsyncContextManager[Any]]
+StoreOpener = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The frameworks' own use of what is deprecated in others is not ours to mend; our warnings stay errors."""
+    """Ignore warnings about deprecated calls that frameworks make; our own warnings stay errors."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -33,48 +34,48 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
-    """Opens a store inside a running event loop, on each engine and in each colour. A fresh one each time."""
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOpener:
+    """Opens a store inside a running event loop, on each engine, sync and async. Each call opens another, empty one."""
     engine, _, colour = request.param.partition("-")
-    place, options = ("memory:", {}) if engine == "memory" else address(engine, colour, tmp_path, request)
+    url, options = ("memory:", {}) if engine == "memory" else address(engine, colour, tmp_path, request)
     number = 0
 
     @asynccontextmanager
     async def open_one() -> AsyncIterator[Any]:
-        nonlocal number, place, options
+        nonlocal number, url, options
         number += 1
-        if number > 1 and engine != "memory":  # another store each time, in the way that each engine has for it
-            place, options = address(engine, colour, tmp_path.with_name(f"{tmp_path.name}-{number}"), request)
-            if engine in ("sqlite", "jsonl"):
-                tmp_path.with_name(f"{tmp_path.name}-{number}").mkdir(exist_ok=True)
+        if number > 1 and engine != "memory":
+            directory = tmp_path.with_name(f"{tmp_path.name}-{number}")
+            directory.mkdir(exist_ok=True)
+            url, options = address(engine, colour, directory, request)
         if colour == "blocking":
-            with backtrail.open(place, **options) as store:
+            with backtrail.open(url, **options) as store:
                 yield store
         else:
-            async with await backtrail.aio.open(place, **options) as store:
+            async with await backtrail.aio.open(url, **options) as store:
                 yield store
 
     return open_one
 
 
 @pytest.fixture
-def run() -> Callable[[Awaitable[Any]], Any]:
-    """Runs one async test to its end."""
+def run_async() -> Callable[[Awaitable[Any]], Any]:
+    """Runs a coroutine to its end."""
 
-    async def whole(test: Awaitable[Any]) -> Any:
-        return await test
+    async def run(awaitable: Awaitable[Any]) -> Any:
+        return await awaitable
 
-    return lambda test: asyncio.run(whole(test))
+    return lambda awaitable: asyncio.run(run(awaitable))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A blocking store for what does not depend on the engine."""
+    """A sync store, for tests that do not depend on the engine."""
     for opener in open_stores(request.param, "blocking", tmp_path, request):
         yield opener()
 
 
 @pytest.fixture(params=["sqlite", "jsonl"])
-def opener_twice(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Any]]:
-    """Opens the same store again and again, as a process that starts anew would."""
+def reopen_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Opens the same store at each call, as a restarted process does."""
     yield from open_stores(request.param, "blocking", tmp_path, request)

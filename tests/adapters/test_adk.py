@@ -1,4 +1,4 @@
-"""Google ADK's sessions and artifacts on backtrail, run with a model that answers by itself."""
+"""Google ADK's sessions and artifacts on backtrail, run with a model that echoes its input."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def texts(session: Any) -> list[str]:
     return [one.content.parts[0].text for one in session.events]
 
 
-def test_a_runner_keeps_its_conversation(opened: Any, run: Callable[[Any], Any]) -> None:
+def test_a_runner_stores_its_conversation_and_can_rewind_it(open_store: Any, run_async: Callable[[Any], Any]) -> None:
     async def talk() -> None:
-        async with opened() as store:
+        async with open_store() as store:
             service = BacktrailSessionService(store)
             agent = LlmAgent(name="echo", model=Echo(model="echo"), output_key="user:last")
             runner = Runner(app_name=WHO["app_name"], agent=agent, session_service=service)
@@ -62,10 +62,12 @@ def test_a_runner_keeps_its_conversation(opened: Any, run: Callable[[Any], Any])
             assert rewound is not None
             assert rewound.events[-1].actions.rewind_before_invocation_id == second
 
-    run(talk())
+    run_async(talk())
 
 
-def test_state_has_its_scopes(store: Any, run: Callable[[Any], Any]) -> None:
+def test_state_of_apps_users_and_sessions_is_kept_apart_and_temporary_state_is_dropped(
+    store: Any, run_async: Callable[[Any], Any]
+) -> None:
     async def scopes() -> None:
         service = BacktrailSessionService(store)
         start = {"app:a": 1, "user:u": 2, "own": 3, "temp:t": 4}
@@ -87,10 +89,12 @@ def test_state_has_its_scopes(store: Any, run: Callable[[Any], Any]) -> None:
         assert len((await service.list_sessions(app_name=WHO["app_name"])).sessions) == 3
         assert (await service.list_sessions(app_name="nobody")).sessions == []
 
-    run(scopes())
+    run_async(scopes())
 
 
-def test_a_writer_with_an_old_session_is_stale_and_changes_nothing(store: Any, run: Callable[[Any], Any]) -> None:
+def test_a_writer_with_an_old_session_gets_stale_session_error_and_changes_nothing(
+    store: Any, run_async: Callable[[Any], Any]
+) -> None:
     async def race() -> None:
         service = BacktrailSessionService(store)
         mine = await service.create_session(**WHO, session_id="s")
@@ -113,10 +117,10 @@ def test_a_writer_with_an_old_session_is_stale_and_changes_nothing(store: Any, r
         with pytest.raises(SessionNotFoundError):
             await service.append_event(fresh, event("late"))
 
-    run(race())
+    run_async(race())
 
 
-def test_the_newest_events_are_read_without_the_rest(store: Any, run: Callable[[Any], Any]) -> None:
+def test_the_newest_events_are_read_without_the_rest(store: Any, run_async: Callable[[Any], Any]) -> None:
     async def windows() -> None:
         service = BacktrailSessionService(store)
         session = await service.create_session(**WHO, session_id="s")
@@ -140,10 +144,10 @@ def test_the_newest_events_are_read_without_the_rest(store: Any, run: Callable[[
         assert await window(num_recent_events=5, after_timestamp=1198) == ["198", "199"]
         assert await window(num_recent_events=2, after_timestamp=0) == ["198", "199"]
 
-    run(windows())
+    run_async(windows())
 
 
-def test_partial_events_are_not_kept_and_bytes_are(store: Any, run: Callable[[Any], Any]) -> None:
+def test_partial_events_are_not_stored_and_bytes_in_events_are(store: Any, run_async: Callable[[Any], Any]) -> None:
     async def events() -> None:
         service = BacktrailSessionService(store)
         session = await service.create_session(**WHO, session_id="s")
@@ -154,12 +158,12 @@ def test_partial_events_are_not_kept_and_bytes_are(store: Any, run: Callable[[An
         assert read is not None
         assert [one.content.parts[0].inline_data.data for one in read.events] == [b"\x00\xff"]
 
-    run(events())
+    run_async(events())
 
 
-def test_artifacts_have_versions(opened: Any, run: Callable[[Any], Any]) -> None:
+def test_each_save_of_an_artifact_is_a_version(open_store: Any, run_async: Callable[[Any], Any]) -> None:
     async def artifacts() -> None:
-        async with opened() as store:
+        async with open_store() as store:
             service = BacktrailArtifactService(store)
             file: Any = {**WHO, "session_id": "s", "filename": "../../a/b.png"}
             data = bytes(range(256)) * 1000
@@ -195,17 +199,17 @@ def test_artifacts_have_versions(opened: Any, run: Callable[[Any], Any]) -> None
             await service.delete_artifact(**file)
             assert await service.list_artifact_keys(**WHO, session_id="s") == ["user:mine"]
 
-    run(artifacts())
+    run_async(artifacts())
 
 
-def test_adks_command_line_can_open_backtrail_stores(tmp_path: Any, run: Callable[[Any], Any]) -> None:
+def test_adks_command_line_opens_backtrail_stores(tmp_path: Any, run_async: Callable[[Any], Any]) -> None:
     register()
     uri = f"backtrail+sqlite:///{tmp_path}/agents.db"
     sessions: Any = get_service_registry().create_session_service(uri)
     artifacts: Any = get_service_registry().create_artifact_service(uri)
     assert isinstance(sessions, BacktrailSessionService)
     assert isinstance(artifacts, BacktrailArtifactService)
-    run(sessions.create_session(**WHO, session_id="s"))
+    run_async(sessions.create_session(**WHO, session_id="s"))
     sessions.store.close()
     artifacts.store.close()
     with backtrail.open(tmp_path / "agents.db") as store:

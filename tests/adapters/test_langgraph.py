@@ -1,9 +1,8 @@
-"""LangGraph graphs on backtrail: what the conformance suite does not ask for."""
+"""LangGraph graphs on backtrail: behaviour beyond the conformance suite."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import operator
 import threading
 import uuid
@@ -11,42 +10,19 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
 import backtrail
 from backtrail.adapters.langgraph import BacktrailSaver
-from backtrail.adapters.langgraph.message_codec import MARK, MESSAGES, MessageCodec, clone
 from backtrail.errors import InvalidInput
+from fix_graphs import Chat, at, chat, say
 
 
-class Chat(TypedDict):
-    messages: Annotated[list[Any], add_messages]
-
-
-def chat(saver: Any, answer: Callable[[Any], Any] = lambda state: AIMessage("yes " * 100)) -> Any:
-    builder = StateGraph(Chat)
-    builder.add_node("agent", lambda state: {"messages": [answer(state)]})
-    builder.add_edge(START, "agent")
-    builder.add_edge("agent", END)
-    return builder.compile(checkpointer=saver)
-
-
-def at(thread: str = "t", **more: Any) -> Any:
-    return {"configurable": {"thread_id": thread, **more}}
-
-
-def say(graph: Any, text: str, thread: str = "t") -> Any:
-    return graph.invoke({"messages": [HumanMessage(text)]}, at(thread))
-
-
-def test_a_conversation_costs_what_its_messages_weigh_and_not_their_square(tmp_path: Any) -> None:
+def test_stored_bytes_grow_linearly_with_a_conversation(tmp_path: Any) -> None:
     sizes = []
     for turns in (20, 80):
         with backtrail.open(tmp_path / f"{turns}.db", durability="normal") as store:
@@ -59,7 +35,7 @@ def test_a_conversation_costs_what_its_messages_weigh_and_not_their_square(tmp_p
     assert sizes[1] < 80 * 8_000
 
 
-def test_messages_are_messages_to_backtrail(store: Any) -> None:
+def test_messages_of_a_graph_are_messages_to_backtrail(store: Any) -> None:
     say(chat(BacktrailSaver(store)), "hello")
     human, ai = store.thread("t").load()["messages"]
     assert (human["type"], human["content"]) == ("human", "hello")
@@ -69,11 +45,11 @@ def test_messages_are_messages_to_backtrail(store: Any) -> None:
     assert "messages[1]" in str(store.thread("t").diff(history[1], history[2]))
 
 
-def test_a_restart_goes_on_where_it_stopped(opener_twice: Callable[[], Any]) -> None:
-    first = opener_twice()
+def test_a_restarted_process_continues_the_conversation(reopen_store: Callable[[], Any]) -> None:
+    first = reopen_store()
     say(chat(BacktrailSaver(first)), "one")
     first.close()
-    result = say(chat(BacktrailSaver(opener_twice())), "two")
+    result = say(chat(BacktrailSaver(reopen_store())), "two")
     assert [m.content for m in result["messages"]][::2] == ["one", "two"]
 
 
@@ -93,7 +69,7 @@ def test_a_message_changed_in_place_is_saved_as_changed(store: Any) -> None:
     assert store.thread("t").load(at=before)["messages"][0]["content"] == "first " * 100
 
 
-def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
+def test_changing_a_loaded_message_changes_nothing_stored(store: Any) -> None:
     saver = BacktrailSaver(store)
     graph = chat(saver, lambda state: AIMessage("x", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "1"}]))
     say(graph, "hello")
@@ -106,7 +82,7 @@ def test_what_was_loaded_is_the_callers_own(store: Any) -> None:
     assert say(graph, "again")["messages"][0].content == "hello"
 
 
-def test_whoever_promises_not_to_change_messages_in_place_gets_the_same_objects_back(store: Any) -> None:
+def test_detect_identity_gives_the_same_message_objects_back(store: Any) -> None:
     graph = chat(BacktrailSaver(store, detect="identity"))
     for i in range(3):
         say(graph, f"{i} " * 100)
@@ -158,7 +134,7 @@ def test_a_backtrail_fork_is_a_langgraph_thread(store: Any) -> None:
     assert len(graph.get_state(at()).values["messages"]) == 2
 
 
-def test_copying_a_thread_with_branches_copies_all_of_it(store: Any) -> None:
+def test_copying_a_thread_copies_its_branches(store: Any) -> None:
     saver = BacktrailSaver(store)
     graph = chat(saver)
     say(graph, "one")
@@ -174,7 +150,7 @@ def test_copying_a_thread_with_branches_copies_all_of_it(store: Any) -> None:
     assert len(graph.get_state(at("copy")).values["messages"]) == 4
 
 
-def test_an_interrupted_run_is_resumed_by_another_process(opener_twice: Callable[[], Any]) -> None:
+def test_an_interrupted_run_is_resumed_by_another_process(reopen_store: Callable[[], Any]) -> None:
     def ask(state: Any) -> Any:
         return {"messages": [AIMessage(f"you said {interrupt('sure?')}")]}
 
@@ -184,15 +160,15 @@ def test_an_interrupted_run_is_resumed_by_another_process(opener_twice: Callable
         builder.add_edge(START, "ask")
         return builder.compile(checkpointer=saver)
 
-    first = opener_twice()
+    first = reopen_store()
     assert "__interrupt__" in say(build(BacktrailSaver(first)), "hello")
     first.close()
-    graph = build(BacktrailSaver(opener_twice()))
+    graph = build(BacktrailSaver(reopen_store()))
     assert graph.get_state(at()).interrupts[0].value == "sure?"
     assert graph.invoke(Command(resume="yes"), at())["messages"][-1].content == "you said yes"
 
 
-def test_parallel_tasks_write_at_once_and_in_order(store: Any) -> None:
+def test_the_results_of_parallel_tasks_come_in_order(store: Any) -> None:
     class Tally(TypedDict):
         seen: Annotated[list[int], operator.add]
 
@@ -227,7 +203,7 @@ def test_a_subgraph_has_its_own_namespace(store: Any) -> None:
 @pytest.mark.parametrize(
     "thread", ["a/b", "%2F", "ü/%00\n", "a//writes", "../../etc", "x" * 300, "'; DROP TABLE heads"]
 )
-def test_any_thread_id_works_and_none_meets_another(store: Any, thread: str) -> None:
+def test_any_thread_id_works_and_no_two_are_mixed_up(store: Any, thread: str) -> None:
     saver = BacktrailSaver(store)
     graph = chat(saver)
     for name in (thread, "a", "a/", thread + "/"):
@@ -239,7 +215,7 @@ def test_any_thread_id_works_and_none_meets_another(store: Any, thread: str) -> 
     assert graph.get_state(at("a/")).values["messages"][0].content == "I am a/"
 
 
-def test_filters_are_data(store: Any) -> None:
+def test_a_filter_is_compared_as_data_and_never_interpreted(store: Any) -> None:
     saver = BacktrailSaver(store)
     say(chat(saver), "hello")
     assert len(list(saver.list(at(), filter={"source": "loop"}))) == 2
@@ -248,7 +224,7 @@ def test_filters_are_data(store: Any) -> None:
         assert list(saver.list(at(), filter=hostile)) == []
 
 
-def test_stale_and_missing_places_are_none(store: Any) -> None:
+def test_a_checkpoint_that_does_not_exist_is_none(store: Any) -> None:
     saver = BacktrailSaver(store)
     assert saver.get_tuple(at("nobody")) is None
     say(chat(saver), "hello")
@@ -268,7 +244,7 @@ def test_ids_that_are_no_uuids_are_kept(store: Any) -> None:
     assert [t.checkpoint["id"] for t in saver.list(at())] == ["step-2", "step-1"]
 
 
-def test_a_checkpoint_that_comes_late_does_not_become_the_newest(store: Any) -> None:
+def test_a_checkpoint_saved_late_does_not_become_the_newest(store: Any) -> None:
     saver = BacktrailSaver(store)
     old, new = sorted((empty_checkpoint() for _ in range(2)), key=lambda c: c["id"])
     saver.put(at(checkpoint_ns=""), new, {}, {})
@@ -277,7 +253,7 @@ def test_a_checkpoint_that_comes_late_does_not_become_the_newest(store: Any) -> 
     assert len(list(saver.list(at()))) == 2
 
 
-def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
+def test_concurrent_tasks_lose_no_pending_write(store: Any) -> None:
     saver = BacktrailSaver(store)
     config = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
     start = threading.Barrier(12)
@@ -295,7 +271,7 @@ def test_tasks_that_write_at_once_lose_nothing(store: Any) -> None:
         assert [value for _, _, value in reader.get_tuple(config).pending_writes] == [[n] for n in range(12)]
 
 
-def test_a_thread_that_another_process_deleted_or_pruned_can_be_written_on(store: Any) -> None:
+def test_a_thread_that_another_process_deleted_or_pruned_can_be_continued(store: Any) -> None:
     saver, other = BacktrailSaver(store), BacktrailSaver(store)
     graph = chat(saver)
     say(graph, "one")
@@ -317,114 +293,14 @@ def test_a_thread_that_another_process_deleted_or_pruned_can_be_written_on(store
     assert other.get_tuple(config) is None
 
 
-def test_writes_may_come_before_their_checkpoint(store: Any) -> None:
+def test_pending_writes_may_be_saved_before_their_checkpoint(store: Any) -> None:
     saver, checkpoint = BacktrailSaver(store), empty_checkpoint()
     saver.put_writes(at(checkpoint_ns="", checkpoint_id=checkpoint["id"]), [("a", 1)], "task", "path")
     config = saver.put(at(checkpoint_ns=""), checkpoint, {}, {})
     assert BacktrailSaver(store).get_tuple(config).pending_writes == [("task", "a", 1)]
 
 
-@dataclasses.dataclass
-class Secret:
-    ran: str = "constructed"
-
-
-def test_no_constructor_of_stored_data_runs_unless_it_is_allowed(store: Any) -> None:
-    class Holds(TypedDict):
-        thing: Any
-
-    builder = StateGraph(Holds)
-    builder.add_node("n", lambda state: {"thing": Secret("mine")})
-    builder.add_edge(START, "n")
-    builder.compile(checkpointer=BacktrailSaver(store)).invoke({"thing": None}, at())
-    assert BacktrailSaver(store).get_tuple(at()).checkpoint["channel_values"]["thing"] == {"ran": "mine"}
-    allowing = BacktrailSaver(store, types=[Secret])
-    assert allowing.get_tuple(at()).checkpoint["channel_values"]["thing"] == Secret("mine")
-    with pytest.raises(InvalidInput, match="cannot be given together"):
-        BacktrailSaver(store, types=[Secret], serde=JsonPlusSerializer())
-
-
-def test_an_object_that_cannot_be_encoded_is_refused_and_nothing_is_lost(store: Any) -> None:
-    saver = BacktrailSaver(store)
-    graph = chat(saver)
-    say(graph, "one")
-    before = store.thread("t").head.id
-    checkpoint = {**empty_checkpoint(), "channel_values": {"bad": object()}, "channel_versions": {"bad": "1"}}
-    with pytest.raises(TypeError):
-        saver.put(at(checkpoint_ns="", checkpoint_id=before), checkpoint, {}, {"bad": "1"})
-    assert store.thread("t").head.id == before
-    assert len(say(graph, "two")["messages"]) == 4
-
-
-def test_what_only_the_serializer_can_encode_inside_a_message_comes_back(store: Any) -> None:
-    artifact = {"when": uuid.UUID(int=7), "tool": Secret("inner")}
-    tool = ToolMessage("done", tool_call_id="1", artifact=artifact)
-    graph = chat(BacktrailSaver(store, types=[Secret]), lambda state: tool)
-    say(graph, "go")
-    fresh = chat(BacktrailSaver(store, types=[Secret])).get_state(at()).values["messages"][-1]
-    assert fresh.content == "done"
-    assert fresh.artifact["when"] == uuid.UUID(int=7)
-
-
-def test_an_encrypting_serializer_sees_every_byte(store: Any) -> None:
-    class Reverse:
-        def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
-            return "reverse", plaintext[::-1]
-
-        def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
-            return ciphertext[::-1]
-
-    saver = BacktrailSaver(store, serde=EncryptedSerializer(Reverse()))  # type: ignore[arg-type]
-    graph = chat(saver, lambda state: AIMessage("the secret answer"))
-    for i in range(3):
-        say(graph, f"the secret question {i}")
-    for name in ("t", "t//writes"):
-        for checkpoint in store.thread(name).history():
-            assert "secret" not in str(store.thread(name).load(at=checkpoint))
-    assert len(graph.get_state(at()).values["messages"]) == 6
-    assert len(store.thread("t").load()["messages"]) == 6
-
-
-@pytest.mark.parametrize("cls", sorted(MESSAGES, key=lambda cls: cls.__name__), ids=lambda cls: cls.__name__)
-def test_every_class_of_message_comes_back_as_langgraphs_serializer_would_give_it(cls: Any) -> None:
-    need: dict[str, Any] = {"content": "text", "tool_call_id": "1", "role": "r", "name": "n", "id": "i"}
-    fields = {key: value for key, value in need.items() if key in cls.model_fields}
-    if cls is RemoveMessage:
-        fields = {"id": "i"}
-    message = cls(**fields)
-    plain, serde = MessageCodec(JsonPlusSerializer()), JsonPlusSerializer()
-    stored = plain.channel([message])
-    assert stored[0][MARK] == cls.__name__
-    back = plain.value(stored)[0]
-    assert type(back) is cls
-    assert back.model_dump() == serde.loads_typed(serde.dumps_typed(message)).model_dump() == message.model_dump()
-    twin = clone(message)
-    assert twin == message
-    assert twin.additional_kwargs is not message.additional_kwargs
-
-
-def test_values_of_all_kinds_come_back_as_from_langgraphs_own_saver(store: Any) -> None:
-    values: dict[str, Any] = {
-        "none": None,
-        "numbers": [1, 1.0, True, -0.0],
-        "nested": {"a": [{"b": [SystemMessage("s")]}], "c": {1: "one"}},
-        "set": {1, 2},
-        "bytes": b"\x00\xff",
-        "uuid": uuid.UUID(int=1),
-        "mark": {MARK: "not ours"},
-        MARK: "a channel with our own name",
-        f"{MARK}:x": "and one like it",
-    }
-    checkpoint = {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, "1")}
-    ours, theirs = BacktrailSaver(store), InMemorySaver()
-    for saver in (ours, theirs):
-        saver.put(at(checkpoint_ns=""), checkpoint, {"source": "input"}, dict.fromkeys(values, "1"))
-    one = BacktrailSaver(store).get_tuple(at()).checkpoint["channel_values"]
-    assert repr(sorted(one.items())) == repr(sorted(values.items()))
-    assert one == theirs.get_tuple(at()).checkpoint["channel_values"]
-
-
-def test_versions_of_other_savers_are_counted_on(store: Any) -> None:
+def test_channel_versions_continue_those_of_other_savers(store: Any) -> None:
     saver = BacktrailSaver(store)
     theirs = InMemorySaver().get_next_version(None, None)
     ours = saver.get_next_version(theirs, None)
@@ -436,7 +312,7 @@ def test_versions_of_other_savers_are_counted_on(store: Any) -> None:
     assert all(version > ours for version in forks)
 
 
-def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(store: Any) -> None:
+def test_pruning_keeps_the_checkpoints_that_a_delta_channel_is_rebuilt_from(store: Any) -> None:
     saver = BacktrailSaver(store)
     config = at(checkpoint_ns="")
     for n in range(5):
@@ -453,7 +329,7 @@ def test_pruning_keeps_what_a_delta_channel_is_rebuilt_from(store: Any) -> None:
     assert [value for _, _, value in before["writes"]] == [["w1"], ["w2"], ["w3"]]
 
 
-def test_async_graphs_run_on_blocking_stores_and_blocking_calls_off_the_loop_on_async_ones(
+def test_async_graphs_run_on_sync_stores_and_sync_calls_from_another_thread_on_async_stores(
     tmp_path: Any,
 ) -> None:
     async def both() -> None:

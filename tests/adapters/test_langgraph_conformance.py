@@ -1,4 +1,4 @@
-"""LangGraph's own conformance suite, on every engine and in both colours: all 81 tests."""
+"""LangGraph's own conformance suite of 81 tests, on every engine, sync and async."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from backtrail.adapters.langgraph import BacktrailSaver
 
 
-def test_every_test_of_the_conformance_suite_passes(opened: Any, run: Callable[[Any], Any]) -> None:
+def test_every_test_of_the_conformance_suite_passes(open_store: Any, run_async: Callable[[Any], Any]) -> None:
     @checkpointer_test(name="backtrail")
     async def saver() -> AsyncIterator[BacktrailSaver]:
-        async with opened() as store:
+        async with open_store() as store:
             yield BacktrailSaver(store)
 
-    results = run(validate(saver)).results.values()
+    results = run_async(validate(saver)).results.values()
     assert [failure for result in results for failure in result.failures] == []
     assert sum(result.tests_passed for result in results) == 81

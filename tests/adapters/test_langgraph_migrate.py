@@ -1,4 +1,4 @@
-"""Existing LangGraph databases come over whole."""
+"""LangGraph databases are migrated completely."""
 
 from __future__ import annotations
 
@@ -6,43 +6,31 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 
 import backtrail
 from backtrail.adapters.langgraph import BacktrailSaver
-from backtrail.adapters.langgraph.migrate import bring, bring_from
+from backtrail.adapters.langgraph.migrate import migrate_database, migrate_saver
 from backtrail.errors import InvalidInput
-
-
-class Chat(TypedDict):
-    messages: Annotated[list[Any], add_messages]
+from fix_graphs import Chat, at, chat
 
 
 def graph(saver: Any) -> Any:
-    def agent(state: Chat) -> Any:
+    def answer(state: Chat) -> Any:
         text = state["messages"][-1].content
-        return {"messages": [AIMessage(interrupt("sure?") if text == "ask" else f"re: {text}")]}
+        return AIMessage(interrupt("sure?") if text == "ask" else f"re: {text}")
 
-    builder = StateGraph(Chat)
-    builder.add_node("agent", agent)
-    builder.add_edge(START, "agent")
-    return builder.compile(checkpointer=saver)
+    return chat(saver, answer)
 
 
-def at(thread: str, **more: Any) -> Any:
-    return {"configurable": {"thread_id": thread, **more}}
-
-
-def live(saver: Any) -> None:
-    """Two threads: one with a branch, one that waits for an answer."""
+def run_graphs(saver: Any) -> None:
+    """Make two threads: one with a branch, one that waits for an answer."""
     one = graph(saver)
     one.invoke({"messages": [HumanMessage("a")]}, at("t/1"))
     past = one.get_state(at("t/1")).config
@@ -51,65 +39,65 @@ def live(saver: Any) -> None:
     one.invoke({"messages": [HumanMessage("ask")]}, at("t2"))
 
 
-def shown(saver: Any) -> list[Any]:
+def checkpoints(saver: Any) -> list[Any]:
     return [
         (t.config["configurable"], t.checkpoint, t.metadata, t.parent_config, t.pending_writes)
         for t in saver.list(None)
     ]
 
 
-def check(theirs: Any, store: Any) -> None:
+def assert_migrated(theirs: Any, store: Any) -> None:
     ours = BacktrailSaver(store)
-    assert shown(ours) == shown(theirs)
+    assert checkpoints(ours) == checkpoints(theirs)
     resumed = graph(ours)
     assert [m.content for m in resumed.get_state(at("t/1")).values["messages"]] == ["a", "re: a", "c", "re: c"]
     assert resumed.invoke(Command(resume="yes"), at("t2"))["messages"][-1].content == "yes"
 
 
-def test_a_sqlite_database_comes_over_with_branches_and_pending_writes(store: Any, tmp_path: Path) -> None:
+def test_a_sqlite_database_is_migrated_with_branches_and_pending_writes(store: Any, tmp_path: Path) -> None:
     file = tmp_path / "langgraph.db"
     with SqliteSaver.from_conn_string(str(file)) as theirs:
-        live(theirs)
-        told: list[tuple[int, int]] = []
-        assert bring_from("langgraph-sqlite", str(file), store, lambda *done: told.append(done)) == 11
-        assert told[-1] == (11, 11)
-        assert bring_from("langgraph-sqlite", str(file), store) == 11
-        check(theirs, store)
+        run_graphs(theirs)
+        progress: list[tuple[int, int]] = []
+        assert migrate_database("langgraph-sqlite", str(file), store, lambda *done: progress.append(done)) == 11
+        assert progress[-1] == (11, 11)
+        assert migrate_database("langgraph-sqlite", str(file), store) == 11
+        assert_migrated(theirs, store)
 
 
-def test_a_postgres_database_comes_over(store: Any, postgres_server: Any) -> None:
+def test_a_postgres_database_is_migrated(store: Any, postgres_server: Any) -> None:
     with PostgresSaver.from_conn_string(postgres_server.url) as theirs:
         theirs.setup()
         for thread in ("t/1", "t2"):
             theirs.delete_thread(thread)
-        live(theirs)
-        assert bring_from("langgraph-postgres", postgres_server.url, store) == 11
-        check(theirs, store)
+        run_graphs(theirs)
+        assert migrate_database("langgraph-postgres", postgres_server.url, store) == 11
+        assert_migrated(theirs, store)
 
 
-def test_what_is_no_database_is_refused(store: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(store: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not a file"):
-        bring_from("langgraph-sqlite", str(tmp_path / "missing.db"), store)
+        migrate_database("langgraph-sqlite", str(tmp_path / "missing.db"), store)
     with pytest.raises(InvalidInput, match="langgraph-sqlite, langgraph-postgres"):
-        bring_from("langgraph-mongo", "x", store)
+        migrate_database("langgraph-mongo", "x", store)
     (tmp_path / "junk.db").write_text("not a database at all, but long enough to be read as one" * 20)
     with pytest.raises(sqlite3.DatabaseError):
-        bring_from("langgraph-sqlite", str(tmp_path / "junk.db"), store)
+        migrate_database("langgraph-sqlite", str(tmp_path / "junk.db"), store)
     assert store.threads() == []
 
 
-def test_any_saver_can_be_brought_over(store: Any) -> None:
+def test_any_saver_can_be_migrated(store: Any) -> None:
     theirs = SqliteSaver(sqlite3.connect(":memory:", check_same_thread=False))
-    live(theirs)
-    bring(theirs, store)
-    check(theirs, store)
+    run_graphs(theirs)
+    migrate_saver(theirs, store)
+    assert_migrated(theirs, store)
     theirs.conn.close()
 
 
-def test_the_command_line_brings_a_database_over(tmp_path: Path) -> None:
+def test_the_command_line_migrates_a_database(tmp_path: Path) -> None:
     file, target = tmp_path / "langgraph.db", tmp_path / "backtrail.db"
     with SqliteSaver.from_conn_string(str(file)) as theirs:
-        live(theirs)
+        run_graphs(theirs)
     backtrail_ = [sys.executable, "-m", "backtrail.cli", "import", "-s", str(target)]
     done = subprocess.run([*backtrail_, "langgraph-sqlite", str(file)], capture_output=True, text=True, check=True)
     assert "11 checkpoints imported" in done.stdout

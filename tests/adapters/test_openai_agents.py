@@ -28,9 +28,9 @@ def output(id: str) -> Any:
     return {"type": "function_call_output", "call_id": id, "output": "done"}
 
 
-def test_items_come_back_as_they_were_added(opened: Any, run: Callable[[Any], Any]) -> None:
+def test_items_come_back_as_they_were_added(open_store: Any, run_async: Callable[[Any], Any]) -> None:
     async def session() -> None:
-        async with opened() as store:
+        async with open_store() as store:
             one = BacktrailSession(store, "s/1 ü")
             assert isinstance(one, Session)
             assert await one.get_items() == []
@@ -51,10 +51,12 @@ def test_items_come_back_as_they_were_added(opened: Any, run: Callable[[Any], An
             assert await one.get_items() == []
             assert await BacktrailSession(store, "other").get_items() == []
 
-    run(session())
+    run_async(session())
 
 
-def test_a_limit_gives_the_newest_and_never_cuts_a_call_from_its_output(store: Any, run: Callable[[Any], Any]) -> None:
+def test_a_limit_gives_the_newest_items_and_never_separates_a_call_from_its_output(
+    store: Any, run_async: Callable[[Any], Any]
+) -> None:
     async def session() -> None:
         one = BacktrailSession(store, "s")
         await one.add_items([user("1"), call("a"), output("a"), user("2"), user("3")])
@@ -66,10 +68,12 @@ def test_a_limit_gives_the_newest_and_never_cuts_a_call_from_its_output(store: A
         assert await limited.get_items() == [user("3")]
         assert await limited.get_items(limit=2) == [user("2"), user("3")]
 
-    run(session())
+    run_async(session())
 
 
-def test_a_replacement_is_one_step_and_refuses_to_lose_anothers_items(store: Any, run: Callable[[Any], Any]) -> None:
+def test_replacing_all_items_refuses_to_lose_those_of_another_writer(
+    store: Any, run_async: Callable[[Any], Any]
+) -> None:
     async def session() -> None:
         one, other = BacktrailSession(store, "s"), BacktrailSession(store, "s")
         await one.add_items([user(str(i)) for i in range(10)])
@@ -81,10 +85,10 @@ def test_a_replacement_is_one_step_and_refuses_to_lose_anothers_items(store: Any
             await one.replace_items([user("lost?")])
         assert len(await one.get_items()) == 3
 
-    run(session())
+    run_async(session())
 
 
-def test_sessions_fork_and_rewind(store: Any, run: Callable[[Any], Any]) -> None:
+def test_sessions_fork_and_rewind(store: Any, run_async: Callable[[Any], Any]) -> None:
     async def session() -> None:
         one = BacktrailSession(store, "s")
         await one.add_items([user("1")])
@@ -97,11 +101,11 @@ def test_sessions_fork_and_rewind(store: Any, run: Callable[[Any], Any]) -> None
         await one.rewind(first)
         assert await one.get_items() == [user("1")]
 
-    run(session())
+    run_async(session())
 
 
-def test_a_run_that_died_in_a_tool_goes_on_in_another_process(
-    opener_twice: Callable[[], Any], run: Callable[[Any], Any]
+def test_a_run_that_failed_in_a_tool_is_continued_by_another_process(
+    reopen_store: Callable[[], Any], run_async: Callable[[Any], Any]
 ) -> None:
     broken = True
 
@@ -119,7 +123,7 @@ def test_a_run_that_died_in_a_tool_goes_on_in_another_process(
 
     async def talk() -> None:
         nonlocal broken
-        store = opener_twice()
+        store = reopen_store()
         session = BacktrailSession(store, "s")
         result = await Runner.run(agent(assistant_message("hello")), "hi", session=session, run_config=OFFLINE)
         await session.store_run_usage(result)
@@ -127,7 +131,7 @@ def test_a_run_that_died_in_a_tool_goes_on_in_another_process(
             await Runner.run(agent(asks), "weather?", session=session, run_config=OFFLINE)
         store.close()
         broken = False
-        session = BacktrailSession(opener_twice(), "s")
+        session = BacktrailSession(reopen_store(), "s")
         kept = await session.get_items()
         assert [item.get("content") for item in kept if item.get("role") == "user"] == ["hi", "weather?"]
         again = agent(asks, assistant_message("It is sunny."))
@@ -140,7 +144,7 @@ def test_a_run_that_died_in_a_tool_goes_on_in_another_process(
         ]
         assert len(await session.usage()) == 1
 
-    run(talk())
+    run_async(talk())
 
 
 def test_a_bad_session_id_is_refused(store: Any) -> None:
@@ -148,9 +152,9 @@ def test_a_bad_session_id_is_refused(store: Any) -> None:
         with pytest.raises(InvalidInput):
             BacktrailSession(store, bad)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="an adapter takes"):
-        BacktrailSession.__init__(object.__new__(BacktrailSession), _Fake(), "s")  # type: ignore[arg-type]
+        BacktrailSession.__init__(object.__new__(BacktrailSession), _NotAStore(), "s")  # type: ignore[arg-type]
 
 
-class _Fake:
+class _NotAStore:
     def session(self, id: str) -> None:
         return None

@@ -1,4 +1,4 @@
-"""pydantic-ai's conversations on backtrail: the same story told to its own in-memory store and to ours."""
+"""pydantic-ai's conversations on backtrail, compared with its own in-memory store."""
 
 from __future__ import annotations
 
@@ -28,41 +28,43 @@ def words(conversation: Any) -> list[str]:
     return [str(part.content) for message in conversation.messages for part in message.parts]
 
 
-async def story(store: Any) -> list[Any]:
-    """Everything that happens, without ids and times."""
-    told: list[Any] = [len(await say(store, "c/1", text, scope="me")) for text in ("one", "two", "three")]
-    told.append(words(await store.load("c/1")))
-    told.append(words(await store.load("c/1", limit=3)))
+async def scenario(store: Any) -> list[Any]:
+    """The results of a use of all methods, without ids and times."""
+    results: list[Any] = [len(await say(store, "c/1", text, scope="me")) for text in ("one", "two", "three")]
+    results.append(words(await store.load("c/1")))
+    results.append(words(await store.load("c/1", limit=3)))
     fork = await store.fork("c/1", at=2, new_conversation_id="fork")
     await store.save(await AGENT.run("aside", conversation=fork))
-    told.append(words(await store.load("fork")))
+    results.append(words(await store.load("fork")))
     record = await store.read_record("c/1")
     branch = await store.branch("c/1", at=4, expected_revision=record.revision)
     await store.save(await AGENT.run("other", conversation=branch))
-    told.append(words(await store.load("c/1")))
+    results.append(words(await store.load("c/1")))
     record = await store.read_record("c/1")
-    told.append((len(record.branches), record.scope, record.usage.requests))
+    results.append((len(record.branches), record.scope, record.usage.requests))
     back = await store.branch("c/1", from_entry=record.branches[0], expected_revision=record.revision)
-    told.append(words(back))
+    results.append(words(back))
     whole = await store.fork("c/1", new_conversation_id="whole")
-    told.append(words(whole))
+    results.append(words(whole))
     listings = [await store.list_conversations(scope=scope) for scope in (None, "me", "nobody")]
-    told.append([[one.conversation_id for one in listing] for listing in listings])
-    told.append(await store.load("c/1", scope="nobody"))
+    results.append([[one.conversation_id for one in listing] for listing in listings])
+    results.append(await store.load("c/1", scope="nobody"))
     await store.delete("c/1")
-    told.append((await store.load("c/1"), words(await store.load("fork")), words(await store.load("whole"))))
-    return told
+    results.append((await store.load("c/1"), words(await store.load("fork")), words(await store.load("whole"))))
+    return results
 
 
-def test_it_tells_the_same_story_as_pydantic_ais_own_store(opened: Any, run: Callable[[Any], Any]) -> None:
+def test_all_methods_give_the_same_results_as_pydantic_ais_own_store(
+    open_store: Any, run_async: Callable[[Any], Any]
+) -> None:
     async def ours() -> Any:
-        async with opened() as store:
-            return await story(BacktrailConversationStore(store))
+        async with open_store() as store:
+            return await scenario(BacktrailConversationStore(store))
 
-    assert run(ours()) == asyncio.run(story(InMemoryConversationStore()))
+    assert run_async(ours()) == asyncio.run(scenario(InMemoryConversationStore()))
 
 
-def test_two_writers_cannot_overwrite_each_other(store: Any, run: Callable[[Any], Any]) -> None:
+def test_two_writers_cannot_overwrite_each_other(store: Any, run_async: Callable[[Any], Any]) -> None:
     async def race() -> None:
         one, other = BacktrailConversationStore(store), BacktrailConversationStore(store)
         await say(one, "c", "first")
@@ -74,12 +76,14 @@ def test_two_writers_cannot_overwrite_each_other(store: Any, run: Callable[[Any]
             await one.save(Conversation(conversation_id="c"))
         assert len((await one.load("c")).messages) == 4
 
-    run(race())
+    run_async(race())
 
 
-def test_a_restart_finds_entries_branches_and_bytes(opener_twice: Callable[[], Any], run: Callable[[Any], Any]) -> None:
+def test_a_restarted_process_finds_entries_branches_and_bytes(
+    reopen_store: Callable[[], Any], run_async: Callable[[Any], Any]
+) -> None:
     async def before() -> list[ConversationEntry]:
-        store = opener_twice()
+        store = reopen_store()
         ours = BacktrailConversationStore(store)
         entries = await say(ours, "c", ["look", BinaryContent(b"\x00\xff\xfe", media_type="application/pdf")])
         await say(ours, "c", "more")
@@ -89,29 +93,29 @@ def test_a_restart_finds_entries_branches_and_bytes(opener_twice: Callable[[], A
         return entries
 
     async def after(entries: list[ConversationEntry]) -> None:
-        ours = BacktrailConversationStore(opener_twice())
+        ours = BacktrailConversationStore(reopen_store())
         entry = await ours.read_entry(entries[0].id)
         assert entry == entries[0]
         assert entry.message.parts[0].content[1].data == b"\x00\xff\xfe"
         with pytest.raises(LookupError):
             await ours.read_entry("nobody")
 
-    run(after(run(before())))
+    run_async(after(run_async(before())))
 
 
-def test_only_new_messages_are_written(store: Any, run: Callable[[Any], Any]) -> None:
+def test_only_new_messages_are_written(store: Any, run_async: Callable[[Any], Any]) -> None:
     async def talk() -> None:
         ours = BacktrailConversationStore(store)
         for i in range(20):
             await say(ours, "c", f"{i} " * 200)
 
-    run(talk())
+    run_async(talk())
     history = BacktrailConversationStore(store).thread("c").history()
     assert len(history) == 20
     assert history[-1].written < 2 * history[2].written
 
 
-def test_a_record_whose_head_nobody_has_is_a_conflict(store: Any, run: Callable[[Any], Any]) -> None:
+def test_a_record_whose_head_is_not_stored_is_a_conflict(store: Any, run_async: Callable[[Any], Any]) -> None:
     async def write() -> None:
         ours = BacktrailConversationStore(store)
         await say(ours, "c", "one")
@@ -128,4 +132,4 @@ def test_a_record_whose_head_nobody_has_is_a_conflict(store: Any, run: Callable[
             await ours.fork("missing")
         assert len((await ours.load("c")).messages) == 2
 
-    run(write())
+    run_async(write())

@@ -1,4 +1,4 @@
-"""Without its framework, an adapter says which extra brings it."""
+"""Without its framework, an adapter names the extra that installs it."""
 
 from __future__ import annotations
 
