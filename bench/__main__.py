@@ -21,7 +21,7 @@ from rich.console import Console
 from bench import page, workloads
 from bench.measure import Target
 from bench.report import show, show_targets
-from bench.setting import Setting
+from bench.run_context import RunContext
 
 HERE = Path(__file__).parent
 PEERS = (
@@ -60,7 +60,9 @@ def main() -> int:
             f"The machine is busy (load {load:.1f} on {os.cpu_count()} cores): figures will be noisier.", style="yellow"
         )
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=options.dir or HERE) as root:
-        raw, targets = run(Setting(Path(root), options.rounds, options.quick, console), options.only or workloads.NAMES)
+        raw, targets = run(
+            RunContext(Path(root), options.rounds, options.quick, console), options.only or workloads.NAMES
+        )
     show_targets(console, targets, options.quick)
     console.print(f"{perf_counter() - start:.0f} seconds")
     if not options.only:
@@ -72,13 +74,13 @@ def main() -> int:
     return 0
 
 
-def run(setting: Setting, names: Sequence[str]) -> tuple[dict[str, Any], list[Target]]:
+def run(context: RunContext, names: Sequence[str]) -> tuple[dict[str, Any], list[Target]]:
     """All workloads, each shown as soon as it is done."""
     raw, targets = dict[str, Any](), list[Target]()
-    with setting.bars:
+    with context.bars:
         for name in names:
-            outcome = workloads.load(name)(setting)
-            show(setting.console, outcome)
+            outcome = workloads.load(name)(context)
+            show(context.console, outcome)
             raw[name] = outcome.raw
             targets += outcome.targets
     return raw, targets

@@ -1,10 +1,10 @@
-"""The frameworks' own graphs and runners, on backtrail and on what they come with: the same program on the same place.
+"""The adapters beside the frameworks' own stores: the same program on both.
 
     make bench-adapters [ADAPTER_ARGS="--quick"]
 
-LangGraph: an unmodified graph of one node with a plain `add_messages` list, two messages of 1 KB a turn. `Holding` is a
-saver that stores nothing and hands back the last checkpoint: what LangGraph itself costs. OpenAI Agents: the newest 50
-items of sessions of growing length. Google ADK: the newest 50 events of 5,000.
+LangGraph: a graph of one node with a plain `add_messages` list, two messages of 1 KB a turn. `LastCheckpointSaver`
+stores nothing, so its time is LangGraph's own. OpenAI Agents: the newest 50 items of sessions of growing length. Google
+ADK: the newest 50 events of 5,000.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from backtrail.adapters.adk import BacktrailSessionService
 from backtrail.adapters.langgraph import BacktrailSaver
 from backtrail.adapters.openai_agents import BacktrailSession
 from backtrail.testing.servers import PostgresServer, private_place
-from bench.measure import Outcome, Target
+from bench.measure import Outcome, Target, directory_bytes
 from bench.report import show, show_targets
-from bench.traffic import Writer
+from bench.synthetic_messages import MessageGenerator
 
 MEGABYTE = 1e6
 
@@ -51,8 +51,8 @@ class Chat(TypedDict):
     messages: Annotated[list[Any], add_messages]
 
 
-class Holding(BaseCheckpointSaver[int]):
-    """Stores nothing; gives back the last checkpoint it was given."""
+class LastCheckpointSaver(BaseCheckpointSaver[int]):
+    """Stores nothing; returns the last checkpoint it was given."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,31 +62,31 @@ class Holding(BaseCheckpointSaver[int]):
         return self.last
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:  # noqa: ARG002
-        place = {"checkpoint_id": checkpoint["id"], "thread_id": "t", "checkpoint_ns": ""}
-        self.last = CheckpointTuple({"configurable": place}, checkpoint, metadata, None, [])
-        return {"configurable": place}
+        configurable = {"checkpoint_id": checkpoint["id"], "thread_id": "t", "checkpoint_ns": ""}
+        self.last = CheckpointTuple({"configurable": configurable}, checkpoint, metadata, None, [])
+        return {"configurable": configurable}
 
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:  # noqa: ARG002
         return None
 
 
-def talk(saver: Any, turns: int) -> list[float]:
-    """Seconds per turn."""
-    writer = Writer(7)
+def run_turns(saver: Any, turns: int) -> list[float]:
+    """Run a conversation, and return the seconds of each turn."""
+    generator = MessageGenerator(7)
     builder = StateGraph(Chat)
-    builder.add_node("agent", lambda _: {"messages": [AIMessage(writer.prose(1024)[:1024])]})
+    builder.add_node("agent", lambda _: {"messages": [AIMessage(generator.prose(1024)[:1024])]})
     builder.add_edge(START, "agent")
     graph: Any = builder.compile(checkpointer=saver)
     taken = []
     for _ in range(turns):
-        message = HumanMessage(writer.prose(1024)[:1024])
+        message = HumanMessage(generator.prose(1024)[:1024])
         start = perf_counter()
         graph.invoke({"messages": [message]}, {"configurable": {"thread_id": "t"}})
         taken.append(perf_counter() - start)
     return taken
 
 
-def tenths(taken: list[float]) -> tuple[float, float]:
+def first_and_last_tenth(taken: list[float]) -> tuple[float, float]:
     """Milliseconds per turn in the first and in the last tenth."""
     tenth = max(1, len(taken) // 10)
     return 1000 * sum(taken[:tenth]) / tenth, 1000 * sum(taken[-tenth:]) / tenth
@@ -94,23 +94,24 @@ def tenths(taken: list[float]) -> tuple[float, float]:
 
 @contextmanager
 def sqlite_file(root: Path, name: str) -> Iterator[tuple[Path, Callable[[], float]]]:
-    place = root / name
-    place.mkdir()
-    yield place / "store.db", lambda: sum(file.stat().st_size for file in place.iterdir()) / MEGABYTE
+    """A new database file, and a function that returns the megabytes of all files beside it."""
+    directory = root / name
+    directory.mkdir()
+    yield directory / "store.db", lambda: directory_bytes(directory) / MEGABYTE
 
 
 def on_sqlite(root: Path, turns: int) -> Outcome:
-    """LangGraph on SQLite: time, and what is on the disk at the end."""
+    """LangGraph on SQLite: time, and bytes on the disk at the end."""
     with sqlite_file(root, "backtrail") as (path, size):
         with backtrail.open(path) as store:
-            ours = talk(BacktrailSaver(store), turns)
+            ours = run_turns(BacktrailSaver(store), turns)
         ours_size = size()
     with sqlite_file(root, "theirs") as (path, size):
         with sqlite3.connect(path, check_same_thread=False) as connection:
-            theirs = talk(SqliteSaver(connection), turns)
+            theirs = run_turns(SqliteSaver(connection), turns)
         connection.close()
         theirs_size = size()
-    bare = talk(Holding(), turns)
+    bare = run_turns(LastCheckpointSaver(), turns)
     rows = [
         _row("backtrail", ours, ours_size),
         _row("SqliteSaver", theirs, theirs_size),
@@ -126,17 +127,17 @@ def on_sqlite(root: Path, turns: int) -> Outcome:
 
 def on_postgres(turns: int) -> Outcome:
     """The same on a private PostgreSQL server."""
-    with private_place() as place:
-        server = PostgresServer(place / "postgres")
+    with private_place() as directory:
+        server = PostgresServer(directory / "postgres")
         server.start()
         try:
             with backtrail.open(server.url) as store:
                 empty = store.stats()["bytes"]
-                ours = talk(BacktrailSaver(store), turns)
+                ours = run_turns(BacktrailSaver(store), turns)
                 ours_size = (store.stats()["bytes"] - empty) / MEGABYTE
             with PostgresSaver.from_conn_string(server.url) as saver:
                 saver.setup()
-                theirs = talk(saver, turns)
+                theirs = run_turns(saver, turns)
             measured = "SELECT sum(pg_total_relation_size(c::regclass)) FROM unnest(%s::text[]) c"
             tables = ["checkpoints", "checkpoint_blobs", "checkpoint_writes"]
             with psycopg.connect(server.url) as connection:
@@ -152,17 +153,17 @@ def on_postgres(turns: int) -> Outcome:
     return Outcome(f"LangGraph on PostgreSQL, {turns} turns", _COLUMNS, rows, targets)
 
 
-def flat(root: Path, turns: int) -> Outcome:
-    """Whether a long conversation gets slower, beyond what LangGraph itself does."""
+def long_conversation(root: Path, turns: int) -> Outcome:
+    """The time per turn of a long conversation: it must not grow faster than LangGraph's own."""
     rows, ours = [], {}
     for detect in ("identity", "exact"):
         with sqlite_file(root, f"long-{detect}") as (path, size):
             with backtrail.open(path) as store:
-                ours[detect] = talk(BacktrailSaver(store, detect=detect), turns)  # type: ignore[arg-type]
+                ours[detect] = run_turns(BacktrailSaver(store, detect=detect), turns)  # type: ignore[arg-type]
             rows.append(_row(f"backtrail, detect={detect}", ours[detect], size()))
-    bare = talk(Holding(), turns)
+    bare = run_turns(LastCheckpointSaver(), turns)
     rows.append(_row("nothing stored", bare, 0.0))
-    (first, last), own = tenths(ours["identity"]), tenths(bare)[1]
+    (first, last), own = first_and_last_tenth(ours["identity"]), first_and_last_tenth(bare)[1]
     note = "1.5 x the first tenth + LangGraph's own; detect=identity"
     what = f"ms per turn, last tenth of {turns}"
     target = Target("LangGraph, SQLite", what, last, 1.5 * first + own, unit="ms", note=note)
@@ -170,15 +171,15 @@ def flat(root: Path, turns: int) -> Outcome:
 
 
 def openai_window(root: Path, longest: int) -> Outcome:
-    """get_items(limit=50) over sessions of growing length."""
-    writer, rows, times = Writer(3), [], []
+    """The time of `get_items(limit=50)` in sessions of growing length."""
+    generator, rows, times = MessageGenerator(3), [], []
 
     async def measure() -> None:
         with backtrail.open(root / "openai.db", durability="normal") as store:
             session, count = BacktrailSession(store, "s"), 0
             for length in (longest // 16, longest // 4, longest):
                 while count < length:
-                    await session.add_items([writer.user(400), writer.assistant(400)])  # type: ignore[list-item]
+                    await session.add_items([generator.user(400), generator.assistant(400)])  # type: ignore[list-item]
                     count += 2
                 taken = []
                 for _ in range(30):
@@ -194,15 +195,15 @@ def openai_window(root: Path, longest: int) -> Outcome:
 
 
 def adk_window(root: Path, events: int) -> Outcome:
-    """get_session with 50 recent events."""
-    writer, who = Writer(5), {"app_name": "a", "user_id": "u", "session_id": "s"}
+    """The time of `get_session` with the 50 newest events."""
+    generator, who = MessageGenerator(5), {"app_name": "a", "user_id": "u", "session_id": "s"}
 
     async def measure() -> float:
         with backtrail.open(root / "adk.db", durability="normal") as store:
             service = BacktrailSessionService(store)
             session = await service.create_session(**who)
             for _ in range(events):
-                content = types.Content(role="user", parts=[types.Part(text=writer.prose(400))])
+                content = types.Content(role="user", parts=[types.Part(text=generator.prose(400))])
                 await service.append_event(session, Event(author="user", content=content))
             taken = []
             for _ in range(30):
@@ -220,7 +221,7 @@ _COLUMNS = ["store", "seconds", "ms/turn, first tenth", "ms/turn, last tenth", "
 
 
 def _row(name: str, taken: list[float], size: float) -> list[str]:
-    first, last = tenths(taken)
+    first, last = first_and_last_tenth(taken)
     return [name, f"{sum(taken):.2f}", f"{first:.2f}", f"{last:.2f}", f"{size:.2f}"]
 
 
@@ -236,7 +237,7 @@ def main() -> int:
         for outcome in (
             on_sqlite(root, 400 // part),
             on_postgres(400 // part),
-            flat(root, 1600 // part),
+            long_conversation(root, 1600 // part),
             openai_window(root, 5000 // part),
             adk_window(root, 5000 // part),
         ):

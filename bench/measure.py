@@ -1,4 +1,4 @@
-"""Times and what is made of them: jobs, contenders that take turns, series, quantiles, targets."""
+"""How a run measures: jobs, contenders that take turns, series of times, quantiles, targets."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from bench.traffic import Message
+from bench.synthetic_messages import Message
 
 State = dict[str, Any]
 
 
 class Job(NamedTuple):
-    """One save: what the caller has in its hands at that moment."""
+    """One save, with the data that its caller has at that moment."""
 
     thread: str
     step: int
     state: State  #: the whole state, its new messages included
-    new: list[Message]  #: what was added to `state["messages"]` since the save before
+    new: list[Message]  #: messages of `state` that the save before did not have
 
 
 class Contender(ABC):
-    """A store that can be given jobs. `times` may drive an event loop; the clock runs around single saves only."""
+    """A store that does jobs. `times` may run an event loop; only the single saves in it are timed."""
 
     name: str
 
     @abstractmethod
     def times(self, jobs: Iterable[Job]) -> list[float]:
-        """Do the jobs one after the other; the seconds each took."""
+        """Do the jobs one after the other, and return the seconds that each took."""
 
     def close(self) -> None:  # noqa: B027 (some contenders hold nothing)
-        """Release the files, as a program that ends does."""
+        """Close the files, as a program does at its end."""
 
 
-class Blocking(Contender):
-    """A contender with a blocking `save`."""
+class SyncContender(Contender):
+    """A contender with a sync `save`."""
 
     def prepare(self, job: Job) -> Any:
-        """What its caller would have ready before the save; not timed."""
+        """The arguments of the save, which its caller would have ready; not timed."""
         return job
 
     @abstractmethod
@@ -60,16 +60,16 @@ class Blocking(Contender):
 
 @dataclass
 class Lane:
-    """A contender on its way through one conversation, with a list of messages that grows in place."""
+    """A contender in the middle of one conversation, with a list of messages that grows in place."""
 
     contender: Contender
     conversation: Sequence[list[Message]]
-    sampled: bool = False  #: takes part only in every `SAMPLE`th chunk, because its cost grows with the square
+    sampled: bool = False  #: runs only every `SAMPLE`th chunk, because its total cost is quadratic
     seconds: dict[int, float] = field(default_factory=dict)  #: step -> seconds
     _messages: list[Message] = field(default_factory=list)
 
     def run(self, first: int, last: int) -> None:
-        """Save at steps first..last (counted from 1); steps left out before are in the state, but were not saved."""
+        """Save at steps first..last (counted from 1). Earlier steps left out are in the state, but were not saved."""
         state: State = {"messages": self._messages, "iteration": 0, "usage": {"input_tokens": 0, "output_tokens": 0}}
         done = len(self._messages) // 2
         for new in self.conversation[done : first - 1]:
@@ -91,23 +91,23 @@ CHUNK = 20
 SAMPLE = 5
 
 
-def race(lanes: Sequence[Lane], steps: int, tick: Callable[[int], None]) -> None:
-    """Lead all lanes through `steps` steps, in turns of `CHUNK`; who goes first changes with every turn."""
+def race(lanes: Sequence[Lane], steps: int, advance: Callable[[int], None]) -> None:
+    """Run all lanes for `steps` steps, in turns of `CHUNK`; another lane begins each turn."""
     for turn, first in enumerate(range(1, steps + 1, CHUNK)):
         last = min(first + CHUNK - 1, steps)
         shift = turn % len(lanes)
         for lane in [*lanes[shift:], *lanes[:shift]]:
             if not lane.sampled or turn % SAMPLE == 0 or last == steps:
                 lane.run(first, last)
-        tick(last)
+        advance(last)
 
 
 class Series(NamedTuple):
-    """Save times of several rounds: the median of the rounds at each step, and all single times for the tails."""
+    """Save times of several rounds: at each step the median of the rounds, and all single times for the tails."""
 
     steps: list[int]
     medians: list[float]
-    every: list[float]
+    samples: list[float]
 
     @classmethod
     def of(cls, rounds: Sequence[dict[int, float]]) -> Series:
@@ -116,7 +116,7 @@ class Series(NamedTuple):
         return cls(steps, medians, [seconds for r in rounds for seconds in r.values()])
 
     def tenth(self, which: int) -> float:
-        """Median save time of one tenth of the way, 0 to 9."""
+        """Median save time of one tenth of the steps, 0 to 9."""
         top = self.steps[-1]
         low, high = top * which / 10, top * (which + 1) / 10
         return statistics.median(t for s, t in zip(self.steps, self.medians, strict=True) if low < s <= high)
@@ -127,7 +127,7 @@ class Series(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Seconds for all steps; in a sampled series the mean of a gap's two ends stands for the steps left out."""
+        """Seconds for all steps. In a sampled series, steps left out count as the mean of the steps around the gap."""
         total, before, previous = 0.0, 0, self.medians[0]
         for step, seconds in zip(self.steps, self.medians, strict=True):
             total += seconds + (step - before - 1) * (previous + seconds) / 2
@@ -136,7 +136,7 @@ class Series(NamedTuple):
 
     @property
     def p99(self) -> float:
-        return quantile(self.every, 0.99)
+        return quantile(self.samples, 0.99)
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -144,8 +144,8 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
-def best_of(call: Callable[[], object], times: int) -> float:
-    """Median seconds of a call that changes nothing."""
+def median_seconds(call: Callable[[], object], times: int) -> float:
+    """Median seconds of a call that can be repeated."""
     taken = []
     for _ in range(times):
         start = perf_counter()
@@ -154,24 +154,24 @@ def best_of(call: Callable[[], object], times: int) -> float:
     return statistics.median(taken)
 
 
-def bytes_under(directory: Path) -> int:
-    """All that the files in a directory occupy, by length."""
+def directory_bytes(directory: Path) -> int:
+    """The total length of the files in a directory."""
     return sum(entry.stat().st_size for entry in directory.rglob("*") if entry.is_file())
 
 
-def bytes_read() -> int:
-    """Bytes this process has asked the kernel for so far, whether from the disk or from its cache."""
+def process_bytes_read() -> int:
+    """Bytes that this process has read so far, from the disk or from the kernel's cache."""
     return int(Path("/proc/self/io").read_text(encoding="ascii").split()[1])
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     """Resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
 class Target:
-    """A promise: what was measured against what was asked for."""
+    """A promised figure: the limit, and the measured value."""
 
     workload: str
     what: str
@@ -196,7 +196,7 @@ class Target:
 
 @dataclass
 class Outcome:
-    """What a workload gives back: a table to read, promises, and the raw numbers."""
+    """The result of a workload: a table, the targets, and the raw numbers."""
 
     title: str
     columns: list[str]

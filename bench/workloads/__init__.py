@@ -1,4 +1,8 @@
-"""One file per workload. Each has `run(setting) -> Outcome`; the order here is the order of the report."""
+"""The workloads: one file each, with `run(context) -> Outcome`.
+
+A workload has a short label, under which `--only` takes it and its numbers are kept; W1 to W4 are the labels of the
+tables. The order here is the order of the report.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,29 @@ from collections.abc import Callable
 from importlib import import_module
 
 from bench.measure import Outcome
-from bench.setting import Setting
+from bench.run_context import RunContext
 
-NAMES = (
-    "w1",
-    "where",
-    "disk",
-    "w2",
-    "w3",
-    "w4",
-    "sessions",
-    "reads",
-    "cold",
-    "command",
-    "memory",
-    "servers",
-    "keeping",
-    "mirror",
-    "files",
-)
+_MODULES = {
+    "w1": "long_conversation",
+    "where": "append_breakdown",
+    "disk": "bytes_on_disk",
+    "w2": "many_threads",
+    "w3": "concurrent_writers",
+    "w4": "chat",
+    "sessions": "sessions",
+    "reads": "reads",
+    "cold": "cold_append",
+    "command": "command_line",
+    "memory": "memory_per_thread",
+    "servers": "long_conversation_on_servers",
+    "keeping": "codecs_prune_copy",
+    "mirror": "mirror_cost",
+    "files": "workspace_vs_git",
+}
+NAMES = tuple(_MODULES)
 
 
-def load(name: str) -> Callable[[Setting], Outcome]:
-    """The workload of that name; imported when it is run, so that one of them can be tried alone."""
-    run: Callable[[Setting], Outcome] = import_module(f"bench.workloads.{name}").run
+def load(name: str) -> Callable[[RunContext], Outcome]:
+    """The workload with that label. It is imported only when it runs, so that one can be run alone."""
+    run: Callable[[RunContext], Outcome] = import_module(f"bench.workloads.{_MODULES[name]}").run
     return run

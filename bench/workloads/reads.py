@@ -1,4 +1,4 @@
-"""Reading: the newest state, its end, the history, a fork: each beside the floor and the neighbours."""
+"""Reads: the newest state, its last messages, the history, a fork; beside the floor and other stores."""
 
 from __future__ import annotations
 
@@ -8,43 +8,45 @@ from typing import Any
 
 import msgspec
 
-from bench.measure import Blocking, Job, Lane, Outcome, Target, best_of
-from bench.peers.floor import Floor
-from bench.peers.langgraph import Delta, Sqlite
-from bench.peers.openai_agents import Session
-from bench.setting import Setting
-from bench.subject import Backtrail, BacktrailChat, BacktrailZstd
-from bench.traffic import conversation, single_messages
+from bench.contenders.backtrail import BacktrailChatSession, BacktrailSave, BacktrailSaveZstd
+from bench.contenders.floor import BareSqliteCommit
+from bench.contenders.langgraph import LangGraphSqlite, LangGraphSqliteDelta
+from bench.contenders.openai_agents import OpenAIAgentsSession
+from bench.measure import Job, Lane, Outcome, SyncContender, Target, median_seconds
+from bench.run_context import RunContext
+from bench.synthetic_messages import make_conversation, make_messages
 
-TIMES = 15
+REPEATS = 15
 
 
-def run(setting: Setting) -> Outcome:
+def run(context: RunContext) -> Outcome:
     rows: list[list[str]] = []
-    with setting.bar("reading", 5) as bar, setting.place() as scratch:
-        talk = conversation(setting.steps)
+    with context.progress("reading", 5) as bar, context.scratch() as scratch:
+        conversation = make_conversation(context.steps)
         stores: dict[str, Any] = {
-            "backtrail": Backtrail(scratch.new()), "zstd": BacktrailZstd(scratch.new(), "normal"),
-            "delta": Delta(scratch.new(), "normal"), "session": Session(scratch.new(), "normal"),
-        }  # fmt: skip
+            "backtrail": BacktrailSave(scratch.new_directory()),
+            "zstd": BacktrailSaveZstd(scratch.new_directory(), "normal"),
+            "delta": LangGraphSqliteDelta(scratch.new_directory(), "normal"),
+            "session": OpenAIAgentsSession(scratch.new_directory(), "normal"),
+        }
         for contender in stores.values():
-            Lane(contender, talk).run(1, setting.steps)
-        stores["sqlite"] = Sqlite(scratch.new(), "normal")
-        Lane(stores["sqlite"], talk).run(setting.steps - 2, setting.steps)
-        bar.tick()
+            Lane(contender, conversation).run(1, context.steps)
+        stores["sqlite"] = LangGraphSqlite(scratch.new_directory(), "normal")
+        Lane(stores["sqlite"], conversation).run(context.steps - 2, context.steps)
+        bar.advance()
         load = _loads(stores, rows)
-        bar.tick()
-        history, peer_history = _histories(stores, rows, setting.steps)
-        bar.tick()
-        fork, floor = _forks(stores["backtrail"], Floor(scratch.new()), rows)
-        bar.tick()
-        tail = _tails(scratch.new(), scratch.new(), rows, setting.scaled(5000))
+        bar.advance()
+        history, peer_history = _histories(stores, rows, context.steps)
+        bar.advance()
+        fork, floor = _forks(stores["backtrail"], BareSqliteCommit(scratch.new_directory()), rows)
+        bar.advance()
+        tail = _tails(scratch.new_directory(), scratch.new_directory(), rows, context.scaled(5000))
         for contender in stores.values():
             contender.close()
     targets = [
         Target("reads", "load of the newest state against msgspec decode", load["backtrail"] / load["msgspec"], 2.2),
-        Target("reads", f"last 50 of {setting.scaled(5000):,} messages", tail["backtrail"] * 1e3, 1, unit="ms"),
-        Target("reads", f"history of {setting.steps:,} checkpoints", history * 1e3, 15, unit="ms"),
+        Target("reads", f"last 50 of {context.scaled(5000):,} messages", tail["backtrail"] * 1e3, 1, unit="ms"),
+        Target("reads", f"history of {context.steps:,} checkpoints", history * 1e3, 15, unit="ms"),
         Target("reads", "fork against the floor, FULL", fork / floor, 2),
     ]
     raw = {
@@ -53,7 +55,7 @@ def run(setting: Setting) -> Outcome:
         "history": {"backtrail": history, "sqlite": peer_history},
         "fork": [fork, floor],
     }
-    return Outcome("Reading", ["what", "contender", "ms"], rows, targets, raw, f"medians of {TIMES} or more calls")
+    return Outcome("Reading", ["what", "contender", "ms"], rows, targets, raw, f"medians of {REPEATS} or more calls")
 
 
 def _row(rows: list[list[str]], what: str, who: str, seconds: float) -> float:
@@ -77,12 +79,12 @@ def _loads(stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
         "delta": lambda: stores["delta"].load("conversation"),
     }
     taken: dict[str, list[float]] = {key: [] for key in [*calls, "session"]}
-    for _ in range(TIMES):
+    for _ in range(REPEATS):
         for key, call in calls.items():
             start = perf_counter()
             call()
             taken[key].append(perf_counter() - start)
-        taken["session"].append(stores["session"].read("conversation")[0])
+        taken["session"].append(stores["session"].time_read("conversation")[0])
     names = {"msgspec": "msgspec decode of the same bytes", "backtrail": "backtrail", "zstd": "backtrail, zstd"}
     names |= {key: stores[key].name for key in ("sqlite", "delta", "session")}
     what = f"load {len(packed) / 1e6:.1f} MB"
@@ -92,20 +94,20 @@ def _loads(stores: dict[str, Any], rows: list[list[str]]) -> dict[str, float]:
 def _histories(stores: dict[str, Any], rows: list[list[str]], steps: int) -> tuple[float, float]:
     thread = stores["backtrail"].store.thread("conversation")
     assert len(thread.history()) == steps
-    mine = _row(rows, f"history of {steps:,}", "backtrail", best_of(thread.history, TIMES))
+    mine = _row(rows, f"history of {steps:,}", "backtrail", median_seconds(thread.history, REPEATS))
     saver, config = stores["sqlite"].saver, {"configurable": {"thread_id": "conversation", "checkpoint_ns": ""}}
-    three = best_of(lambda: list(saver.list(config)), 3)
-    guessed = three / 3 * steps / 2  # an average checkpoint is half as long as the last ones
-    return mine, _row(rows, f"history of {steps:,}", f"{Sqlite.name}, extrapolated from 3", guessed)
+    three = median_seconds(lambda: list(saver.list(config)), 3)
+    estimate = three / 3 * steps / 2  # an average checkpoint is half as long as the last ones
+    return mine, _row(rows, f"history of {steps:,}", f"{LangGraphSqlite.name}, extrapolated from 3", estimate)
 
 
-def _forks(subject: Backtrail, floor: Floor, rows: list[list[str]]) -> tuple[float, float]:
-    """Alternating: a fork at a step in the middle, a bare commit of 2.3 KB."""
-    thread: Any = subject.store.thread("conversation")
+def _forks(contender: BacktrailSave, floor: BareSqliteCommit, rows: list[list[str]]) -> tuple[float, float]:
+    """Forks at a step in the middle, and bare commits of 2.3 KB; they take turns."""
+    thread: Any = contender.store.thread("conversation")
     middle = thread.step // 2
-    work = conversation(400)
+    work = make_conversation(400)
 
-    class Fork(Blocking):
+    class Fork(SyncContender):
         name = "backtrail fork"
 
         def save(self, prepared: Any) -> None:
@@ -122,16 +124,19 @@ def _forks(subject: Backtrail, floor: Floor, rows: list[list[str]]) -> tuple[flo
 
 
 def _tails(here: Any, there: Any, rows: list[list[str]], count: int) -> dict[str, float]:
-    messages = list(single_messages(count))
-    chat = BacktrailChat(str(here / "backtrail.db"), durability="normal", compression=None)
+    messages = list(make_messages(count))
+    chat = BacktrailChatSession(str(here / "backtrail.db"), durability="normal", compression=None)
     for message in messages:
         chat.add(message)
-    session = Session(there, "normal")
+    session = OpenAIAgentsSession(there, "normal")
     session.times(Job("chat", number, {}, [message]) for number, message in enumerate(messages))
-    assert len(chat.last(50)) == session.read("chat", 50)[1] == 50
-    mine = best_of(lambda: chat.last(50), 200)
-    theirs = statistics.median(session.read("chat", 50)[0] for _ in range(200))
+    assert len(chat.last(50)) == session.time_read("chat", 50)[1] == 50
+    mine = median_seconds(lambda: chat.last(50), 200)
+    theirs = statistics.median(session.time_read("chat", 50)[0] for _ in range(200))
     chat.close()
     session.close()
     what = f"last 50 of {count:,}"
-    return {"backtrail": _row(rows, what, "backtrail", mine), "session": _row(rows, what, Session.name, theirs)}
+    return {
+        "backtrail": _row(rows, what, "backtrail", mine),
+        "session": _row(rows, what, OpenAIAgentsSession.name, theirs),
+    }

@@ -1,4 +1,4 @@
-"""Sessions besides the chat of W4: JSONL against a bare fsync, a long listing, and what must not grow with length."""
+"""Sessions besides the chat of W4: JSONL against a bare fsync, a long listing, operations independent of length."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from time import perf_counter
 from typing import Any
 
 import backtrail
-from bench.measure import Outcome, Target, best_of
-from bench.setting import Scratch, Setting
-from bench.traffic import single_messages
+from bench.measure import Outcome, Target, median_seconds
+from bench.run_context import RunContext, Scratch
+from bench.synthetic_messages import make_messages
 
 SHORT = 200
 LAST = 50
-SAME = 1.5  #: how much slower a long session may be and still count as independent of its length
+SAME = 1.5  #: a long session may be this much slower and still counts as independent of its length
 
 
-def run(setting: Setting) -> Outcome:
+def run(context: RunContext) -> Outcome:
     rows: list[list[str]] = []
-    long = setting.scaled(5000)
-    with setting.bar("sessions", 3) as bar, setting.place() as scratch:
-        line, bare = _lines(scratch, setting.scaled(2000))
+    long = context.scaled(5000)
+    with context.progress("sessions", 3) as bar, context.scratch() as scratch:
+        line, bare = _jsonl_appends(scratch, context.scaled(2000))
         rows.append(["append to a session", "backtrail, jsonl:", f"{line * 1e3:.3f}"])
         rows.append(["append of the same line", "bare write + fsync", f"{bare * 1e3:.3f}"])
-        after, anew = _ends(scratch, setting.scaled(2000))
+        after, anew = _last_messages(scratch, context.scaled(2000))
         rows.append([f"last {LAST} after an append of one's own", "backtrail, jsonl:", f"{after * 1e3:.3f}"])
         rows.append([f"last {LAST} after another's append", "backtrail, jsonl:", f"{anew * 1e3:.3f}"])
-        bar.tick()
+        bar.advance()
         listing = _listing(scratch, 10_000)
         rows.append(["10,000 sessions, newest first", "backtrail", f"{listing * 1e3:.1f}"])
-        bar.tick()
-        short, grown = _moves(scratch, SHORT, long)
+        bar.advance()
+        short, grown = _fork_snapshot_truncate(scratch, SHORT, long)
         for what in short:
             rows.append([f"{what} of {SHORT} messages", "backtrail", f"{short[what] * 1e3:.3f}"])
             rows.append([f"{what} of {long:,} messages", "backtrail", f"{grown[what] * 1e3:.3f}"])
@@ -48,15 +48,16 @@ def run(setting: Setting) -> Outcome:
     return Outcome("Sessions", ["what", "contender", "ms"], rows, targets, raw, told)
 
 
-def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
-    """In turns, twenty by twenty: backtrail appends messages, then the very lines it wrote are appended to a file of
-    their own. (The floor is fsync, as asked; the engine itself may do with fdatasync, which costs the same on a file
-    that grows.)"""
-    here, there = scratch.new(), scratch.new()
+def _jsonl_appends(scratch: Scratch, count: int) -> tuple[float, float]:
+    """backtrail appends twenty messages, then the same lines are appended to a bare file, and so on in turns.
+
+    The floor uses fsync; the engine may use fdatasync, which costs the same on a file that grows.
+    """
+    here, there = scratch.new_directory(), scratch.new_directory()
     store: Any = backtrail.open(f"jsonl:{here}")
     session = store.session("chat")
     bare = os.open(there / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    messages = list(single_messages(count))
+    messages = list(make_messages(count))
     session.append(messages[0])
     (file,) = here.rglob("chat*.jsonl")
     mine, floor = list[float](), list[float]()
@@ -77,14 +78,14 @@ def _lines(scratch: Scratch, count: int) -> tuple[float, float]:
     return statistics.median(mine), statistics.median(floor)
 
 
-def _ends(scratch: Scratch, count: int) -> tuple[float, float]:
-    """The end of a session as its writer reads it after each append, and as a second store over the same files does,
-    which has nothing in memory of what was added since it last looked."""
-    here = scratch.new()
+def _last_messages(scratch: Scratch, count: int) -> tuple[float, float]:
+    """Read the end of a session after each append: in the store that appended, and in a second one over the same files,
+    which has not cached the new message."""
+    here = scratch.new_directory()
     stores: list[Any] = [backtrail.open(f"jsonl:{here}", durability="normal") for _ in range(2)]
     mine, theirs = (store.session("chat") for store in stores)
     after, anew = list[float](), list[float]()
-    for message in single_messages(count):
+    for message in make_messages(count):
         mine.append(message)
         for session, taken in ((mine, after), (theirs, anew)):
             start = perf_counter()
@@ -97,22 +98,22 @@ def _ends(scratch: Scratch, count: int) -> tuple[float, float]:
 
 
 def _listing(scratch: Scratch, count: int) -> float:
-    store: Any = backtrail.open(str(scratch.new() / "backtrail.db"), durability="normal")
+    store: Any = backtrail.open(str(scratch.new_directory() / "backtrail.db"), durability="normal")
     for number in range(count):
         store.session(f"user-{number}").add("user", "hello")
     assert len(store.sessions()) == count
-    seconds = best_of(store.sessions, 5)
+    seconds = median_seconds(store.sessions, 5)
     store.close()
     return seconds
 
 
-def _moves(scratch: Scratch, *lengths: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Fork, snapshot and truncate of a short and of a long session, in turns, on fresh forks."""
-    store: Any = backtrail.open(str(scratch.new() / "backtrail.db"), durability="normal")
+def _fork_snapshot_truncate(scratch: Scratch, *lengths: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Fork, snapshot and truncate a short and a long session, in turns, on fresh forks."""
+    store: Any = backtrail.open(str(scratch.new_directory() / "backtrail.db"), durability="normal")
     sessions, taken = [], [dict[str, list[float]]() for _ in lengths]
     for length in lengths:
         session = store.session(f"of-{length}")
-        for message in single_messages(length):
+        for message in make_messages(length):
             session.append(message)
         sessions.append(session)
     for turn in range(40):

@@ -1,4 +1,4 @@
-"""W4: a chat: 5,000 single messages, the last 50 read after each."""
+"""W4, a chat: 5,000 single messages are added, and the last 50 are read after each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from bench.measure import Outcome, Target, bytes_under, quantile
-from bench.peers.openai_agents import Session
-from bench.setting import Scratch, Setting
-from bench.subject import BacktrailChat
-from bench.traffic import Message, single_messages
+from bench.contenders.backtrail import BacktrailChatSession
+from bench.contenders.openai_agents import OpenAIAgentsSession
+from bench.measure import Outcome, Target, directory_bytes, quantile
+from bench.run_context import RunContext, Scratch
+from bench.synthetic_messages import Message, make_messages
 
 LAST = 50
 CHUNK = 50
@@ -23,20 +23,20 @@ CHUNK = 50
 class Chat(Protocol):
     name: str
 
-    def turns(self, messages: Iterable[Message], last: int) -> list[float]: ...
+    def time_turns(self, messages: Iterable[Message], last: int) -> list[float]: ...
 
     def close(self) -> None: ...
 
 
 class JsonLinesChat:
-    """A line per message, fsynced; the end of the file read back."""
+    """A line per message, fsynced; the end of the file is read back."""
 
     name = "JSONL append, fsync, read the end"
 
     def __init__(self, directory: Path) -> None:
         self._file = os.open(directory / "chat.jsonl", os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
-    def turns(self, messages: Iterable[Message], last: int) -> list[float]:
+    def time_turns(self, messages: Iterable[Message], last: int) -> list[float]:
         taken = []
         for message in messages:
             start = perf_counter()
@@ -48,7 +48,7 @@ class JsonLinesChat:
         return taken
 
     def _tail(self, last: int) -> list[Message]:
-        """The last lines, from a window at the end that is doubled until it holds enough of them."""
+        """The last lines: a window at the end of the file is doubled until it holds enough of them."""
         size = os.fstat(self._file).st_size
         window = 128 * 1024
         while True:
@@ -62,38 +62,38 @@ class JsonLinesChat:
         os.close(self._file)
 
 
-def lanes(scratch: Scratch, durability: str) -> tuple[list[Chat], list[Path]]:
-    places = [scratch.new(), scratch.new()]
+def open_chats(scratch: Scratch, durability: str) -> tuple[list[Chat], list[Path]]:
+    directories = [scratch.new_directory(), scratch.new_directory()]
     chats: list[Chat] = [
-        BacktrailChat(str(places[0] / "backtrail.db"), durability=durability, compression=None),
-        Session(places[1], durability),
+        BacktrailChatSession(str(directories[0] / "backtrail.db"), durability=durability, compression=None),
+        OpenAIAgentsSession(directories[1], durability),
     ]
     if durability == "full":
-        places.append(scratch.new())
-        chats.append(JsonLinesChat(places[-1]))
-    return chats, places
+        directories.append(scratch.new_directory())
+        chats.append(JsonLinesChat(directories[-1]))
+    return chats, directories
 
 
-def run(setting: Setting) -> Outcome:
-    count, rounds = setting.scaled(5000), max(1, setting.rounds - 1)
-    messages = list(single_messages(count))
+def run(context: RunContext) -> Outcome:
+    count, rounds = context.scaled(5000), max(1, context.rounds - 1)
+    messages = list(make_messages(count))
     rows, targets, raw = [], list[Target](), dict[str, Any]()
-    with setting.bar("W4: a chat", 2 * rounds * count) as bar:
+    with context.progress("W4: a chat", 2 * rounds * count) as bar:
         for durability in ("full", "normal"):
             taken: dict[str, list[list[float]]] = {}
             sizes: dict[str, int] = {}
             for number in range(rounds):
-                with setting.place() as scratch:
-                    chats, places = lanes(scratch, durability)
+                with context.scratch() as scratch:
+                    chats, directories = open_chats(scratch, durability)
                     times: dict[str, list[float]] = {chat.name: [] for chat in chats}
                     for turn, first in enumerate(range(0, count, CHUNK)):
                         shift = (turn + number) % len(chats)
                         for chat in [*chats[shift:], *chats[:shift]]:
-                            times[chat.name] += chat.turns(messages[first : first + CHUNK], LAST)
-                        bar.tick(CHUNK)
-                    for chat, place in zip(chats, places, strict=True):
+                            times[chat.name] += chat.time_turns(messages[first : first + CHUNK], LAST)
+                        bar.advance(CHUNK)
+                    for chat, directory in zip(chats, directories, strict=True):
                         chat.close()
-                        sizes[chat.name] = bytes_under(place)
+                        sizes[chat.name] = directory_bytes(directory)
                         taken.setdefault(chat.name, []).append(times[chat.name])
             rates = {name: statistics.median(count / sum(times) for times in every) for name, every in taken.items()}
             for name, every in taken.items():
@@ -108,13 +108,13 @@ def run(setting: Setting) -> Outcome:
                     "last": last,
                     "p99": p99,
                 }
-                if name == BacktrailChat.name:
-                    # The first tenth begins with fewer than 50 messages to read, so the second tenth is the measure.
+                if name == BacktrailChatSession.name:
+                    # The first tenth begins with fewer than 50 messages to read, so the second tenth is compared.
                     early = statistics.median(steady[count // 10 : count // 5])
                     targets.append(
                         Target("W4", f"turn, last tenth against second, {durability.upper()}", last / early, 1.15)
                     )
-            ratio = rates[BacktrailChat.name] / rates[Session.name]
+            ratio = rates[BacktrailChatSession.name] / rates[OpenAIAgentsSession.name]
             targets.append(
                 Target("W4", f"turns/s against SQLiteSession, {durability.upper()}", ratio, 3, at_least=True)
             )

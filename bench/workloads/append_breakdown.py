@@ -1,9 +1,8 @@
-"""Where the time of an append goes: backtrail's own Python, SQLite's statements, the wait for the disk.
+"""The time of an append, broken down: backtrail's own Python, SQLite's statements, the wait for the disk.
 
-The same append is timed whole, with the engine's share told apart, beside the floor; and once more on an engine that
-keeps nothing, where what is left is backtrail's Python with everything in the processor's caches. After each wait for
-the disk the same Python takes two or three times as long, because the caches have gone cold: that is no other code, and
-it is most of what an append costs over the floor.
+An append is timed as a whole and inside the engine, beside the floor. A second store has an engine that keeps nothing:
+what remains is backtrail's Python with warm processor caches. After each wait for the disk the caches are cold, and the
+same code takes two or three times as long; that is most of the difference between an append and the floor.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any
 
 import backtrail
 from backtrail.engines.base import Commit
+from bench.contenders.floor import BareSqliteCommit
 from bench.measure import Job, Outcome
-from bench.peers.floor import Floor
-from bench.setting import Setting
-from bench.traffic import Message, conversation
+from bench.run_context import RunContext
+from bench.synthetic_messages import Message, make_conversation
 
 
-class Split:
-    """One thread of a store, each append's time taken apart."""
+class TimedAppends:
+    """Appends to one thread of a store, each timed as a whole and inside the engine."""
 
     def __init__(self, store: backtrail.Store, first: list[Message], *, keeps: bool = True) -> None:
         self.store = store
@@ -31,7 +30,7 @@ class Split:
         self.whole: list[float] = []
         self.engine: list[float] = []
         self._keeps = keeps
-        engine = store._context.engine  # there is no public way to look between the layers
+        engine = store._context.engine  # there is no public way to time a layer
         self._commit, engine.commit = engine.commit, self._timed  # type: ignore[method-assign]
 
     async def _timed(self, commit: Commit) -> None:
@@ -46,32 +45,32 @@ class Split:
         self.whole.append(perf_counter() - start)
 
     def parts(self) -> tuple[float, float, float]:
-        """Microseconds: whole, the engine's, all above it."""
+        """Median microseconds of an append: as a whole, inside the engine, above the engine."""
         above = [whole - engine for whole, engine in zip(self.whole, self.engine, strict=True)]
         whole, engine, rest = (statistics.median(times) * 1e6 for times in (self.whole, self.engine, above))
         return whole, engine, rest
 
 
-def run(setting: Setting) -> Outcome:
-    talk = conversation(setting.steps)
+def run(context: RunContext) -> Outcome:
+    conversation = make_conversation(context.steps)
     rows, raw = [], dict[str, Any]()
-    with setting.bar("where the time goes", 2) as bar, setting.place() as scratch:
+    with context.progress("where the time goes", 2) as bar, context.scratch() as scratch:
         for durability in ("full", "normal"):
-            place: Path = scratch.new()
-            floor = Floor(place, durability)
+            directory: Path = scratch.new_directory()
+            floor = BareSqliteCommit(directory, durability)
             with (
-                backtrail.open(place / "backtrail.db", durability=durability) as store,
+                backtrail.open(directory / "backtrail.db", durability=durability) as store,
                 backtrail.open("memory:") as nothing,
             ):
-                disk, memory = Split(store, talk[0]), Split(nothing, talk[0], keeps=False)
+                disk, memory = TimedAppends(store, conversation[0]), TimedAppends(nothing, conversation[0], keeps=False)
                 bare = []
-                for number, new in enumerate(talk[1:], 2):
+                for number, new in enumerate(conversation[1:], 2):
                     prepared = floor.prepare(Job("where", number, {}, new))
                     start = perf_counter()
                     floor.save(prepared)
                     bare.append(perf_counter() - start)
                     disk.append(new)
-                for new in talk[1:]:
+                for new in conversation[1:]:
                     memory.append(new)
             floor.close()
             whole, engine, above = disk.parts()
@@ -79,7 +78,7 @@ def run(setting: Setting) -> Outcome:
             raw[durability] = {"floor": least, "whole": whole, "engine": engine, "above": above, "hot": hot}
             figures = (least, whole, engine, above, hot)
             rows.append([durability.upper(), *(f"{value:.0f}" for value in figures), f"{whole / least:.2f}"])
-            bar.tick()
+            bar.advance()
     columns = ["sync", "floor µs", "append µs", "SQLite and disk", "backtrail's Python", "the same, warm", "x floor"]
     note = "medians; SQLite: head and row, two pages where the floor writes one; warm: on an engine that keeps nothing"
     return Outcome("Where the time of an append goes", columns, rows, [], raw, note)

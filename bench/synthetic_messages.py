@@ -1,9 +1,9 @@
-"""The messages every contender stores: an agent's traffic, made from a seed, the same on every machine.
+"""The messages that every contender stores: an agent's conversation, generated from a seed, equal on every machine.
 
-A step is a user turn and an assistant turn (at times a tool call and its result) in OpenAI's shape, about 2.3 KB
-once encoded. The words are drawn with the skew that real prose has, broken by numbers, identifiers, paths, code and
-the typography that models like to write, so that one step compresses about as well as real traffic does (zstd level
-3: close to half). Random bytes would hide the worth of compression, repeated text would flatter it.
+A step is a user message and an assistant message (at times a tool call and its result) in OpenAI's shape, about 2.3 KB
+once encoded. Words are drawn with the skew of real prose, mixed with numbers, identifiers, paths, code and the
+typography that models like to write, so that one step compresses about as well as real messages do (zstd level 3: close
+to half). Random bytes would understate compression, repeated text would overstate it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _TOPIC = (
     "without Berlin Lisbon Osaka Nairobi Toronto Monday Thursday January October kilobyte second minute percent"
 )
 _STEMS = sorted(set(_TOPIC.split()), key=lambda word: (len(word) * 7919 + sum(map(ord, word))) % 1009)
-# Each stem in several forms: with a few hundred words only, a trained zstd dictionary would hold the whole language.
+# Each stem in several forms: with a few hundred words only, a trained zstd dictionary would hold all of them.
 # Measured beside README files and other Markdown cut into the same message shape: zstd level 3 leaves 0.40 to 0.47 of
-# those and 0.48 of this traffic; with a 16 KB dictionary 0.31 to 0.39, and 0.37 of this. So plain compression looks a
-# little worse here than on real text, and what a dictionary adds (22 %) is at the upper end of what it adds there.
+# those and 0.48 of these messages; with a 16 KB dictionary 0.31 to 0.39, and 0.37 of these. So compression alone is a
+# little worse here than on real text, and the gain of a dictionary (22 %) is at the upper end of its gain there.
 _FORMS = ("{}", "{}s", "{}ed", "{}ing", "re{}", "un{}", "{}er", "{}ly", "over{}", "{}able", "pre{}", "{}ment")
 _WORDS = _COMMON.split() + [form.format(stem) for form in _FORMS for stem in _STEMS]
 _WEIGHTS = list(accumulate(1 / (rank + 6) ** 0.82 for rank in range(len(_WORDS))))
@@ -83,23 +83,23 @@ _ACCENTS = (
 )
 
 
-class Writer:
-    """Draws words, sentences and messages from one seeded source."""
+class MessageGenerator:
+    """Draws words, sentences and messages from one seeded random source."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._topic: list[str] = []
-        self.turn()
+        self.new_topic()
 
-    def turn(self) -> None:
-        """A new turn has its own subject: a few words and phrases that come back again and again."""
+    def new_topic(self) -> None:
+        """Choose the words, phrases and paths that the next messages repeat."""
         rng = self._random
         words = rng.sample(_WORDS, 30)
         phrases = [" ".join(rng.choices(_WORDS, cum_weights=_WEIGHTS, k=rng.randrange(2, 5))) for _ in range(12)]
         paths = [f"{rng.choice(_WORDS)}/{rng.choice(_WORDS)}_{rng.choice(_WORDS)}.py" for _ in range(2)]
         self._topic = words + phrases + paths
 
-    def _ident(self, length: int) -> str:
+    def _identifier(self, length: int) -> str:
         return "".join(self._random.choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", k=length))
 
     def _word(self) -> str:
@@ -132,17 +132,17 @@ class Writer:
         return "".join(parts).rstrip("*- \n:")
 
     def user(self, size: int) -> Message:
-        return {"role": "user", "content": self.prose(size), "id": f"msg_{self._ident(24)}"}
+        return {"role": "user", "content": self.prose(size), "id": f"msg_{self._identifier(24)}"}
 
     def assistant(self, size: int) -> Message:
-        return {"role": "assistant", "content": self.prose(size), "id": f"msg_{self._ident(24)}"}
+        return {"role": "assistant", "content": self.prose(size), "id": f"msg_{self._identifier(24)}"}
 
     def _assignment(self) -> str:
         rng = self._random
         return f"{rng.choice(self._topic)} = {rng.choice(_WORDS)}({self._word()}, {self._word()})"
 
-    def tool_pair(self, size: int) -> list[Message]:
-        rng, call, tool = self._random, f"call_{self._ident(24)}", self._random.choice(_TOOLS)
+    def tool_call_and_result(self, size: int) -> list[Message]:
+        rng, call, tool = self._random, f"call_{self._identifier(24)}", self._random.choice(_TOOLS)
         arguments = (
             f'{{"query": "{self.prose(60)}", "limit": {rng.randrange(5, 200)}, "path": "src/{rng.choice(_WORDS)}"}}'
         )
@@ -154,30 +154,30 @@ class Writer:
         function = {"name": tool, "arguments": arguments}
         asked = self.prose(180)
         return [
-            {"role": "assistant", "content": asked, "id": f"msg_{self._ident(24)}",
+            {"role": "assistant", "content": asked, "id": f"msg_{self._identifier(24)}",
              "tool_calls": [{"id": call, "type": "function", "function": function}]},
-            {"role": "tool", "content": lines, "id": f"msg_{self._ident(24)}", "tool_call_id": call},
+            {"role": "tool", "content": lines, "id": f"msg_{self._identifier(24)}", "tool_call_id": call},
         ]  # fmt: skip
 
     def step(self, size: int = 2300) -> list[Message]:
         """Two messages that encode to about `size` bytes together."""
         text = size - 330
-        self.turn()
+        self.new_topic()
         if self._random.random() < 0.25:
-            return self.tool_pair(text)
+            return self.tool_call_and_result(text)
         asked = int(text * self._random.uniform(0.08, 0.3))
         return [self.user(asked), self.assistant(text - asked)]
 
 
-def conversation(steps: int, *, seed: int = 7, size: int = 2300) -> list[list[Message]]:
+def make_conversation(steps: int, *, seed: int = 7, size: int = 2300) -> list[list[Message]]:
     """`steps` steps of two messages each."""
-    writer = Writer(seed)
-    return [writer.step(size) for _ in range(steps)]
+    generator = MessageGenerator(seed)
+    return [generator.step(size) for _ in range(steps)]
 
 
-def single_messages(count: int, *, seed: int = 11, size: int = 1150) -> Iterator[Message]:
-    """One message after another, for chat sessions."""
-    writer = Writer(seed)
+def make_messages(count: int, *, seed: int = 11, size: int = 1150) -> Iterator[Message]:
+    """Single messages, for chat sessions."""
+    generator = MessageGenerator(seed)
     for number in range(count):
-        writer.turn()
-        yield writer.user(size // 3) if number % 2 == 0 else writer.assistant(size + size // 2)
+        generator.new_topic()
+        yield generator.user(size // 3) if number % 2 == 0 else generator.assistant(size + size // 2)

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import backtrail
 import backtrail.aio
-from bench.measure import Blocking, Contender, Job
-from bench.traffic import Message
+from bench.measure import Contender, Job, SyncContender
+from bench.synthetic_messages import Message
 
 
-class Backtrail(Blocking):
-    """The whole state handed over at each step; what changed is found by exact comparison."""
+class BacktrailSave(SyncContender):
+    """The whole state is passed at each step; changes are found by exact comparison."""
 
     name = "backtrail save"
     options: ClassVar[dict[str, Any]] = {"compression": None}
@@ -37,22 +37,22 @@ class Backtrail(Blocking):
         self.store.close()
 
 
-class BacktrailIdentity(Backtrail):
-    """The same, for callers who promise never to change a saved item in place."""
+class BacktrailSaveIdentity(BacktrailSave):
+    """The same for callers who never change a saved item in place: changes are found by identity."""
 
     name = "backtrail save, detect=identity"
     options: ClassVar[dict[str, Any]] = {"compression": None, "detect": "identity"}
 
 
-class BacktrailZstd(Backtrail):
+class BacktrailSaveZstd(BacktrailSave):
     """The same, compressed."""
 
     name = "backtrail save, zstd"
     options: ClassVar[dict[str, Any]] = {"compression": "zstd"}
 
 
-class BacktrailAppend(Backtrail):
-    """Only the new messages handed over."""
+class BacktrailAppend(BacktrailSave):
+    """Only the new messages are passed."""
 
     name = "backtrail append"
 
@@ -62,14 +62,14 @@ class BacktrailAppend(Backtrail):
 
 
 class BacktrailAppendZstd(BacktrailAppend):
-    """Only the new messages, compressed."""
+    """Only the new messages are passed, and compressed."""
 
     name = "backtrail append, zstd"
     options: ClassVar[dict[str, Any]] = {"compression": "zstd"}
 
 
-class BacktrailVisitor(Backtrail):
-    """A server that serves many threads: a fresh handle for each request, nothing kept by the caller."""
+class BacktrailSaveFreshHandle(BacktrailSave):
+    """A server of many threads: a fresh thread handle for each save, nothing kept by the caller."""
 
     name = "backtrail save"
 
@@ -80,8 +80,8 @@ class BacktrailVisitor(Backtrail):
         self.store.thread(prepared.thread).save(prepared.state)
 
 
-class BacktrailChat:
-    """A session: one message in, the last few out."""
+class BacktrailChatSession:
+    """A session: one message is added, the last few are read."""
 
     name = "backtrail session"
 
@@ -96,7 +96,8 @@ class BacktrailChat:
         tail: list[Message] = self._session.messages(last=count)
         return tail
 
-    def turns(self, messages: Iterable[Message], last: int) -> list[float]:
+    def time_turns(self, messages: Iterable[Message], last: int) -> list[float]:
+        """Add each message and read the last few; the seconds of each turn."""
         taken = []
         for message in messages:
             start = perf_counter()
@@ -110,8 +111,8 @@ class BacktrailChat:
         self.store.close()
 
 
-class BacktrailTasks(Contender):
-    """The async door, awaited inside one running loop."""
+class BacktrailAsyncAppend(Contender):
+    """`backtrail.aio`, awaited inside one running loop."""
 
     name = "backtrail.aio append"
 
@@ -136,8 +137,8 @@ class BacktrailTasks(Contender):
     def times(self, jobs: Iterable[Job]) -> list[float]:
         return self._loop.run_until_complete(self._write(jobs))
 
-    def together(self, writers: list[list[Job]]) -> list[list[float]]:
-        """Each list of jobs in a task of its own, all at once."""
+    def times_concurrent(self, writers: list[list[Job]]) -> list[list[float]]:
+        """Do each list of jobs in a task of its own, all at once."""
 
         async def gather() -> list[list[float]]:
             return list(await asyncio.gather(*(self._write(jobs) for jobs in writers)))

@@ -1,4 +1,4 @@
-"""The floor: what the machine itself needs for a durable write of the same new bytes, and for encoding them."""
+"""The floor: the time that the machine itself needs to write the same new bytes durably, and to encode them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from bench.measure import Blocking, Job
+from bench.measure import Job, SyncContender
 
 SYNCHRONOUS = {"full": "PRAGMA synchronous=FULL", "normal": "PRAGMA synchronous=NORMAL"}
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Floor(Blocking):
+class BareSqliteCommit(SyncContender):
     """A bare sqlite3 commit of one row: WAL, 8 KB pages, the new messages already encoded."""
 
     name = "floor: bare sqlite3 commit"
@@ -38,7 +38,7 @@ class Floor(Blocking):
         self._db.close()
 
 
-class Encoding(Blocking):
+class MsgspecEncode(SyncContender):
     """No store at all: msgspec encodes the whole state."""
 
     name = "msgspec encodes the state"
@@ -50,27 +50,27 @@ class Encoding(Blocking):
         _encode(prepared)
 
 
-class JsonFile(Blocking):
-    """The whole state as one JSON file: written beside it, fsynced, renamed."""
+class JsonFileRewrite(SyncContender):
+    """The whole state as one JSON file: written to a temporary file, fsynced, renamed."""
 
     name = "JSON file, fsync + rename"
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "state.json"
-        self._beside = directory / "state.json.new"
+        self._temporary = directory / "state.json.new"
 
     def prepare(self, job: Job) -> Any:
         return job.state
 
     def save(self, prepared: Any) -> None:
-        with self._beside.open("w", encoding="utf-8") as file:
+        with self._temporary.open("w", encoding="utf-8") as file:
             json.dump(prepared, file, ensure_ascii=False)
             file.flush()
             os.fsync(file.fileno())
-        self._beside.replace(self._path)
+        self._temporary.replace(self._path)
 
 
-class JsonLines(Blocking):
+class JsonLinesAppend(SyncContender):
     """One line per message at the end of a file, then fsync."""
 
     name = "JSONL append, fsync"

@@ -1,10 +1,10 @@
 """Workspaces against git: the same directory, the same edits, taking turns in one run.
 
 git works in a shadow GIT_DIR of its own, once with its defaults (`add -A` and `commit`) and once tuned (manyFiles,
-untrackedCache, `add -A` and `write-tree`, no commit). Every figure is a median; the ratio is backtrail's to the
-better-known contender named beside it. Time spent making edits, and clearing up between turns, is not counted.
+untrackedCache, `add -A` and `write-tree`, no commit). Every figure is a median; the ratio is backtrail's to that of the
+contender named beside it. Edits, and cleaning up between turns, are not timed.
 
-Nobody pays for what another did: every turn begins with the disk at rest, git packs nothing in the background, and
+No contender pays for another's work: every turn begins with the disk at rest, git packs nothing in the background, and
 nothing is deleted before the end, since a file system without a journal takes ten times as long to make a file for
 minutes after many were deleted. For the same reason this workload comes last; let some minutes pass between two runs.
 """
@@ -24,11 +24,11 @@ from pathlib import Path
 
 import backtrail
 from bench.measure import Outcome, Target
-from bench.setting import Setting
+from bench.run_context import RunContext
 
 FILES, LARGE_FILES, LARGE_SIZE, DIRECTORIES, EDITS = 10_000, 20, 5 * 2**20, 300, 10
 ORDER = ("backtrail", "git", "tuned")
-PROMISES = (
+LIMITS = (
     ("first snapshot", "first", "git", 0.25),
     ("nothing changed", "nothing", "tuned", 1.15),
     ("10 files changed", "ten", "git", 0.8),
@@ -66,7 +66,7 @@ def source(dice: random.Random, words: list[str], size: int) -> str:
     return "\n".join(lines)[:size]
 
 
-class Git:
+class GitRepository:
     """git with a GIT_DIR of its own beside the directory."""
 
     def __init__(self, root: Path, home: Path, tuned: bool) -> None:
@@ -95,11 +95,11 @@ class Git:
         self.run("checkout", "-q", "-f", at)
 
     def size(self) -> int:
-        """What it occupies on the disk, in bytes."""
+        """The bytes that it occupies on the disk."""
         return sum(p.lstat().st_blocks * 512 for p in self.home.rglob("*"))
 
 
-class Backtrail:
+class BacktrailWorkspace:
     """A SQLite store beside the directory."""
 
     def __init__(self, root: Path, home: Path) -> None:
@@ -115,7 +115,7 @@ class Backtrail:
         self.workspace.restore(at)
 
     def size(self) -> int:
-        """What it occupies on the disk, in bytes, once the log has been folded into the file."""
+        """The bytes that it occupies on the disk, after a checkpoint of the write-ahead log."""
         with contextlib.closing(sqlite3.connect(self.home / "files.db")) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return sum(p.lstat().st_blocks * 512 for p in self.home.glob("files.db*"))
@@ -125,7 +125,7 @@ class Backtrail:
 
 
 class Clock:
-    """Collects seconds under names: those that passed, and those that processors worked, children included."""
+    """Collects, under names, elapsed seconds and processor seconds, child processes included."""
 
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = defaultdict(list)
@@ -147,7 +147,7 @@ class Clock:
 
 
 def edit(dice: random.Random, paths: list[Path]) -> dict[Path, bytes]:
-    """Change some files; what they held before."""
+    """Change some files, and return their content before."""
     chosen = dice.sample(paths, EDITS)
     before = {path: path.read_bytes() for path in chosen}
     for path in chosen:
@@ -155,17 +155,17 @@ def edit(dice: random.Random, paths: list[Path]) -> dict[Path, bytes]:
     return before
 
 
-def round_trip(
+def run_round(
     clock: Clock, base: Path, root: Path, paths: list[Path], dice: random.Random, turn: int
 ) -> dict[str, float]:
-    """One round: everything once for each contender, in an order that changes from round to round."""
+    """One round: all operations for each contender, in an order that changes from round to round."""
     homes = base / f"round{turn}"
     homes.mkdir()
-    contenders: dict[str, Git | Backtrail] = {}
-    makers: list[tuple[str, Callable[[], Git | Backtrail]]] = [
-        ("git", lambda: Git(root, homes / "git", tuned=False)),
-        ("tuned", lambda: Git(root, homes / "tuned", tuned=True)),
-        ("backtrail", lambda: Backtrail(root, homes / "backtrail")),
+    contenders: dict[str, GitRepository | BacktrailWorkspace] = {}
+    makers: list[tuple[str, Callable[[], GitRepository | BacktrailWorkspace]]] = [
+        ("git", lambda: GitRepository(root, homes / "git", tuned=False)),
+        ("tuned", lambda: GitRepository(root, homes / "tuned", tuned=True)),
+        ("backtrail", lambda: BacktrailWorkspace(root, homes / "backtrail")),
     ]
     order = makers[turn % 3 :] + makers[: turn % 3]
     for name, make in order:
@@ -218,43 +218,43 @@ def round_trip(
     return growth
 
 
-def walk(folder: Path, files: int) -> tuple[float, float]:
+def snapshot_tree(folder: Path, files: int) -> tuple[float, float]:
     """First and unchanged snapshot of a larger tree, in milliseconds."""
     root = folder / "tree"
     root.mkdir(parents=True)
     make_tree(root, files, large=0)
-    subject = Backtrail(root, folder / "backtrail")
+    workspace = BacktrailWorkspace(root, folder / "backtrail")
     clock = Clock()
     with clock.measure("first"):
-        subject.snapshot()
+        workspace.snapshot()
     time.sleep(2.5)
-    subject.snapshot()
+    workspace.snapshot()
     for _ in range(5):
         with clock.measure("nothing"):
-            subject.snapshot()
-    subject.close()
+            workspace.snapshot()
+    workspace.close()
     return clock.median("first"), clock.median("nothing")
 
 
-def run(setting: Setting) -> Outcome:
-    clock, files = Clock(), setting.scaled(FILES)
+def run(context: RunContext) -> Outcome:
+    clock, files = Clock(), context.scaled(FILES)
     growth: dict[str, list[float]] = defaultdict(list)
-    with setting.bar("files", setting.rounds + 2) as bar, setting.place() as scratch:
-        base: Path = scratch.new()
+    with context.progress("files", context.rounds + 2) as bar, context.scratch() as scratch:
+        base: Path = scratch.new_directory()
         root = base / "tree"
         root.mkdir()
         paths = make_tree(root, files)
         time.sleep(2.5)
-        for turn in range(setting.rounds):
-            for name, value in round_trip(clock, base, root, paths, random.Random(turn), turn).items():
+        for turn in range(context.rounds):
+            for name, value in run_round(clock, base, root, paths, random.Random(turn), turn).items():
                 growth[name].append(value)
-            bar.tick()
-        walks = {}
+            bar.advance()
+        trees = {}
         for size in (files, 10 * files):
-            walks[size] = walk(scratch.new(), size)
-            bar.tick()
+            trees[size] = snapshot_tree(scratch.new_directory(), size)
+            bar.advance()
     rows, targets = [], []
-    for title, key, rival, goal in PROMISES:
+    for title, key, rival, goal in LIMITS:
         medians = [clock.median(f"{key} {name}") if clock.times[f"{key} {name}"] else None for name in ORDER]
         work = f"{clock.mean_work(f'{key} backtrail'):.0f} / {clock.mean_work(f'{key} {rival}'):.0f}"
         rows.append([title, *("-" if median is None else f"{median:.1f}" for median in medians), rival, work])
@@ -264,14 +264,14 @@ def run(setting: Setting) -> Outcome:
     grown = [statistics.median(growth[name]) / 1024 for name in ORDER]
     rows.append(["growth per 10 changed, KB", *(f"{value:.1f}" for value in grown), "git", "-"])
     targets.append(Target("files", "growth per 10 changed, against git", grown[0] / grown[1], 1.0))
-    for size, (first, nothing) in walks.items():
+    for size, (first, nothing) in trees.items():
         rows.append([f"{size:,} small files: first, then unchanged", f"{first:.0f}", "-", "-", f"{nothing:.1f}", "-"])
-    small, large = walks[files][1] / files, walks[10 * files][1] / (10 * files)
+    small, large = trees[files][1] / files, trees[10 * files][1] / (10 * files)
     note = "linear: taken as at most 1.5 x"
     targets.append(
         Target("files", f"unchanged, per file: {10 * files:,} against {files:,}", large / small, 1.5, note=note)
     )
-    raw = {"seconds": clock.times, "work": clock.work, "growth": growth, "walks": list(walks.items())}
+    raw = {"seconds": clock.times, "work": clock.work, "growth": growth, "trees": list(trees.items())}
     columns = ["what, ms", *ORDER, "against", "processor ms"]
-    note = f"{files:,} files in directories, {LARGE_FILES} of 5 MB; medians of {setting.rounds} rounds"
+    note = f"{files:,} files in directories, {LARGE_FILES} of 5 MB; medians of {context.rounds} rounds"
     return Outcome("Files: a workspace beside git", columns, rows, targets, raw, note)

@@ -1,4 +1,4 @@
-"""Neighbours and floors on a database server: LangGraph's PostgresSaver, a bare INSERT, a bare round trip."""
+"""Contenders on PostgreSQL and Redis: LangGraph's PostgresSaver, a bare INSERT, a bare HSET."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import redis
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
-from bench.measure import Blocking, Job
-from bench.peers.langgraph import _Saver
+from bench.contenders.langgraph import SyncSaver
+from bench.measure import Job, SyncContender
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Postgres(_Saver):
-    """PostgresSaver: a blob for each channel version, so the whole list of messages at each step."""
+class LangGraphPostgres(SyncSaver):
+    """PostgresSaver: a blob per channel version, so the whole list of messages at each step."""
 
     name = "LangGraph PostgresSaver"
 
@@ -31,7 +31,7 @@ class Postgres(_Saver):
         self.db.close()
 
 
-class BareInsert(Blocking):
+class BarePostgresInsert(SyncContender):
     """One row with the new messages, already encoded: INSERT and COMMIT in one round trip."""
 
     name = "floor: bare INSERT + COMMIT"
@@ -54,7 +54,7 @@ class BareInsert(Blocking):
         self._db.close()
 
 
-class BareRoundTrip(Blocking):
+class BareRedisHset(SyncContender):
     """One field of a hash with the new messages, already encoded."""
 
     name = "floor: bare HSET"

@@ -11,13 +11,13 @@ from typing import Any
 
 from agents.memory import SQLiteSession
 
+from bench.contenders.floor import SYNCHRONOUS
 from bench.measure import Contender, Job
-from bench.peers.floor import SYNCHRONOUS
-from bench.traffic import Message
+from bench.synthetic_messages import Message
 
 
 class _FullSession(SQLiteSession):
-    """It opens its connections itself: this is where their durability can be set."""
+    """SQLiteSession opens its connections itself: this hook is where their durability can be set."""
 
     durability = "full"
 
@@ -31,7 +31,7 @@ class _NormalSession(_FullSession):
     durability = "normal"
 
 
-class Session(Contender):
+class OpenAIAgentsSession(Contender):
     """One session per thread; the new messages of a step are added in one call."""
 
     name = "OpenAI Agents SQLiteSession"
@@ -59,8 +59,8 @@ class Session(Contender):
 
         return self._loop.run_until_complete(run())
 
-    def turns(self, messages: Iterable[Message], last: int) -> list[float]:
-        """One message in, the last few out: the seconds of each turn."""
+    def time_turns(self, messages: Iterable[Message], last: int) -> list[float]:
+        """Add each message and read the last few; the seconds of each turn."""
         session = self._session("chat")
 
         async def run() -> list[float]:
@@ -76,8 +76,8 @@ class Session(Contender):
 
         return self._loop.run_until_complete(run())
 
-    def read(self, thread: str, last: int | None = None) -> tuple[float, int]:
-        """Seconds for reading a conversation (or its end), and how many items came."""
+    def time_read(self, thread: str, last: int | None = None) -> tuple[float, int]:
+        """The seconds that reading a conversation (or its end) takes, and the number of items."""
 
         async def run() -> tuple[float, int]:
             start = perf_counter()

@@ -1,8 +1,8 @@
 """LangGraph's checkpointers, called as its runtime calls them in a graph of one node.
 
-A step is `put_writes` (what the node returned, kept against a crash before the step ends) and `put` (the checkpoint,
-made beforehand, outside the clock). With DeltaChannel the checkpoint leaves the messages out; each hundredth update
-carries them all, the channel's default. `SqlitePut` is spared the `put_writes`: somebody who uses the saver by hand.
+A step is `put_writes` (the node's result, kept against a crash before the step ends) and `put` (the checkpoint, which
+is made before and not timed). With DeltaChannel the checkpoint leaves the messages out; by default each hundredth
+update contains them all. `LangGraphSqlitePutOnly` leaves out `put_writes`, as a caller without a graph does.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from bench.measure import Blocking, Contender, Job
-from bench.peers.floor import SYNCHRONOUS
+from bench.contenders.floor import SYNCHRONOUS
+from bench.measure import Contender, Job, SyncContender
 
 _FIRST = "00000000000000000000000000000001.0.5"
 
 
-class Put(NamedTuple):
+class PutArguments(NamedTuple):
     """The arguments of one `put`, and the writes that precede it with DeltaChannel."""
 
     config: Any
@@ -39,15 +39,15 @@ class Put(NamedTuple):
     writes: list[tuple[str, Any]]
 
 
-class Thread:
-    """What LangGraph's runtime carries from step to step for one thread."""
+class GraphThread:
+    """The config and version that LangGraph's runtime carries from step to step of a thread."""
 
     def __init__(self, saver: BaseCheckpointSaver[Any], thread: str) -> None:
         self._saver = saver
         self.config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
         self._version: str = _FIRST
 
-    def put(self, job: Job) -> Put:
+    def put(self, job: Job) -> PutArguments:
         self._version = self._saver.get_next_version(self._version, None)
         versions: dict[str, str | int | float] = dict.fromkeys(job.state, self._version)
         checkpoint: dict[str, Any] = {
@@ -61,9 +61,9 @@ class Thread:
         }
         metadata = {"source": "loop", "step": job.step, "parents": {}}
         writes = [("messages", job.new), ("iteration", job.step)]
-        return Put(self.config, cast(Checkpoint, checkpoint), metadata, versions, writes)
+        return PutArguments(self.config, cast(Checkpoint, checkpoint), metadata, versions, writes)
 
-    def delta(self, job: Job, frequency: int) -> Put:
+    def delta(self, job: Job, frequency: int) -> PutArguments:
         put = self.put(job)
         values, since = put.checkpoint["channel_values"], job.step % frequency
         if since == 0:
@@ -74,17 +74,17 @@ class Thread:
         return put
 
 
-class _Saver(Blocking):
-    """A blocking saver behind `prepare` and `save`."""
+class SyncSaver(SyncContender):
+    """A sync saver behind `prepare` and `save`."""
 
     saver: BaseCheckpointSaver[Any]
 
     def __init__(self) -> None:
-        self.threads: dict[str, Thread] = {}
+        self.threads: dict[str, GraphThread] = {}
 
-    def thread(self, name: str) -> Thread:
+    def thread(self, name: str) -> GraphThread:
         if name not in self.threads:
-            self.threads[name] = thread = Thread(self.saver, name)
+            self.threads[name] = thread = GraphThread(self.saver, name)
             found = self.saver.get_tuple(thread.config)
             if found is not None:
                 thread.config = found.config
@@ -106,7 +106,7 @@ class _Saver(Blocking):
         return found.checkpoint["channel_values"]
 
 
-class Sqlite(_Saver):
+class LangGraphSqlite(SyncSaver):
     """SqliteSaver: every step writes the whole state."""
 
     name = "LangGraph SqliteSaver"
@@ -122,8 +122,8 @@ class Sqlite(_Saver):
         self.db.close()
 
 
-class SqlitePut(Sqlite):
-    """SqliteSaver without a graph around it."""
+class LangGraphSqlitePutOnly(LangGraphSqlite):
+    """SqliteSaver called without a graph: no pending writes."""
 
     name = "LangGraph SqliteSaver, put alone"
 
@@ -132,8 +132,8 @@ class SqlitePut(Sqlite):
         thread.config = self.saver.put(put.config, put.checkpoint, put.metadata, put.versions)
 
 
-class Delta(Sqlite):
-    """SqliteSaver with the beta DeltaChannel: the strongest neighbour."""
+class LangGraphSqliteDelta(LangGraphSqlite):
+    """SqliteSaver with the beta DeltaChannel: the strongest competitor."""
 
     name = "LangGraph SqliteSaver + DeltaChannel"
     frequency = 100  #: the channel's default
@@ -158,7 +158,7 @@ class Delta(Sqlite):
         return values
 
 
-class Memory(_Saver):
+class LangGraphMemory(SyncSaver):
     """InMemorySaver: no disk at all, a fresh copy of the list per step."""
 
     name = "LangGraph InMemorySaver (no disk)"
@@ -167,8 +167,8 @@ class Memory(_Saver):
         super().__init__()
         self.saver = self._memory = InMemorySaver()
 
-    def held(self) -> int:
-        """Bytes of all blobs it keeps."""
+    def held_bytes(self) -> int:
+        """Bytes of all blobs that it holds."""
         return sum(len(data) for _, data in self._memory.blobs.values())
 
     def close(self) -> None:
@@ -177,14 +177,14 @@ class Memory(_Saver):
         self._memory.writes.clear()
 
 
-class AsyncSqlite(Contender):
+class LangGraphAsyncSqlite(Contender):
     """AsyncSqliteSaver, awaited inside one running loop."""
 
     name = "LangGraph AsyncSqliteSaver"
 
     def __init__(self, directory: Path, durability: str = "full") -> None:
         self._loop = asyncio.new_event_loop()
-        self._threads: dict[str, Thread] = {}
+        self._threads: dict[str, GraphThread] = {}
         self._saver = self._loop.run_until_complete(self._open(directory / "langgraph.db", durability))
 
     @staticmethod
@@ -198,7 +198,7 @@ class AsyncSqlite(Contender):
     async def _save(self, job: Job) -> float:
         thread = self._threads.get(job.thread)
         if thread is None:
-            thread = self._threads[job.thread] = Thread(self._saver, job.thread)
+            thread = self._threads[job.thread] = GraphThread(self._saver, job.thread)
         put = thread.put(job)
         start = perf_counter()
         if "checkpoint_id" in put.config["configurable"]:
@@ -206,20 +206,17 @@ class AsyncSqlite(Contender):
         thread.config = await self._saver.aput(put.config, put.checkpoint, put.metadata, put.versions)
         return perf_counter() - start
 
+    async def _save_all(self, jobs: Iterable[Job]) -> list[float]:
+        return [await self._save(job) for job in jobs]
+
     def times(self, jobs: Iterable[Job]) -> list[float]:
-        async def run() -> list[float]:
-            return [await self._save(job) for job in jobs]
+        return self._loop.run_until_complete(self._save_all(jobs))
 
-        return self._loop.run_until_complete(run())
-
-    def together(self, writers: list[list[Job]]) -> list[list[float]]:
-        """Each list of jobs in a task of its own, all at once."""
-
-        async def run(jobs: list[Job]) -> list[float]:
-            return [await self._save(job) for job in jobs]
+    def times_concurrent(self, writers: list[list[Job]]) -> list[list[float]]:
+        """Do each list of jobs in a task of its own, all at once."""
 
         async def gather() -> list[list[float]]:
-            return list(await asyncio.gather(*(run(jobs) for jobs in writers)))
+            return list(await asyncio.gather(*(self._save_all(jobs) for jobs in writers)))
 
         return self._loop.run_until_complete(gather())
 

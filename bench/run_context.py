@@ -1,11 +1,11 @@
-"""Where and how a run takes place: sizes, rounds, scratch directories, progress."""
+"""The parameters of a run, its scratch directories and its progress bars."""
 
 from __future__ import annotations
 
 import gc
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +16,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 
 @dataclass
-class Setting:
-    """Handed to every workload."""
+class RunContext:
+    """The argument of every workload."""
 
-    root: Path  #: on the disk that is to be measured
+    root: Path  #: of all scratch directories, on the disk to be measured
     rounds: int = 3
     quick: bool = False
     console: Console = field(default_factory=Console)
@@ -34,12 +34,12 @@ class Setting:
         return 400 if self.quick else 1600
 
     def scaled(self, count: int) -> int:
-        """A count that a quick run makes four times smaller."""
+        """`count`, or a quarter of it in a quick run."""
         return count // 4 if self.quick else count
 
     @contextmanager
-    def place(self) -> Iterator[Scratch]:
-        """Fresh directories, gone afterwards."""
+    def scratch(self) -> Iterator[Scratch]:
+        """A directory for fresh subdirectories, removed afterwards."""
         directory = Path(tempfile.mkdtemp(dir=self.root))
         gc.collect()
         try:
@@ -48,43 +48,47 @@ class Setting:
             shutil.rmtree(directory)
 
     @contextmanager
-    def bar(self, title: str, total: int) -> Iterator[Bar]:
+    def progress(self, title: str, total: int) -> Iterator[ProgressBar]:
         """Progress of one part of a workload: a bar on a terminal, a line at each tenth in a log."""
-        bar = Bar(self, title, total)
+        bar = ProgressBar(self, title, total)
         yield bar
-        bar.to(total)
+        bar.advance_to(total)
 
 
-class Bar:
-    """How far a part of a workload has come."""
+class ProgressBar:
+    """The progress of one part of a workload."""
 
-    def __init__(self, setting: Setting, title: str, total: int) -> None:
-        self._bars, self._console, self._title, self._total = setting.bars, setting.console, title, total
+    def __init__(self, context: RunContext, title: str, total: int) -> None:
+        self._bars, self._console, self._title, self._total = context.bars, context.console, title, total
         self._task = self._bars.add_task(title, total=total)
-        self._done, self._told, self._start = 0, 0, perf_counter()
+        self._done, self._printed_tenths, self._start = 0, 0, perf_counter()
 
-    def to(self, done: int) -> None:
+    def advance_to(self, done: int) -> None:
         self._done = done
         self._bars.update(self._task, completed=done)
         tenth = 10 * done // self._total
-        if not self._console.is_terminal and tenth > self._told:
-            self._told = tenth
+        if not self._console.is_terminal and tenth > self._printed_tenths:
+            self._printed_tenths = tenth
             self._console.print(
                 f"{self._title:<32} {10 * tenth:>3}%  {perf_counter() - self._start:6.1f} s", style="dim"
             )
 
-    def tick(self, more: int = 1) -> None:
-        self.to(self._done + more)
+    def advance(self, more: int = 1) -> None:
+        self.advance_to(self._done + more)
+
+    def continued_from(self, before: int) -> Callable[[int], None]:
+        """`advance_to` for a part that counts from 0 and begins when `before` are done."""
+        return lambda done: self.advance_to(before + done)
 
 
 @dataclass
 class Scratch:
-    """A directory that hands out subdirectories."""
+    """A directory, and the number of subdirectories made in it."""
 
     path: Path
     _count: int = 0
 
-    def new(self) -> Path:
+    def new_directory(self) -> Path:
         self._count += 1
         made = self.path / str(self._count)
         made.mkdir()

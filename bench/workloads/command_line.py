@@ -1,5 +1,4 @@
-"""The command line: how long until `backtrail --help` and `backtrail log` have answered, beside a Python that does
-nothing."""
+"""The command line: the time of `backtrail --help` and `backtrail log`, beside a Python that does nothing."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from typing import Any
 
 import backtrail
 from bench.measure import Outcome, Target
-from bench.setting import Setting
-from bench.traffic import conversation
+from bench.run_context import RunContext
+from bench.synthetic_messages import make_conversation
 
 LIMIT = 250  # milliseconds
-ROUNDS = 5  # of all commands in turn, for each round of the setting
+ROUNDS = 5  # of all commands, for each round of the run
 
 
-def run(setting: Setting) -> Outcome:
+def run(context: RunContext) -> Outcome:
     python = [sys.executable, "-m", "backtrail.cli"]
     commands = {
         "python -c pass": [sys.executable, "-c", "pass"],
@@ -27,20 +26,19 @@ def run(setting: Setting) -> Outcome:
         "backtrail log": [*python, "log", "conversation", "--limit", "20"],
     }
     taken: dict[str, list[float]] = {name: [] for name in commands}
-    with setting.bar("command line", ROUNDS * setting.rounds) as bar, setting.place() as scratch:
-        place = scratch.new()
-        place.mkdir(parents=True, exist_ok=True)
-        with backtrail.open(place / "backtrail.db") as store:
+    with context.progress("command line", ROUNDS * context.rounds) as bar, context.scratch() as scratch:
+        directory = scratch.new_directory()
+        with backtrail.open(directory / "backtrail.db") as store:
             thread = store.thread("conversation")
-            for new in conversation(200):
+            for new in make_conversation(200):
                 thread.append("messages", new)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BACKTRAIL_")}
-        for _ in range(ROUNDS * setting.rounds):
+        for _ in range(ROUNDS * context.rounds):
             for name, command in commands.items():
                 start = perf_counter()
-                subprocess.run(command, cwd=place, env=environment, check=True, capture_output=True)
+                subprocess.run(command, cwd=directory, env=environment, check=True, capture_output=True)
                 taken[name].append((perf_counter() - start) * 1e3)
-            bar.tick()
+            bar.advance()
     medians = {name: statistics.median(times) for name, times in taken.items()}
     floor = medians["python -c pass"]
     rows = [[name, f"{value:.0f}", f"{value / floor:.1f}"] for name, value in medians.items()]

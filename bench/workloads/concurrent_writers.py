@@ -1,4 +1,4 @@
-"""W3: writers at the same time: 8 threads, 8 asyncio tasks, 4 processes, each with a conversation of its own."""
+"""W3, concurrent writers: 8 threads, 8 asyncio tasks, 4 processes; each writer has a conversation of its own."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.contenders.backtrail import BacktrailAppend, BacktrailAsyncAppend
+from bench.contenders.langgraph import LangGraphAsyncSqlite, LangGraphSqliteDelta
 from bench.measure import Contender, Job, Outcome, Target, quantile
-from bench.peers.langgraph import AsyncSqlite, Delta
-from bench.setting import Setting
-from bench.subject import BacktrailAppend, BacktrailTasks
-from bench.traffic import Message, conversation
+from bench.run_context import RunContext
+from bench.synthetic_messages import Message, make_conversation
 
 WRITERS = 8
 PROCESSES = 4
-WINDOW = 10  #: steps that a caller keeps in its state
+WINDOW = 10  #: newest steps that a caller keeps in its state
 
 
 def jobs(writer: int, count: int) -> list[Job]:
-    """One writer's work: a state that holds the last few steps, as an agent that trims its context has."""
-    talk = conversation(min(count, 100), seed=200 + writer)
-    made = []
+    """The saves of one writer. The state holds the last few steps, as that of an agent that trims its context."""
+    conversation = make_conversation(min(count, 100), seed=200 + writer)
+    made: list[Job] = []
     for step in range(1, count + 1):
         recent: list[Message] = []
         for past in range(max(0, step - WINDOW), step):
-            recent += talk[past % len(talk)]
-        made.append(
-            Job(f"writer-{writer}", step, {"messages": recent, "iteration": step}, talk[(step - 1) % len(talk)])
-        )
+            recent += conversation[past % len(conversation)]
+        new = conversation[(step - 1) % len(conversation)]
+        made.append(Job(f"writer-{writer}", step, {"messages": recent, "iteration": step}, new))
     return made
 
 
 def alone(contender: Contender, count: int) -> tuple[float, list[float]]:
-    """One writer: saves per second, and each save's seconds."""
+    """One writer: saves per second, and the seconds of each save."""
     work = jobs(0, count)
     start = perf_counter()
     taken = contender.times(work)
@@ -65,17 +64,17 @@ def in_threads(contender: Contender, count: int) -> tuple[float, list[float]]:
     return len(done) / (perf_counter() - start), done
 
 
-def in_tasks(contender: BacktrailTasks | AsyncSqlite, count: int) -> tuple[float, list[float]]:
+def in_tasks(contender: BacktrailAsyncAppend | LangGraphAsyncSqlite, count: int) -> tuple[float, list[float]]:
     """`WRITERS` tasks in one event loop."""
     work = [jobs(writer, count // WRITERS) for writer in range(WRITERS)]
     start = perf_counter()
-    taken = contender.together(work)
+    taken = contender.times_concurrent(work)
     done = [seconds for each in taken for seconds in each]
     return len(done) / (perf_counter() - start), done
 
 
 def _process(kind: Any, directory: Path, number: int, count: int, pipe: Connection) -> None:
-    """The life of one writing process: open, get ready, write, report."""
+    """The program of a writing process: open the store, warm up, wait for the start, write, report."""
     contender = kind(directory, "full")
     work = jobs(number, count)
     contender.times(work[:5])
@@ -110,13 +109,13 @@ def in_processes(kind: Any, directory: Path, count: int) -> tuple[float, list[fl
     return len(done) / max(seconds for seconds, _ in answers), done
 
 
-Way = Callable[[Path], tuple[float, list[float]]]
+Run = Callable[[Path], tuple[float, list[float]]]
 
 
-def ways(count: int) -> dict[str, Way]:
-    """Every way of writing, under the name it has in the report."""
+def runs(count: int) -> dict[str, Run]:
+    """All kinds of writers, under the names of the report."""
 
-    def closing(kind: Any, how: Callable[[Any, int], tuple[float, list[float]]]) -> Way:
+    def closing(kind: Any, how: Callable[[Any, int], tuple[float, list[float]]]) -> Run:
         def go(directory: Path) -> tuple[float, list[float]]:
             contender = kind(directory, "full")
             try:
@@ -129,37 +128,37 @@ def ways(count: int) -> dict[str, Way]:
     return {
         "backtrail, one writer": closing(BacktrailAppend, alone),
         "backtrail, 8 threads": closing(BacktrailAppend, in_threads),
-        "backtrail, one task": closing(BacktrailTasks, alone),
-        "backtrail, 8 tasks": closing(BacktrailTasks, in_tasks),
+        "backtrail, one task": closing(BacktrailAsyncAppend, alone),
+        "backtrail, 8 tasks": closing(BacktrailAsyncAppend, in_tasks),
         "backtrail, 4 processes": lambda directory: in_processes(BacktrailAppend, directory, count),
-        "DeltaChannel, one writer": closing(Delta, alone),
-        "DeltaChannel, 8 threads": closing(Delta, in_threads),
-        "AsyncSqliteSaver, 8 tasks": closing(AsyncSqlite, in_tasks),
-        "DeltaChannel, 4 processes": lambda directory: in_processes(Delta, directory, count),
+        "DeltaChannel, one writer": closing(LangGraphSqliteDelta, alone),
+        "DeltaChannel, 8 threads": closing(LangGraphSqliteDelta, in_threads),
+        "AsyncSqliteSaver, 8 tasks": closing(LangGraphAsyncSqlite, in_tasks),
+        "DeltaChannel, 4 processes": lambda directory: in_processes(LangGraphSqliteDelta, directory, count),
     }
 
 
-def run(setting: Setting) -> Outcome:
-    count, rounds = setting.scaled(3200), setting.rounds + 2
+def run(context: RunContext) -> Outcome:
+    count, rounds = context.scaled(3200), context.rounds + 2
     rates: dict[str, list[float]] = {}
     medians: dict[str, list[float]] = {}
     tails: dict[str, list[float]] = {}
-    table = ways(count)
-    with setting.bar("W3: writers at the same time", rounds * len(table)) as bar:
+    table = runs(count)
+    with context.progress("W3: writers at the same time", rounds * len(table)) as bar:
         for number in range(rounds):
             order = list(table)
             for name in order[number:] + order[:number]:
-                with setting.place() as scratch:
-                    speed, taken = table[name](scratch.new())
+                with context.scratch() as scratch:
+                    speed, taken = table[name](scratch.new_directory())
                 rates.setdefault(name, []).append(speed)
                 medians.setdefault(name, []).append(statistics.median(taken))
                 tails.setdefault(name, []).append(quantile(taken, 0.99))
-                bar.tick()
+                bar.advance()
     rate = {name: statistics.median(values) for name, values in rates.items()}
     median = {name: statistics.median(values) for name, values in medians.items()}
     tail = {name: statistics.median(values) for name, values in tails.items()}
     rows = [[name, f"{rate[name]:,.0f}", f"{median[name] * 1e3:.3f}", f"{tail[name] * 1e3:.3f}"] for name in table]
-    # One writer at its steady pace: a stall of a busy machine must not make it look slow, and eight writers fast.
+    # The steady pace of one writer: a stall of a busy machine must not make it look slow, and eight writers fast.
     one = max(rate["backtrail, one writer"], 1 / median["backtrail, one writer"])
     note = f"one writer: {one:,.0f}/s"
     slow = tail["backtrail, 4 processes"] / median["backtrail, one writer"]

@@ -1,7 +1,7 @@
 """W1 and W1a on PostgreSQL and on Redis, beside LangGraph's PostgresSaver and bare writes to the same servers.
 
-The servers are private ones, with their own defaults: PostgreSQL makes each commit durable, Redis keeps it in memory.
-Then 32 asyncio tasks share one pool of connections: what eight of them bring over one.
+The servers are private ones with default settings: PostgreSQL makes each commit durable, Redis keeps it in memory. Then
+32 asyncio tasks share a pool of eight connections, and of one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -19,17 +18,17 @@ import psycopg
 import backtrail
 import backtrail.aio
 from backtrail.testing.servers import PostgresServer, RedisServer, private_place
-from bench.measure import Blocking, Lane, Outcome, Series, Target, race
-from bench.peers.servers import BareInsert, BareRoundTrip, Postgres
-from bench.setting import Bar, Setting
-from bench.traffic import Message, conversation
+from bench.contenders.database_servers import BarePostgresInsert, BareRedisHset, LangGraphPostgres
+from bench.measure import Lane, Outcome, Series, SyncContender, Target, race
+from bench.run_context import RunContext
+from bench.synthetic_messages import Message, make_conversation
 
 TASKS = 32
 _NUMBERS = itertools.count()
 
 
-class Saves(Blocking):
-    """backtrail on a server; the whole state handed over."""
+class BacktrailServerSave(SyncContender):
+    """backtrail on a server; the whole state is passed."""
 
     name = "backtrail save"
 
@@ -38,7 +37,7 @@ class Saves(Blocking):
         self.thread = self.store.thread("conversation")
         self._empty = self.store.stats()["bytes"]
 
-    def stored(self) -> int:
+    def stored_bytes(self) -> int:
         """Bytes beyond those of an empty store."""
         return int(self.store.stats()["bytes"] - self._empty)
 
@@ -49,8 +48,8 @@ class Saves(Blocking):
         self.store.close()
 
 
-class Appends(Saves):
-    """backtrail on a server; only the new messages handed over."""
+class BacktrailServerAppend(BacktrailServerSave):
+    """backtrail on a server; only the new messages are passed."""
 
     name = "backtrail append"
 
@@ -60,10 +59,10 @@ class Appends(Saves):
 
 @contextmanager
 def servers() -> Iterator[tuple[PostgresServer, RedisServer]]:
-    """One of each, gone afterwards."""
-    with private_place() as place:
-        postgres = PostgresServer(place / "postgres")
-        cache = RedisServer(place / "redis", "--appendonly", "no")
+    """A PostgreSQL and a Redis server, stopped afterwards."""
+    with private_place() as directory:
+        postgres = PostgresServer(directory / "postgres")
+        cache = RedisServer(directory / "redis", "--appendonly", "no")
         try:
             postgres.start()
             cache.start()
@@ -73,34 +72,30 @@ def servers() -> Iterator[tuple[PostgresServer, RedisServer]]:
             cache.kill()
 
 
-def _advance(bar: Bar, before: int, step: int) -> None:
-    bar.to(before + step)
-
-
-def run(setting: Setting) -> Outcome:
-    talk = conversation(setting.steps)
+def run(context: RunContext) -> Outcome:
+    conversation = make_conversation(context.steps)
     rounds: dict[str, list[dict[int, float]]] = {}
     sizes: dict[str, float] = {}
     names: dict[str, str] = {}
     pools: dict[str, float] = {}
-    with servers() as (postgres, cache), setting.bar("servers", setting.rounds * setting.steps) as bar:
-        for number in range(setting.rounds):
-            lanes = _lanes(postgres, cache, talk)
+    with servers() as (postgres, cache), context.progress("servers", context.rounds * context.steps) as bar:
+        for number in range(context.rounds):
+            lanes = _lanes(postgres, cache, conversation)
             order = list(lanes.values())
-            race(order[number:] + order[:number], setting.steps, partial(_advance, bar, number * setting.steps))
+            race(order[number:] + order[:number], context.steps, bar.continued_from(number * context.steps))
             for key, lane in lanes.items():
                 rounds.setdefault(key, []).append(lane.seconds)
                 names[key] = lane.contender.name
             for server in "postgres", "redis":
                 floor, append = lanes[f"{server} floor"].contender, lanes[f"{server} append"].contender
-                assert isinstance(floor, BareInsert | BareRoundTrip)
-                assert isinstance(append, Saves)
-                sizes[server] = append.stored() / floor.written
+                assert isinstance(floor, BarePostgresInsert | BareRedisHset)
+                assert isinstance(append, BacktrailServerSave)
+                sizes[server] = append.stored_bytes() / floor.written
             for lane in order:
                 lane.contender.close()
         for name, url in ("postgres", postgres.url), ("redis", cache.url):
-            pools[name] = _throughput(name, url, 8, setting.scaled(1600)) / _throughput(
-                name, url, 1, setting.scaled(1600)
+            pools[name] = _throughput(name, url, 8, context.scaled(1600)) / _throughput(
+                name, url, 1, context.scaled(1600)
             )
     found = {key: Series.of(times) for key, times in rounds.items()}
     rows = [
@@ -108,23 +103,23 @@ def run(setting: Setting) -> Outcome:
         for key, s in found.items()
     ]
     raw = {key: {"name": names[key], "steps": s.steps, "seconds": s.medians} for key, s in found.items()}
-    note = f"{setting.steps} steps of 2.3 KB; medians of {setting.rounds} rounds; compression off"
+    note = f"{context.steps} steps of 2.3 KB; medians of {context.rounds} rounds; compression off"
     columns = ["server", "contender", "first tenth ms", "last tenth ms", "p99 ms"]
-    return Outcome("W1 / W1a on servers", columns, rows, _promises(found, sizes, pools), raw, note)
+    return Outcome("W1 / W1a on servers", columns, rows, _make_targets(found, sizes, pools), raw, note)
 
 
-def _lanes(postgres: PostgresServer, cache: RedisServer, talk: list[list[Message]]) -> dict[str, Lane]:
+def _lanes(postgres: PostgresServer, cache: RedisServer, conversation: list[list[Message]]) -> dict[str, Lane]:
     n = next(_NUMBERS)
     database = f"round_{n}"
-    admin = _new_database(postgres, database)
+    url = _new_database(postgres, database)
     return {
-        "postgres floor": Lane(BareInsert(admin, "bare"), talk),
-        "postgres append": Lane(Appends(admin, schema="append"), talk),
-        "postgres save": Lane(Saves(admin, schema="save"), talk),
-        "postgres saver": Lane(Postgres(admin), talk, sampled=True),
-        "redis floor": Lane(BareRoundTrip(cache.port, f"bare {n}"), talk),
-        "redis append": Lane(Appends(cache.url, prefix=f"append {n}"), talk),
-        "redis save": Lane(Saves(cache.url, prefix=f"save {n}"), talk),
+        "postgres floor": Lane(BarePostgresInsert(url, "bare"), conversation),
+        "postgres append": Lane(BacktrailServerAppend(url, schema="append"), conversation),
+        "postgres save": Lane(BacktrailServerSave(url, schema="save"), conversation),
+        "postgres saver": Lane(LangGraphPostgres(url), conversation, sampled=True),
+        "redis floor": Lane(BareRedisHset(cache.port, f"bare {n}"), conversation),
+        "redis append": Lane(BacktrailServerAppend(cache.url, prefix=f"append {n}"), conversation),
+        "redis save": Lane(BacktrailServerSave(cache.url, prefix=f"save {n}"), conversation),
     }
 
 
@@ -136,12 +131,12 @@ def _new_database(postgres: PostgresServer, database: str) -> str:
 
 
 def _throughput(name: str, url: str, pool: int, count: int) -> float:
-    """Appends per second of `TASKS` tasks over so many connections."""
-    place = {"postgres": "schema", "redis": "prefix"}[name]
-    new = conversation(1)[0]
+    """Appends per second of `TASKS` tasks over a pool of `pool` connections."""
+    namespace = {"postgres": "schema", "redis": "prefix"}[name]
+    new = make_conversation(1)[0]
 
-    async def all_of_them() -> float:
-        options = {place: f"pool_{next(_NUMBERS)}", "pool_size": pool}
+    async def run_tasks() -> float:
+        options = {namespace: f"pool_{next(_NUMBERS)}", "pool_size": pool}
         async with await backtrail.aio.open(url, compression=None, **options) as store:
             threads = [store.thread(f"task {n}") for n in range(TASKS)]
             for thread in threads:
@@ -155,19 +150,19 @@ def _throughput(name: str, url: str, pool: int, count: int) -> float:
             await asyncio.gather(*map(work, threads))
             return count / (perf_counter() - start)
 
-    return asyncio.run(all_of_them())
+    return asyncio.run(run_tasks())
 
 
-def _promises(found: dict[str, Series], sizes: dict[str, float], pools: dict[str, float]) -> list[Target]:
-    made = []
+def _make_targets(found: dict[str, Series], sizes: dict[str, float], pools: dict[str, float]) -> list[Target]:
+    targets = []
     for server, floor in ("postgres", "a bare INSERT + COMMIT"), ("redis", "a bare round trip"):
         ratio = found[f"{server} append"].tenth(9) / found[f"{server} floor"].tenth(9)
-        made.append(Target("servers", f"{server}: append, last tenth, against {floor}", ratio, 1.6))
-        made.append(Target("servers", f"{server}: bytes stored against the new bytes", sizes[server], 1.4))
+        targets.append(Target("servers", f"{server}: append, last tenth, against {floor}", ratio, 1.6))
+        targets.append(Target("servers", f"{server}: bytes stored against the new bytes", sizes[server], 1.4))
         what = f"{server}: {TASKS} tasks over 8 connections against 1"
-        made.append(Target("servers", what, pools[server], 1.0, at_least=True))
+        targets.append(Target("servers", what, pools[server], 1.0, at_least=True))
     saver = found["postgres saver"].tenth(9)
     for kind in "save", "append":
         faster = saver / found[f"postgres {kind}"].tenth(9)
-        made.append(Target("servers", f"postgres: {kind} against PostgresSaver", faster, 20, at_least=True))
-    return made
+        targets.append(Target("servers", f"postgres: {kind} against PostgresSaver", faster, 20, at_least=True))
+    return targets

@@ -1,9 +1,9 @@
-"""What a replica costs: saves through a mirror against saves on each side alone, taking turns in one run.
+"""The cost of a replica: saves through a mirror against saves on each side alone, taking turns in one run.
 
-Redis and PostgreSQL are started privately; SQLite is a file. The ratio is the one that the mirror is held to: in the
-async colour sync against the slower side, in the blocking colour sync against the sum, and async replication against
-the primary alone. "both, without a mirror" is what the machine itself makes of two saves at once. Last, catch-up: how
-fast an empty replica gets everything, and how long the first save after a kill of the primary takes.
+Redis and PostgreSQL are private servers; SQLite is a file. With `replication="sync"` a save is compared with the slower
+side in the async API and with the sum of both sides in the sync API; with `"async"` it is compared with the primary
+alone. "both, without a mirror" is the time of two saves at once on this machine. At the end: how fast an empty replica
+catches up, and how long the first save after a kill of the primary takes.
 """
 
 from __future__ import annotations
@@ -21,61 +21,61 @@ import backtrail
 import backtrail.aio
 from backtrail.testing.servers import PostgresServer, RedisServer, private_place
 from bench.measure import Outcome, Target
-from bench.setting import Setting
+from bench.run_context import RunContext
 
 MESSAGE = {"role": "user", "content": "a message of the usual length, as people write them to agents " * 8}
-Opener = Callable[[], Any]
-Place = Callable[[str], str]  # the URL of an empty store for each name
+StoreOpener = Callable[[], Any]
+UrlOf = Callable[[str], str]  # name -> URL of an empty store
 
 
-async def _settle(value: Any) -> Any:
+async def _maybe_await(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-class Two:
-    """Two stores that know nothing of each other, with as much of a thread as is timed here."""
+class TwoStores:
+    """Two independent stores, with the methods of a store and of a thread that are timed."""
 
     def __init__(self, one: Any, two: Any) -> None:
         self.stores = one, two
 
-    def thread(self, name: str) -> Two:
-        return Two(*(store.thread(name) for store in self.stores))
+    def thread(self, name: str) -> TwoStores:
+        return TwoStores(*(store.thread(name) for store in self.stores))
 
     async def append(self, key: str, items: list[Any]) -> None:
-        appends = [store.append(key, items) for store in self.stores]  # in the blocking colour, both are done by now
+        appends = [store.append(key, items) for store in self.stores]  # those of sync stores are done by now
         await asyncio.gather(*(one for one in appends if inspect.isawaitable(one)))
 
     async def close(self) -> None:
         for store in self.stores:
-            await _settle(store.close())
+            await _maybe_await(store.close())
 
 
-async def time_saves(open_store: Opener, saves: int, name: str) -> tuple[list[float], float]:
+async def time_saves(open_store: StoreOpener, saves: int, name: str) -> tuple[list[float], float]:
     """Seconds that each append took, and seconds of CPU time for each."""
-    store = await _settle(open_store())
+    store = await _maybe_await(open_store())
     thread = store.thread(name)
     for _ in range(10):
-        await _settle(thread.append("messages", [MESSAGE]))
+        await _maybe_await(thread.append("messages", [MESSAGE]))
     took = []
     spent = time.process_time()
     for _ in range(saves):
         began = time.perf_counter()
-        await _settle(thread.append("messages", [MESSAGE]))
+        await _maybe_await(thread.append("messages", [MESSAGE]))
         took.append(time.perf_counter() - began)
     spent = time.process_time() - spent
-    await _settle(store.close())
+    await _maybe_await(store.close())
     return took, spent / saves
 
 
 class Times(NamedTuple):
-    """Milliseconds of a save: from call to answer, and of processor time."""
+    """Milliseconds of a save: elapsed, and of processor time."""
 
     taken: float
     spent: float
 
 
-def compare(openers: dict[str, Opener], saves: int, rounds: int) -> dict[str, Times]:
-    """Medians of each, measured in turns."""
+def compare(openers: dict[str, StoreOpener], saves: int, rounds: int) -> dict[str, Times]:
+    """The medians of each; they take turns."""
     samples: dict[str, list[float]] = defaultdict(list)
     spent: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds):
@@ -89,41 +89,41 @@ def compare(openers: dict[str, Opener], saves: int, rounds: int) -> dict[str, Ti
     }
 
 
-def pair(title: str, one: Place, two: Place, saves: int, rounds: int, outcome: Outcome) -> None:
-    """Both colours of one pair; each contender has places of its own."""
-    for colour, opening in ("async", backtrail.aio.open), ("blocking", backtrail.open):
+def compare_pair(title: str, one: UrlOf, two: UrlOf, saves: int, rounds: int, outcome: Outcome) -> None:
+    """Measure one pair of stores in the async and the sync API; each contender has stores of its own."""
+    for api, open_store in ("async", backtrail.aio.open), ("blocking", backtrail.open):
 
-        def mirror(mode: str, opening: Any = opening, colour: str = colour) -> Any:
-            name = f"{mode}_{colour}"
-            return opening(one(name), replica=two(name), replication=mode)
+        def mirror(mode: str, open_store: Any = open_store, api: str = api) -> Any:
+            name = f"{mode}_{api}"
+            return open_store(one(name), replica=two(name), replication=mode)
 
-        async def apart(opening: Any = opening, colour: str = colour) -> Two:
-            name = f"apart_{colour}"
-            return Two(await _settle(opening(one(name))), await _settle(opening(two(name))))
+        async def apart(open_store: Any = open_store, api: str = api) -> TwoStores:
+            name = f"apart_{api}"
+            return TwoStores(await _maybe_await(open_store(one(name))), await _maybe_await(open_store(two(name))))
 
-        openers: dict[str, Opener] = {
-            "primary alone": lambda opening=opening, colour=colour: opening(one(f"alone_{colour}")),
-            "replica alone": lambda opening=opening, colour=colour: opening(two(f"alone_{colour}")),
+        openers: dict[str, StoreOpener] = {
+            "primary alone": lambda open_store=open_store, api=api: open_store(one(f"alone_{api}")),
+            "replica alone": lambda open_store=open_store, api=api: open_store(two(f"alone_{api}")),
             "both, without a mirror": apart,
             "backtrail sync": lambda mirror=mirror: mirror("sync"),
             "backtrail async": lambda mirror=mirror: mirror("async"),
         }
         found = compare(openers, saves, rounds)
         for name, times in found.items():
-            outcome.rows.append([f"{title}, {colour}", name, f"{times.taken:.3f}", f"{times.spent:.3f}"])
-        outcome.raw[f"{title}, {colour}"] = {name: list(times) for name, times in found.items()}
+            outcome.rows.append([f"{title}, {api}", name, f"{times.taken:.3f}", f"{times.spent:.3f}"])
+        outcome.raw[f"{title}, {api}"] = {name: list(times) for name, times in found.items()}
         primary, replica, apart_, sync, later = (found[name].taken for name in openers)
-        limit, against = (1.15, max(primary, replica)) if colour == "async" else (1.0, primary + replica)
-        words = "the slower side" if colour == "async" else "the sum of both"
+        limit, against = (1.15, max(primary, replica)) if api == "async" else (1.0, primary + replica)
+        words = "the slower side" if api == "async" else "the sum of both"
         note = f"{sync / apart_:.2f} x both without a mirror"
         outcome.targets += [
-            Target("mirror", f"{title}, {colour}: sync against {words}", sync / against, limit, note=note),
-            Target("mirror", f"{title}, {colour}: async against the primary alone", later / primary, 1.1),
+            Target("mirror", f"{title}, {api}: sync against {words}", sync / against, limit, note=note),
+            Target("mirror", f"{title}, {api}: async against the primary alone", later / primary, 1.1),
         ]
 
 
 def catch_up(title: str, one: str, two: str, outcome: Outcome) -> None:
-    """Fill a store, then let an empty replica catch up."""
+    """Fill a store, and time how long an empty replica takes to catch up."""
     with backtrail.open(one) as source:
         for number in range(0 if len(source) else 20):
             for _ in range(100):
@@ -137,7 +137,7 @@ def catch_up(title: str, one: str, two: str, outcome: Outcome) -> None:
 
 
 def takeover(server: RedisServer | PostgresServer, replica: str, outcome: Outcome) -> None:
-    """Kill the primary, and save."""
+    """Kill the primary, and time the next save."""
     with backtrail.open(server.url, replica=replica) as store:
         thread = store.thread("takeover")
         thread.append("messages", [MESSAGE])
@@ -149,13 +149,13 @@ def takeover(server: RedisServer | PostgresServer, replica: str, outcome: Outcom
     outcome.rows.append([f"{type(server).__name__} killed", "first save on the replica", f"{took:.1f}", "-"])
 
 
-def run(setting: Setting) -> Outcome:
-    saves, rounds = setting.scaled(600), 2 * setting.rounds
-    outcome = Outcome("Mirror: two stores that hold the same", ["pair, colour", "what", "ms", "processor ms"], [])
+def run(context: RunContext) -> Outcome:
+    saves, rounds = context.scaled(600), 2 * context.rounds
+    outcome = Outcome("Mirror: two stores that hold the same", ["pair, API", "what", "ms", "processor ms"], [])
     outcome.note = "medians of a save; sync: on both when it answers; async: the replica follows"
-    with setting.bar("mirror", 4) as bar, private_place() as place, setting.place() as scratch:
-        folder: Path = scratch.new()
-        redis, postgres = RedisServer(place / "redis"), PostgresServer(place / "postgres")
+    with context.progress("mirror", 4) as bar, private_place() as directory, context.scratch() as scratch:
+        folder: Path = scratch.new_directory()
+        redis, postgres = RedisServer(directory / "redis"), PostgresServer(directory / "postgres")
         redis.start()
         postgres.start()
         try:
@@ -172,17 +172,17 @@ def run(setting: Setting) -> Outcome:
             def on_second_file(name: str) -> str:
                 return on_file(f"{name}_too")
 
-            pair("Redis + PostgreSQL", on_redis, on_postgres, saves, rounds, outcome)
-            bar.tick()
-            pair("PostgreSQL + SQLite", lambda name: on_postgres(f"{name}_2"), on_file, saves, rounds, outcome)
-            bar.tick()
-            pair("SQLite + SQLite", lambda name: on_file(f"{name}_3"), on_second_file, saves, rounds, outcome)
-            bar.tick()
+            compare_pair("Redis + PostgreSQL", on_redis, on_postgres, saves, rounds, outcome)
+            bar.advance()
+            compare_pair("PostgreSQL + SQLite", lambda name: on_postgres(f"{name}_2"), on_file, saves, rounds, outcome)
+            bar.advance()
+            compare_pair("SQLite + SQLite", lambda name: on_file(f"{name}_3"), on_second_file, saves, rounds, outcome)
+            bar.advance()
             catch_up("SQLite to SQLite", on_file("full"), on_file("caught_up"), outcome)
             catch_up("SQLite to PostgreSQL", on_file("full"), on_postgres("caught_up"), outcome)
             catch_up("SQLite to Redis", on_file("full"), on_redis("caught_up"), outcome)
             takeover(redis, on_file("taken_over"), outcome)
-            bar.tick()
+            bar.advance()
         finally:
             redis.kill()
             postgres.kill()
