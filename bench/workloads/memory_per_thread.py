@@ -1,4 +1,4 @@
-"""Memory of a process that saves once to each of 10,000 threads: bytes per thread, and whether they stop growing."""
+"""Memory of a process that saves once to each of 10,000 threads: bytes per thread, and their growth."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ def run(context: RunContext) -> Outcome:
         name = f"{what} of {long:,} messages against {SHORT}"
         targets.append(Target("sessions", name, grown[what] / short[what], SAME, note=note))
     raw = {"jsonl": [line, bare], "ends": [after, anew], "listing": listing, "short": short, "long": grown}
-    told = "medians; all but the JSONL appends on SQLite at NORMAL"
-    return Outcome("Sessions", ["what", "contender", "ms"], rows, targets, raw, told)
+    note = "medians; all but the JSONL appends on SQLite at NORMAL"
+    return Outcome("Sessions", ["what", "contender", "ms"], rows, targets, raw, note)
 
 
 def _jsonl_appends(scratch: Scratch, count: int) -> tuple[float, float]:
