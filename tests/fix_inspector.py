@@ -1,4 +1,4 @@
-"""The inspector as `backtrail ui` runs it: a real server on a port of this machine."""
+"""Runs the inspector as `backtrail ui` does: a real server on a local port."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ TOKEN = "a-token-for-tests-only"
 
 
 class Inspector(NamedTuple):
-    """A running inspector, and a client that may ask it."""
+    """A running inspector, and a client that has its token."""
 
     store: backtrail.Store
     url: str
     client: httpx.Client
 
     def get(self, path: str, /, **query: Any) -> Any:
-        answer = self.client.get(f"/api/v1/{path}", params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = self.client.get(f"/api/v1/{path}", params=query)
+        assert response.status_code == 200, response.text
+        return response.json()
 
     def post(self, path: str, /, **body: Any) -> Any:
-        answer = self.client.post(f"/api/v1/{path}", json=body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        response = self.client.post(f"/api/v1/{path}", json=body)
+        assert response.status_code == 200, response.text
+        return response.json()
 
 
 @contextlib.contextmanager

@@ -129,18 +129,18 @@ class AsyncStore:
     ) -> Report:
         """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
         already is not imported again, and nothing newer is overwritten; bad files are in the report."""
-        from backtrail.importers import import_awaited
+        from backtrail.importers import import_async
 
-        return await import_awaited(self._context, self.hop, target, format, progress)
+        return await import_async(self._context, self.hop, target, format, progress)
 
     async def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
         """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
         from backtrail import export
 
-        form = export.form_of(format, to)
-        text = export.write(await self.hop(export.document(self._context, id, at)), form)
+        checked = export.check_format(format, to)
+        text = export.render(await self.hop(export.read_document(self._context, id, at)), checked)
         if to is not None:
-            await asyncio.to_thread(export.put, text, to)
+            await asyncio.to_thread(export.write_file, text, to)
         return text
 
     async def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:

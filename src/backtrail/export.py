@@ -1,7 +1,7 @@
-"""Exporting: a session or a run as a text that other programs, or people, read.
+"""Exports a session or a run as text, for other programs or for people.
 
-* `jsonl`: a first line that tells what it is, then one message per line. `store.import_()` reads it back.
-* `markdown`: a transcript. Who speaks is a heading; calls, results and anything that is not prose stand in fences.
+* `jsonl`: a header line, then one message per line. `store.import_()` reads it back.
+* `markdown`: a transcript. Each role is a heading; tool calls, results and anything that is not prose are fenced.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from backtrail.history.records import moment
 from backtrail.history.thread import Thread
 from backtrail.message_shapes import Message
 
-FORMAT = "backtrail"  # the key of the first line that tells the version of the format
-Form = Literal["jsonl", "markdown"]
-_SUFFIXES: dict[str, Form] = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
+FORMAT_KEY = "backtrail"  # the key in the header line of the JSONL that holds the version of the format
+Format = Literal["jsonl", "markdown"]
+_SUFFIXES: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
 
 
 class Document(msgspec.Struct, frozen=True):
-    """What is exported."""
+    """A session or a run, read for an export."""
 
     id: str
     kind: str
@@ -39,26 +39,25 @@ class Document(msgspec.Struct, frozen=True):
     fields: dict[str, Any]  #: everything else in the state
 
 
-async def document(context: Context, id: str, at: Any = None) -> Document:
-    """Read a session, a run, or any thread that has messages."""
+async def read_document(context: Context, id: str, at: Any = None) -> Document:
+    """Read a session, a run, or any thread with messages."""
     thread: Thread[Any] = Thread(context, id)
     context.check_open()
     head = await context.engine.head(thread.id)
     if head is None:
         raise ThreadNotFound(id)
     state = await thread.load(at)
-    empty: list[Message] | None = (
-        [] if head.kind in ("session", "run") else None
-    )  # one that has begun without a message
-    messages = state.get("messages", empty) if type(state) is dict else None
+    # A session or a run may have begun without a message; in any other thread there must be a list of them.
+    default: list[Message] | None = [] if head.kind in ("session", "run") else None
+    messages = state.get("messages", default) if type(state) is dict else None
     if type(messages) is not list or not all(type(message) is dict for message in messages):
         raise InvalidInput(f"thread {id!r} has no list of messages to export: load() gives its state")
     fields = {name: value for name, value in state.items() if name != "messages"}
     return Document(id, head.kind, moment(head.created), moment(head.updated), messages, fields)
 
 
-def form_of(format: str | None, to: Any) -> Form:
-    """The format that was asked for, by name or by a file's ending."""
+def check_format(format: str | None, to: Any) -> Format:
+    """The format by its name, or else by the suffix of the file `to`."""
     if to is not None and not isinstance(to, str | os.PathLike):
         raise InvalidInput(f"to must be a path, not {type(to).__qualname__}")
     if format is None:
@@ -68,13 +67,13 @@ def form_of(format: str | None, to: Any) -> Form:
     return "jsonl" if format == "jsonl" else "markdown"
 
 
-def write(document: Document, form: Form) -> str:
+def render(document: Document, format: Format) -> str:
     """The text of a document."""
-    return _jsonl(document) if form == "jsonl" else _markdown(document)
+    return _jsonl(document) if format == "jsonl" else _markdown(document)
 
 
-def put(text: str, to: Any) -> Path:
-    """Write a file, whole or not at all."""
+def write_file(text: str, to: Any) -> Path:
+    """Write a file atomically."""
     path = Path(to)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -97,7 +96,7 @@ def put(text: str, to: Any) -> Path:
 
 def _jsonl(document: Document) -> str:
     header: dict[str, Any] = {
-        FORMAT: 1,
+        FORMAT_KEY: 1,
         "kind": document.kind,
         "id": document.id,
         "created_at": document.created.isoformat(),
@@ -107,10 +106,10 @@ def _jsonl(document: Document) -> str:
         header["fields"] = to_json(document.fields)
     else:
         header |= {name: document.fields[name] for name in ("summary", "user_turns") if name in document.fields}
-    return "".join(f"{_line(value)}\n" for value in (header, *map(to_json, document.messages)))
+    return "".join(f"{_json_line(value)}\n" for value in (header, *map(to_json, document.messages)))
 
 
-def _line(value: Any) -> str:
+def _json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
@@ -130,12 +129,12 @@ def _markdown(document: Document) -> str:
         parts += ["## summary of what came before", str(document.fields["summary"])]
     for number, message in enumerate(document.messages, int(document.fields.get("first", 1))):
         parts.append(f"## {_one_line(message_shapes.role(message) or 'message')} · {number}")
-        parts += _said(message) or ["*(nothing)*"]
+        parts += _paragraphs(message) or ["*(nothing)*"]
     return "\n\n".join(parts) + "\n"
 
 
-def _said(message: Message) -> list[str]:
-    """What a message says, each part as a paragraph or a fence."""
+def _paragraphs(message: Message) -> list[str]:
+    """The parts of a message in their order, each as a paragraph or a fenced block."""
     inner = message_shapes.body(message)
     parts: list[str] = []
     for key in ("content", "parts"):
@@ -154,7 +153,7 @@ def _block(block: Any, kind: str) -> list[str]:
     if type(block) is str:
         return [_fence(kind, block) if kind else block]
     if type(block) is not dict:
-        return [_fence("", _shown(block))]
+        return [_fence("", _readable_json(block))]
     text = block.get("text") if type(block.get("text")) is str else None
     if text is not None and set(block) <= {"type", "text", "annotations", "citations", "cache_control", "logprobs"}:
         return [_fence(kind, text) if kind else text] if text else []
@@ -170,30 +169,30 @@ def _call(call: Message) -> str:
         (call[key] for key in ("function", "functionCall", "function_call") if type(call.get(key)) is dict), call
     )
     name = inner.get("name") or call.get("toolName") or call.get("tool_name") or "?"
-    given: Any = next((inner[key] for key in ("arguments", "args", "input") if key in inner), {})
-    return f"calls `{_one_line(str(name)).replace('`', ' ')}`\n\n{_fence('json', given)}"
+    arguments: Any = next((inner[key] for key in ("arguments", "args", "input") if key in inner), {})
+    return f"calls `{_one_line(str(name)).replace('`', ' ')}`\n\n{_fence('json', arguments)}"
 
 
 def _fence(language: str, value: Any) -> str:
-    text = value if type(value) is str else _shown(value)
+    text = value if type(value) is str else _readable_json(value)
     marks = "```"
     while marks in text:
         marks += "`"
     return f"{marks}{language}\n{text}\n{marks}"
 
 
-def _shown(value: Any) -> str:
-    """JSON for a reader: an image is its size, not its bytes."""
-    return json.dumps(_short(to_json(value)), ensure_ascii=False, indent=2)
+def _readable_json(value: Any) -> str:
+    """JSON for people: binary data is replaced by its size."""
+    return json.dumps(_without_data(to_json(value)), ensure_ascii=False, indent=2)
 
 
-def _short(value: Any) -> Any:
+def _without_data(value: Any) -> Any:
     if type(value) is dict:
         if "$bytes" in value:
             return f"({len(value['$bytes']) * 3 // 4:,} bytes)"
-        return {key: _short(item) for key, item in value.items()}
+        return {key: _without_data(item) for key, item in value.items()}
     if type(value) is list:
-        return [_short(item) for item in value]
+        return [_without_data(item) for item in value]
     if type(value) is str and len(value) > 2000 and " " not in value[:2000]:
         return f"({len(value):,} characters of data)"
     return value

@@ -137,18 +137,18 @@ class Store:
     ) -> Report:
         """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
         already is not imported again, and nothing newer is overwritten; bad files are in the report."""
-        from backtrail.importers import import_blocking
+        from backtrail.importers import import_sync
 
-        return import_blocking(self._context, target, format, progress)
+        return import_sync(self._context, target, format, progress)
 
     def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
         """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
         from backtrail import export
 
-        form = export.form_of(format, to)
-        text = export.write(finish(export.document(self._context, id, at)), form)
+        checked = export.check_format(format, to)
+        text = export.render(finish(export.read_document(self._context, id, at)), checked)
         if to is not None:
-            export.put(text, to)
+            export.write_file(text, to)
         return text
 
     def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:

@@ -1,4 +1,4 @@
-"""The command line with its exit code, its stdout and its stderr, in this process: it is faster."""
+"""Runs `backtrail …` and gives its exit code, stdout and stderr; in this process, because that is faster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from backtrail.cli.main import backtrail as group
 
 
 class Ran(NamedTuple):
-    """How a command ended."""
+    """The outcome of a command."""
 
     code: int
     out: str
@@ -28,17 +29,17 @@ class Ran(NamedTuple):
 
     @property
     def data(self) -> Any:
-        """The data of a `--json` answer."""
-        answer = json.loads(self.out)
-        assert answer["backtrail"] == 1
-        return answer["data"]
+        """The data that `--json` printed."""
+        envelope = json.loads(self.out)
+        assert envelope["backtrail"] == 1
+        return envelope["data"]
 
 
 Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def store_dir(tmp_path: Path) -> Path:
     """A directory with a store: `talk` has a rewind, a label, tags and a fork; `other` has one step."""
     with backtrail.open(tmp_path / "backtrail.db") as store:
         talk: backtrail.Thread[Any] = store.thread("talk")
@@ -54,12 +55,12 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs `backtrail …` in that directory."""
+def run(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A function that runs `backtrail …` in `store_dir`."""
 
     def call(*args: str, env: dict[str, str] | None = None) -> Ran:
         with monkeypatch.context() as patch:
-            patch.chdir(place)
+            patch.chdir(store_dir)
             for name in [name for name in os.environ if name.startswith("BACKTRAIL_")]:
                 patch.delenv(name)
             for name, value in (env or {}).items():
@@ -69,12 +70,19 @@ def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
                     context.run(group, list(args))
-                except SystemExit as leave:
-                    code = leave.code
-                except Exception:  # noqa: BLE001  # whatever --debug lets through
-                    traceback.print_exc()  # as the interpreter does, for --debug
+                except SystemExit as ended:
+                    code = ended.code
+                except Exception:  # noqa: BLE001  # any error that --debug lets through
+                    traceback.print_exc()  # as the interpreter would
                     code = 1
             assert isinstance(code, int)
             return Ran(code, out.getvalue(), err.getvalue())
 
     return call
+
+
+def run_in_shell(store_dir: Path, arguments: str) -> Ran:
+    """Run `backtrail …` in a shell, where `arguments` may have pipes and redirections."""
+    command = f"{sys.executable} -m backtrail.cli {arguments}"
+    ended = subprocess.run(command, shell=True, cwd=store_dir, capture_output=True, text=True, check=False)
+    return Ran(ended.returncode, ended.stdout, ended.stderr)

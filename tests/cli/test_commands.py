@@ -1,4 +1,4 @@
-"""Each command: what it prints, what it changes, how it ends."""
+"""Each command: its output, its effect on the store, its exit code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import backtrail
 from .conftest import Run
 
 
-def _thread(place: Path, name: str = "talk") -> backtrail.Thread[Any]:
-    return backtrail.open(place / "backtrail.db").thread(name)
+def _thread(store_dir: Path, name: str = "talk") -> backtrail.Thread[Any]:
+    return backtrail.open(store_dir / "backtrail.db").thread(name)
 
 
 def test_threads_lists_newest_first_and_by_prefix(run: Run) -> None:
@@ -54,16 +54,16 @@ def test_show_renders_the_conversation_and_the_rest_of_the_state(run: Run) -> No
     assert older["state"] == {"messages": [{"role": "user", "content": "build a rate limiter"}], "mode": "plan"}
 
 
-def test_show_of_a_fork_names_the_fork_and_who_wrote_what_it_inherited(run: Run, place: Path) -> None:
+def test_show_of_a_fork_names_the_fork_and_who_wrote_what_it_inherited(run: Run, store_dir: Path) -> None:
     assert run("show", "talk-fork", "2").out.splitlines()[0].startswith("talk-fork  step 2")
     assert run("show", "talk-fork", "2").out.splitlines()[0].endswith("(written by talk)")
-    with backtrail.open(place / "backtrail.db") as store:
+    with backtrail.open(store_dir / "backtrail.db") as store:
         store.thread("talk-fork").update({"mode": "think"})
     assert "written by" not in run("show", "talk-fork").out
 
 
-def test_show_folds_early_messages_and_long_tool_results(run: Run, place: Path) -> None:
-    thread = _thread(place, "long")
+def test_show_folds_early_messages_and_long_tool_results(run: Run, store_dir: Path) -> None:
+    thread = _thread(store_dir, "long")
     thread.append("messages", [{"role": "user", "content": f"number {i}"} for i in range(80)])
     thread.append("messages", [{"role": "tool", "name": "run", "content": "\n".join(f"line {i}" for i in range(50))}])
     folded = run("show", "long").out
@@ -90,82 +90,82 @@ def test_find_looks_at_labels_tags_custom_fields_and_texts(run: Run) -> None:
     assert [f["checkpoint"]["step"] for f in run("find", "--tag", "bad", "--json").data["found"]] == [3]
     assert len(run("find", "--label", "start", "--json").data["found"]) == 1
     assert len(run("find", "--custom", "run=7", "--json").data["found"]) == 1
-    told = run("find", "--text", "TOKEN bucket", "--json").data["found"]
-    assert {(f["checkpoint"]["thread_id"], f["message"]) for f in told} == {("talk", 1)}
+    found = run("find", "--text", "TOKEN bucket", "--json").data["found"]
+    assert {(f["checkpoint"]["thread_id"], f["message"]) for f in found} == {("talk", 1)}
     assert run("find", "--tag", "nothing").code == 3
     assert run("find").code == 2
 
 
-def test_fork_makes_a_thread_at_the_named_place(run: Run, place: Path) -> None:
+def test_fork_makes_a_thread_at_the_named_checkpoint(run: Run, store_dir: Path) -> None:
     data = run("fork", "talk", "start", "--to", "again", "--json").data
     assert (data["thread"], data["step"]) == ("again", 1)
-    assert _thread(place, "again").load() == {"messages": [], "mode": "plan"}
+    assert _thread(store_dir, "again").load() == {"messages": [], "mode": "plan"}
     assert run("fork", "talk", "--to", "again").code == 4
 
 
-def test_rewind_asks_first_shows_what_it_would_do_and_can_be_undone(run: Run, place: Path) -> None:
+def test_rewind_asks_first_shows_what_it_would_do_and_can_be_undone(run: Run, store_dir: Path) -> None:
     planned = run("rewind", "talk", "start", "--dry-run")
     assert "would rewind talk to step 1: leave behind 3 checkpoints" in planned.out
     refused = run("rewind", "talk", "start")
     assert refused.code == 2
     assert "--yes" in refused.err
-    assert _thread(place).step == 4
+    assert _thread(store_dir).step == 4
     assert run("rewind", "talk", "start", "--yes", "--json").data["done"] is True
-    assert _thread(place).step == 1
+    assert _thread(store_dir).step == 1
     assert run("undo", "talk").code == 0
-    assert _thread(place).step == 4
+    assert _thread(store_dir).step == 4
 
 
-def test_label_and_tag_change_what_is_said(run: Run, place: Path) -> None:
+def test_label_and_tag_annotate_a_checkpoint(run: Run, store_dir: Path) -> None:
     assert run("label", "talk", "shipped").code == 0
     assert run("tag", "talk", "a", "b", "--at", "shipped").out == "step 4: #a #b\n"
     assert run("tag", "talk", "a", "--remove").out == "step 4: #b\n"
-    head = _thread(place).head
+    head = _thread(store_dir).head
     assert head is not None
     assert (head.label, head.tags) == ("shipped", ("b",))
     assert run("label", "talk", "--remove").code == 0
     assert run("label", "talk").code == 2
 
 
-def test_rm_deletes_only_when_it_is_told_to(run: Run, place: Path) -> None:
+def test_rm_deletes_only_with_yes(run: Run, store_dir: Path) -> None:
     assert run("rm", "other").code == 2
     assert run("rm", "other", "-n").out == "would delete other: 1 checkpoint\n"
     assert run("rm", "other", "nobody", "-y").code == 3
-    assert _thread(place, "other").exists()
+    assert _thread(store_dir, "other").exists()
     assert run("rm", "other", "-y").code == 0
-    assert not _thread(place, "other").exists()
+    assert not _thread(store_dir, "other").exists()
     assert run("rm", "talk", "--at", "3", "-y").code == 0
-    assert [c.step for c in _thread(place).history()] == [1, 2, 4]
+    assert [c.step for c in _thread(store_dir).history()] == [1, 2, 4]
 
 
-def test_export_writes_every_form_to_stdout_or_a_file(run: Run, place: Path) -> None:
+def test_export_writes_every_format_to_stdout_or_a_file(run: Run, store_dir: Path) -> None:
     assert json.loads(run("export", "talk", "--format", "json").out)["state"]["mode"] == "build"
     assert json.loads(run("export", "talk").out.splitlines()[-1])["content"] == "a token bucket"
     assert run("export", "talk", "-o", "talk.md").code == 0
-    assert "a token bucket" in (place / "talk.md").read_text()
+    assert "a token bucket" in (store_dir / "talk.md").read_text()
 
 
-def test_import_reads_an_export_back_once(run: Run, place: Path) -> None:
+def test_import_reads_an_export_back_once(run: Run, store_dir: Path) -> None:
     assert run("export", "talk", "-o", "talk.jsonl").code == 0
     first = run("import", "talk.jsonl", "-s", "fresh.db", "--json").data
     assert [line["id"] for line in first["imported"]] == ["talk"]
     assert len(run("import", "talk.jsonl", "-s", "fresh.db", "--json").data["unchanged"]) == 1
     assert "a token bucket" in run("show", "talk", "-s", "fresh.db").out
-    (place / "junk.json").write_text("no conversation")
+    (store_dir / "junk.json").write_text("no conversation")
     assert run("import", "junk.json").code == 1
 
 
-def test_copy_brings_everything_once(run: Run, place: Path) -> None:
+def test_copy_copies_everything_once(run: Run, store_dir: Path) -> None:
     assert run("copy", "second.db", "--json").data["threads"] == 3
     assert run("log", "talk", "-s", "second.db").out.count("●") == run("log", "talk").out.count("●")
     assert run("copy", "second.db", "--json").data["rows"] == 0
 
 
-def test_sync_makes_two_stores_equal(run: Run, place: Path) -> None:
+def test_sync_makes_two_stores_equal(run: Run, store_dir: Path) -> None:
     assert run("copy", "second.db").code == 0
-    with backtrail.open(place / "second.db") as second:
+    with backtrail.open(store_dir / "second.db") as second:
         second.thread("only there").save({"n": 1})
-    with backtrail.open(place / "backtrail.db") as first:
+    with backtrail.open(store_dir / "backtrail.db") as first:
         first.thread("talk").annotate(2, label="said here")
     synced = run("sync", "backtrail.db", "second.db", "--json").data
     assert synced["diverged"] == []
@@ -174,7 +174,7 @@ def test_sync_makes_two_stores_equal(run: Run, place: Path) -> None:
     assert run("sync", "backtrail.db", "second.db", "--json").data["records"] == 0
 
 
-def test_prune_says_what_would_go_asks_and_keeps_labels(run: Run, place: Path) -> None:
+def test_prune_asks_first_and_keeps_labelled_checkpoints(run: Run, store_dir: Path) -> None:
     assert run("prune").code == 2
     assert run("prune", "-n", "--json").data["checkpoints"] == 0
     by_url = ("-s", "sqlite:backtrail.db?retention=keep_last=1,keep_labelled=false,undo_window=0s")
@@ -184,30 +184,30 @@ def test_prune_says_what_would_go_asks_and_keeps_labels(run: Run, place: Path) -
     assert planned["dry_run"] is True
     assert planned["checkpoints"] > 0
     assert run("prune", "--keep-last", "1").code == 2
-    assert len(_thread(place).history(all=True)) == 5
+    assert len(_thread(store_dir).history(all=True)) == 5
     assert run("prune", "--keep-last", "1", "--undo-window", "0s", "-y").code == 0
-    assert [c.label for c in _thread(place).history(all=True)] == ["start", "built"]
+    assert [c.label for c in _thread(store_dir).history(all=True)] == ["start", "built"]
 
 
-def test_compact_and_verify_look_after_the_store(run: Run, place: Path) -> None:
+def test_compact_and_verify_look_after_the_store(run: Run, store_dir: Path) -> None:
     assert run("compact", "--json").data["bytes_after"] > 0
     assert run("verify", "--json").data["ok"] is True
     assert "all sound" in run("verify").out
 
 
-def _damage(place: Path, text: bytes) -> None:
+def _damage(store_dir: Path, text: bytes) -> None:
     """Flip one bit of the store where `text` stands."""
-    data = bytearray((place / "backtrail.db").read_bytes())
+    data = bytearray((store_dir / "backtrail.db").read_bytes())
     at = data.find(text)
     assert at > 0
     data[at] ^= 1
-    for file in place.glob("backtrail.db*"):
+    for file in store_dir.glob("backtrail.db*"):
         file.unlink()
-    (place / "backtrail.db").write_bytes(data)
+    (store_dir / "backtrail.db").write_bytes(data)
 
 
-def test_a_damaged_checkpoint_does_not_hide_the_others(run: Run, place: Path) -> None:
-    _damage(place, b"a token bucket")
+def test_a_damaged_checkpoint_does_not_hide_the_others(run: Run, store_dir: Path) -> None:
+    _damage(store_dir, b"a token bucket")
     shown = run("log", "talk")
     assert shown.code == 0
     assert "damaged" in shown.out
@@ -216,8 +216,8 @@ def test_a_damaged_checkpoint_does_not_hide_the_others(run: Run, place: Path) ->
     assert run("show", "talk", "@~2").code == 0
 
 
-def test_verify_finds_damage_and_sets_it_aside_when_told(run: Run, place: Path) -> None:
-    _damage(place, b"a token bucket")
+def test_verify_finds_damage_and_sets_it_aside_with_repair(run: Run, store_dir: Path) -> None:
+    _damage(store_dir, b"a token bucket")
     found = run("verify", "--json")
     assert (found.code, found.data["ok"]) == (5, False)
     assert run("verify", "--repair").code == 2
@@ -225,11 +225,11 @@ def test_verify_finds_damage_and_sets_it_aside_when_told(run: Run, place: Path) 
     assert run("verify").code == 0
 
 
-def test_an_encrypted_store_opens_with_its_key_and_gets_a_new_one(run: Run, place: Path) -> None:
+def test_an_encrypted_store_opens_with_its_key_and_gets_a_new_one(run: Run, store_dir: Path) -> None:
     old, new = "00" * 32, "11" * 32
-    with backtrail.open(place / "sealed.db", key=old) as store:
+    with backtrail.open(store_dir / "sealed.db", key=old) as store:
         store.thread("secret").save({"n": 1})
-    (place / "new.key").write_text(new + "\n")
+    (store_dir / "new.key").write_text(new + "\n")
     assert run("threads", "-s", "sealed.db").code != 0
     assert "secret" in run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": old}).out
     assert run("rekey", "new.key", "-s", "sealed.db", "-y", env={"BACKTRAIL_KEY": old}).code == 0
@@ -237,10 +237,16 @@ def test_an_encrypted_store_opens_with_its_key_and_gets_a_new_one(run: Run, plac
     assert run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": old}).code != 0
 
 
-def test_files_are_snapshotted_compared_and_restored(run: Run, place: Path) -> None:
-    project = place / "project"
+@pytest.fixture
+def project(store_dir: Path) -> Path:
+    """The directory `project` with one file."""
+    project = store_dir / "project"
     project.mkdir()
     (project / "a.txt").write_text("one\n")
+    return project
+
+
+def test_files_are_snapshotted_compared_and_restored(run: Run, project: Path) -> None:
     assert run("files", "snapshot", "-C", "project", "--label", "before", "--json").data["files"] == 1
     (project / "a.txt").write_text("two\n")
     (project / "b.txt").write_text("new\n")
@@ -260,11 +266,8 @@ def test_files_are_snapshotted_compared_and_restored(run: Run, place: Path) -> N
     assert run("files", "diff", "@~9", "-C", "project").code == 3
 
 
-def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
-    project = place / "project"
-    project.mkdir()
-    (project / "a.txt").write_text("one\n")
-    with backtrail.open(place / "backtrail.db") as store:
+def test_rewind_restores_the_files_too(run: Run, store_dir: Path, project: Path) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
         workspace = store.workspace(project)
         store.thread("coder").save({"n": 1}, files=workspace)
         (project / "a.txt").write_text("two\n")
@@ -277,17 +280,14 @@ def test_rewind_takes_the_files_along(run: Run, place: Path) -> None:
     assert [change["path"] for change in planned["files"]] == ["a.txt"]
     assert run("rewind", "coder", "1", "--files", "-y").code == 0
     assert (project / "a.txt").read_text() == "one\n"
-    assert _thread(place, "coder").step == 1
+    assert _thread(store_dir, "coder").step == 1
     assert run("undo", "coder", "--files").code == 0
-    assert ((project / "a.txt").read_text(), _thread(place, "coder").step) == ("two\n", 2)
+    assert ((project / "a.txt").read_text(), _thread(store_dir, "coder").step) == ("two\n", 2)
     assert run("rewind", "talk", "start", "--files", "-y").code == 3
 
 
-def test_undo_with_files_moves_both_or_neither(run: Run, place: Path) -> None:
-    project = place / "project"
-    project.mkdir()
-    (project / "a.txt").write_text("one\n")
-    with backtrail.open(place / "backtrail.db") as store:
+def test_undo_with_files_moves_both_or_neither(run: Run, store_dir: Path, project: Path) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
         workspace = store.workspace(project)
         first = store.thread("coder").save({"n": 1}, files=workspace)
         (project / "a.txt").write_text("two\n")
@@ -295,10 +295,10 @@ def test_undo_with_files_moves_both_or_neither(run: Run, place: Path) -> None:
     assert run("undo", "coder", "--files").code == 3  # its head cannot go back: it has one checkpoint
     assert (project / "a.txt").read_text() == "one\n"
     assert run("files", "undo", "-C", "project", "-y").code == 0
-    with backtrail.open(place / "backtrail.db") as store:
+    with backtrail.open(store_dir / "backtrail.db") as store:
         store.thread("coder").save({"n": 2}, files=store.workspace(project))
     assert run("undo", "coder", "--files").code == 3  # no restore is left to take back
-    assert _thread(place, "coder").step == 2
+    assert _thread(store_dir, "coder").step == 2
 
 
 def _fail(store: backtrail.Store) -> None:
@@ -307,8 +307,8 @@ def _fail(store: backtrail.Store) -> None:
         raise RuntimeError("the job dies")
 
 
-def test_sessions_and_runs_list_their_kind(run: Run, place: Path) -> None:
-    with backtrail.open(place / "backtrail.db") as store:
+def test_sessions_and_runs_list_their_kind(run: Run, store_dir: Path) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
         store.session("chat").add("user", "hello")
         with pytest.raises(RuntimeError):
             _fail(store)
@@ -320,7 +320,7 @@ def test_sessions_and_runs_list_their_kind(run: Run, place: Path) -> None:
     assert "chat" in run("sessions").out
 
 
-def test_stats_bench_and_doctor_answer(run: Run, place: Path) -> None:
+def test_stats_bench_and_doctor_print_their_results(run: Run, store_dir: Path) -> None:
     assert run("stats", "--json").data["threads"] == 3
     figures = run("bench", "--turns", "20", "--json").data["milliseconds"]
     assert figures["append a turn"][0] > 0
@@ -328,39 +328,39 @@ def test_stats_bench_and_doctor_answer(run: Run, place: Path) -> None:
     assert run("doctor", "--json").data["healthy"] is True
 
 
-def test_a_store_whose_threads_are_all_in_namespaces_says_so(run: Run, place: Path) -> None:
-    with backtrail.open(place / "rooms.db", namespace="acme") as store:
+def test_a_store_whose_threads_are_all_in_namespaces_says_so(run: Run, store_dir: Path) -> None:
+    with backtrail.open(store_dir / "namespaced.db", namespace="acme") as store:
         store.thread("a").save({})
-    assert run("threads", "-s", "rooms.db").out == (
+    assert run("threads", "-s", "namespaced.db").out == (
         "no threads here; there are namespaces, for ?namespace=… in the URL: acme\n"
     )
-    assert "a " in run("threads", "-s", "sqlite:rooms.db?namespace=acme").out
-    assert run("stats", "-s", "rooms.db", "--json").data["namespaces"] == ["acme"]
-    assert "acme" in run("stats", "-s", "rooms.db").out
+    assert "a " in run("threads", "-s", "sqlite:namespaced.db?namespace=acme").out
+    assert run("stats", "-s", "namespaced.db", "--json").data["namespaces"] == ["acme"]
+    assert "acme" in run("stats", "-s", "namespaced.db").out
     assert "namespaces" not in run("stats").out
-    assert run("threads", "-s", "sqlite:rooms.db?namespace=empty").out == "no threads yet\n"
-    assert run("stats", "-s", "sqlite:rooms.db?namespace=acme", "--json").data["namespaces"] == []
+    assert run("threads", "-s", "sqlite:namespaced.db?namespace=empty").out == "no threads yet\n"
+    assert run("stats", "-s", "sqlite:namespaced.db?namespace=acme", "--json").data["namespaces"] == []
 
 
-def test_doctor_looks_at_both_sides_of_a_mirror(run: Run, place: Path) -> None:
+def test_doctor_looks_at_both_sides_of_a_mirror(run: Run, store_dir: Path) -> None:
     found = run("doctor", "-s", "sqlite:///backtrail.db?replica=copy.db", "--json").data["findings"]
-    told = {finding["what"]: finding["verdict"] for finding in found}
-    assert (told["primary"], told["replica"]) == ("ok", "ok")
-    assert told["lag"] in ("ok", "hint")
+    verdicts = {finding["what"]: finding["verdict"] for finding in found}
+    assert (verdicts["primary"], verdicts["replica"]) == ("ok", "ok")
+    assert verdicts["lag"] in ("ok", "hint")
 
 
-def test_doctor_says_what_waits_in_a_spool(run: Run, place: Path) -> None:
+def test_doctor_reports_the_records_in_a_spool(run: Run, store_dir: Path) -> None:
     found = run("doctor", "-s", "sqlite:///backtrail.db?replica=copy.db&spool=kept", "--json").data["findings"]
     assert {one["what"]: one["found"] for one in found}["spool"] == "empty"
 
 
-def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, place: Path) -> None:
+def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, store_dir: Path) -> None:
     gone = run("doctor", "-s", "nowhere.db")
     assert gone.code == 1
     assert "-s or BACKTRAIL_STORE" in gone.out
-    (place / "broken.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    (store_dir / "broken.db").write_bytes(b"this is no database, whatever its name says" * 100)
     broken = run("doctor", "-s", "broken.db", "--json")
     assert broken.code == 1
     assert broken.data["healthy"] is False
-    (place / "backtrail.db").chmod(0o644)
+    (store_dir / "backtrail.db").chmod(0o644)
     assert "chmod 600" in run("doctor").out

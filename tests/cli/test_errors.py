@@ -1,32 +1,30 @@
-"""What goes wrong on the command line is one line that says what to do there, in the words of the command line."""
+"""Errors of the command line: one line each, with advice that names commands and not Python calls."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import backtrail
-from backtrail.render import hints
+from backtrail.render import error_hints
 
-from .conftest import Run
+from .conftest import Run, run_in_shell
 
 SOURCES = Path(backtrail.__file__).parent
 
 
-def test_every_advice_of_the_library_that_is_reworded_is_still_given_by_it() -> None:
-    said = "".join(
+def test_every_python_hint_that_is_reworded_occurs_in_the_library() -> None:
+    sources = "".join(
         re.sub(r'"\s*\n\s*f?"', "", path.read_text())
         for path in SOURCES.rglob("*.py")
-        if path.name != "advice.py" and "cli" not in path.parts
+        if path.name != "error_hints.py" and "cli" not in path.parts
     ).replace('MissingExtra("store.workspace()"', "store.workspace() needs")
-    for theirs in hints._COMMANDS:
-        assert theirs in said, theirs
+    for hint in error_hints._COMMANDS:
+        assert hint in sources, hint
 
 
 @pytest.mark.parametrize("args", [("log", "tlak"), ("show", "tlak", "2"), ("rm", "tlak", "-y"), ("undo", "tlak")])
@@ -42,11 +40,11 @@ def test_a_store_that_is_not_there_says_how_to_name_one(run: Run) -> None:
 
 
 def test_a_store_that_cannot_be_reached_has_the_public_name_of_its_error(run: Run) -> None:
-    told = run("threads", "-s", "redis://127.0.0.1:1/0?retries=0", "--json")
-    assert json.loads(told.out)["error"]["type"] == "Unavailable"
+    ended = run("threads", "-s", "redis://127.0.0.1:1/0?retries=0", "--json")
+    assert json.loads(ended.out)["error"]["type"] == "Unavailable"
 
 
-def test_rewind_needs_a_place_to_go_to(run: Run) -> None:
+def test_rewind_needs_a_checkpoint_to_go_to(run: Run) -> None:
     ended = run("rewind", "talk", "--yes")
     assert (ended.code, "Missing argument 'AT'" in ended.err) == (2, True)
 
@@ -56,25 +54,18 @@ def test_only_a_command_that_has_a_dry_run_advises_one(run: Run) -> None:
     assert "--dry-run" not in run("verify", "--repair").err
 
 
-def test_a_file_that_cannot_be_written_is_named(run: Run, place: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named(run: Run, store_dir: Path) -> None:
     ended = run("export", "talk", "-o", "no/such/place.md")
     assert "'no/such/place.md' cannot be written: No such file or directory" in ended.err
     assert "Errno" not in ended.err
 
 
 @pytest.mark.parametrize("args", ["threads", "threads --json", "export talk", "log talk", "show nobody --json"])
-def test_a_full_disk_behind_stdout_is_one_line(place: Path, args: str) -> None:
-    ended = subprocess.run(
-        f"{sys.executable} -m backtrail.cli {args} > /dev/full",
-        shell=True,
-        cwd=place,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode != 0
-    assert "No space left on device" in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_a_full_disk_behind_stdout_is_one_line(store_dir: Path, args: str) -> None:
+    ended = run_in_shell(store_dir, f"{args} > /dev/full")
+    assert ended.code != 0
+    assert "No space left on device" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_a_thread_without_messages_is_not_exported_as_an_empty_conversation(run: Run) -> None:
@@ -89,10 +80,10 @@ KEY, OTHER = "00" * 32, "11" * 32
 
 
 @pytest.fixture
-def sealed(place: Path) -> Path:
-    with backtrail.open(place / "sealed.db", key=KEY) as store:
+def sealed(store_dir: Path) -> Path:
+    with backtrail.open(store_dir / "sealed.db", key=KEY) as store:
         store.thread("secret").save({"text": "the name of the thread is Ariadne"})
-    return place
+    return store_dir
 
 
 def test_a_copy_of_an_encrypted_store_has_its_key(run: Run, sealed: Path) -> None:
@@ -120,7 +111,7 @@ def test_a_store_is_not_copied_or_synced_to_itself(run: Run) -> None:
     assert "are one store" in run("sync", "backtrail.db", "./backtrail.db").err
 
 
-def test_a_key_that_is_missing_or_no_key_is_said_in_words_of_the_command_line(run: Run, sealed: Path) -> None:
+def test_a_missing_or_invalid_key_is_reported_with_the_options_of_the_command_line(run: Run, sealed: Path) -> None:
     assert "BACKTRAIL_KEY" in run("threads", "-s", "sealed.db").err
     assert "openssl rand -hex 32" in run("threads", "-s", "sealed.db", env={"BACKTRAIL_KEY": "hush"}).err
     assert "backtrail copy TARGET --key FILE" in run("threads", env={"BACKTRAIL_KEY": KEY}).err
@@ -128,12 +119,12 @@ def test_a_key_that_is_missing_or_no_key_is_said_in_words_of_the_command_line(ru
     assert "holds no key" in run("rekey", "raw.key", "-s", "sealed.db", "-y", env={"BACKTRAIL_KEY": KEY}).err
 
 
-def test_doctor_advises_what_fits_what_is_wrong(run: Run, sealed: Path) -> None:
+def test_doctor_gives_the_advice_that_fits_the_error(run: Run, sealed: Path) -> None:
     assert "BACKTRAIL_KEY" in run("doctor", "-s", "sealed.db").out
     (sealed / "broken.db").write_bytes((sealed / "backtrail.db").read_bytes()[:20_000])
     assert "backtrail verify" in run("doctor", "-s", "broken.db").out
     (sealed / "text.db").write_text("no store")
-    assert "name the right place" in run("doctor", "-s", "text.db").out
+    assert "name the right store" in run("doctor", "-s", "text.db").out
 
 
 @pytest.mark.parametrize("name", ["@", "@~2", "~", "12"])
@@ -148,12 +139,12 @@ def test_any_other_label_is_found_again(run: Run, name: str) -> None:
     assert run("show", "talk", name, "--json").data["checkpoint"]["step"] == 2
 
 
-def test_an_empty_place_is_not_taken_for_the_head(run: Run) -> None:
+def test_an_empty_ref_is_not_the_head(run: Run) -> None:
     assert "use @ for the head" in run("show", "talk", "").err
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("threads", "x"), "no thread starts with 'x'"),
         (("threads", "--kind", "walk"), "no threads of kind 'walk' yet"),
@@ -163,16 +154,16 @@ def test_an_empty_place_is_not_taken_for_the_head(run: Run) -> None:
         (("runs", "x"), "no run starts with 'x'"),
     ],
 )
-def test_an_empty_listing_says_what_it_looked_for(run: Run, args: tuple[str, ...], said: str) -> None:
-    assert run(*args).out == said + "\n"
+def test_an_empty_listing_names_what_was_searched(run: Run, args: tuple[str, ...], message: str) -> None:
+    assert run(*args).out == message + "\n"
 
 
-def test_text_is_not_looked_for_together_with_what_it_would_ignore(run: Run) -> None:
+def test_find_refuses_text_together_with_other_conditions(run: Run) -> None:
     assert run("find", "--text", "bucket", "--tag", "bad").code == 2
 
 
-def test_a_snapshot_is_named_by_the_start_of_its_id_and_a_wrong_name_is_told_as_one(run: Run, place: Path) -> None:
-    (place / "project").mkdir()
+def test_a_snapshot_is_found_by_the_start_of_its_id_and_a_wrong_one_is_refused(run: Run, store_dir: Path) -> None:
+    (store_dir / "project").mkdir()
     assert "backtrail files snapshot" in run("files", "list", "-C", "project").out
     taken = run("files", "snapshot", "-C", "project", "--json").data
     assert taken["created_at"].endswith("+00:00")
@@ -182,12 +173,12 @@ def test_a_snapshot_is_named_by_the_start_of_its_id_and_a_wrong_name_is_told_as_
         assert (ended.code, "`backtrail files list` lists them" in ended.err) == (3, True)
 
 
-def test_json_is_understood_before_the_command_too(run: Run) -> None:
+def test_json_may_stand_before_the_command(run: Run) -> None:
     assert run("--json", "threads").data == run("threads", "--json").data
 
 
-def test_names_that_are_no_text_are_answered_in_json_all_the_same(run: Run, place: Path) -> None:
-    project = place / "project"
+def test_names_that_are_not_utf8_are_printed_as_json_and_as_text(run: Run, store_dir: Path) -> None:
+    project = store_dir / "project"
     project.mkdir()
     odd = project / os.fsdecode(b"bad\xff.txt")
     assert run("files", "snapshot", "-C", "project").code == 0
@@ -195,10 +186,11 @@ def test_names_that_are_no_text_are_answered_in_json_all_the_same(run: Run, plac
     [change] = run("files", "status", "-C", "project", "--json").data["changes"]
     assert os.fsencode(change["path"]) == b"bad\xff.txt"
     assert json.loads(run("threads", "-s", "bad\udcff.db", "--json").out)["error"]["exit_code"] == 3
+    assert "bad\N{REPLACEMENT CHARACTER}.db" in run("threads", "-s", "bad\udcff.db").err
 
 
-def test_a_thread_that_was_written_through_two_views_does_not_spoil_the_lists(run: Run, place: Path) -> None:
-    with backtrail.open(place / "backtrail.db") as store:
+def test_a_thread_written_as_a_run_and_as_a_session_does_not_break_the_lists(run: Run, store_dir: Path) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
         store.run("job", task="nightly").checkpoint(messages=[])
         store.run("other-job").checkpoint()
         store.session("job").add("user", "hi")

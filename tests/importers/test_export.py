@@ -1,4 +1,4 @@
-"""Exports: JSONL that comes back exactly, and Markdown that a person can read."""
+"""Exports: JSONL that is imported back exactly, and Markdown for people."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import backtrail
 
 def test_jsonl_has_one_message_per_line_and_comes_back_exactly(store: Any, tmp_path: Path) -> None:
     session = store.session("tg:1/x")
-    said = [
+    messages = [
         {"role": "user", "content": [{"type": "image", "data": b"\x89PNG\x00"}]},
         {"role": "assistant", "content": "li\u2028ne", "at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)},
         {"role": "tool", "$odd": 1, "n": 2**70, "t": (1, 2)},
     ]
-    session.extend(said)
+    session.extend(messages)
     session.set_summary("so far")
     text = store.export("tg:1/x", to=tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_text(encoding="utf-8") == text
@@ -29,7 +29,7 @@ def test_jsonl_has_one_message_per_line_and_comes_back_exactly(store: Any, tmp_p
     with backtrail.open("memory:") as other:
         other.import_(tmp_path / "out.jsonl")
         copy = other.session("tg:1/x")
-        assert (copy.messages(), copy.summary, copy.user_turns) == (said, "so far", 1)
+        assert (copy.messages(), copy.summary, copy.user_turns) == (messages, "so far", 1)
         assert other.export("tg:1/x").split("\n")[1:] == text.split("\n")[1:]
 
 
@@ -96,7 +96,7 @@ def test_an_old_checkpoint_can_be_exported(store: Any) -> None:
     assert "two" not in store.export("s", at=first)
 
 
-def test_what_cannot_be_exported_is_refused_and_no_file_is_left(store: Any, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(store: Any, tmp_path: Path) -> None:
     with pytest.raises(backtrail.ThreadNotFound):
         store.export("never", to=tmp_path / "x.jsonl")
     store.thread("t").save({"messages": "no list"})

@@ -1,4 +1,4 @@
-"""Each foreign format, on each engine and in each colour: what is in its files is what the store has afterwards."""
+"""Each file format, on every engine, sync and async: the store has what the file holds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ import pytest
 
 import backtrail
 
-SAID = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+from .conftest import write_lines
 
-
-def lines(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+MESSAGES = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
 
 
 def entry(uuid: str, parent: str | None, role: str = "user", **more: Any) -> dict[str, Any]:
@@ -33,7 +30,7 @@ def uuids(session: Any, at: Any = None) -> list[str]:
 def test_a_claude_transcript_is_a_session_of_its_entries(store: Any, tmp_path: Path) -> None:
     rows = [entry("a", None), entry("b", "a", "assistant"), entry("c", "b")]
     rows.insert(0, {"type": "summary", "summary": "A greeting", "leafUuid": "c"})
-    lines(tmp_path / "s-1.jsonl", rows)
+    write_lines(tmp_path / "s-1.jsonl", rows)
     report = store.import_(tmp_path)
     session = store.session("s-1")
     assert session.messages() == rows[1:]
@@ -54,7 +51,7 @@ def test_parent_links_become_branches(store: Any, tmp_path: Path) -> None:
         entry("other", "new1", "assistant"),
         entry("new3", "new2"),
     ]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     session = store.session("s-1")
     assert uuids(session) == ["a", "b", "new1", "new2", "new3"]
     assert session.user_turns == 3
@@ -64,30 +61,30 @@ def test_parent_links_become_branches(store: Any, tmp_path: Path) -> None:
     assert {c.id for c in session.thread.history()} < {c.id for c in session.thread.history(all=True)}
 
 
-def part(uuid: str, parent: str, call: str, answer: str = "msg_1") -> dict[str, Any]:
-    """One of several entries that make up one answer of the model."""
+def call_entry(uuid: str, parent: str, call: str, answer: str = "msg_1") -> dict[str, Any]:
+    """One of several entries that make up one response of the model."""
     content = [{"type": "tool_use", "id": call, "name": "f", "input": {}}]
     message = {"id": answer, "role": "assistant", "content": content}
     return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "sessionId": "s-1", "message": message}
 
 
-def outcome(uuid: str, parent: str, call: str) -> dict[str, Any]:
+def result_entry(uuid: str, parent: str, call: str) -> dict[str, Any]:
     message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": "ok"}]}
     return {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s-1", "message": message}
 
 
 @pytest.mark.parametrize("order", ["a1 a2 a3 r1 r2 r3", "a1 r1 a2 r2 a3 r3", "a1 a2 r2 r1 a3 r3", "a1 a2 a3 r3 r1 r2"])
-def test_parallel_calls_and_their_results_stay_on_one_way(store: Any, tmp_path: Path, order: str) -> None:
+def test_parallel_calls_and_their_results_stay_on_one_branch(store: Any, tmp_path: Path, order: str) -> None:
     made = {
-        "a1": part("a1", "q", "c1"),
-        "a2": part("a2", "a1", "c2"),
-        "a3": part("a3", "a2", "c3"),
-        "r1": outcome("r1", "a1", "c1"),
-        "r2": outcome("r2", "a2", "c2"),
-        "r3": outcome("r3", "a3", "c3"),
+        "a1": call_entry("a1", "q", "c1"),
+        "a2": call_entry("a2", "a1", "c2"),
+        "a3": call_entry("a3", "a2", "c3"),
+        "r1": result_entry("r1", "a1", "c1"),
+        "r2": result_entry("r2", "a2", "c2"),
+        "r3": result_entry("r3", "a3", "c3"),
     }
     rows = [entry("q", None), *(made[uuid] for uuid in order.split()), entry("end", order.split()[-1], "assistant")]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     session = store.session("s-1")
     assert uuids(session) == ["q", *order.split(), "end"]
     assert session.repair() == []
@@ -95,14 +92,20 @@ def test_parallel_calls_and_their_results_stay_on_one_way(store: Any, tmp_path: 
 
 
 def test_a_result_given_twice_is_a_branch(store: Any, tmp_path: Path) -> None:
-    rows = [entry("q", None), part("a", "q", "c"), outcome("r1", "a", "c"), outcome("r2", "a", "c"), entry("end", "r2")]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    rows = [
+        entry("q", None),
+        call_entry("a", "q", "c"),
+        result_entry("r1", "a", "c"),
+        result_entry("r2", "a", "c"),
+        entry("end", "r2"),
+    ]
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     session = store.session("s-1")
     assert uuids(session) == ["q", "a", "r2", "end"]
     assert ["q", "a", "r1"] in [uuids(session, at=c) for c in session.thread.history(all=True)]
 
 
-def test_the_leaf_that_the_transcript_names_is_where_the_session_stands(store: Any, tmp_path: Path) -> None:
+def test_the_leaf_that_the_transcript_names_is_the_head(store: Any, tmp_path: Path) -> None:
     rows = [
         entry("a", None),
         entry("b", "a"),
@@ -110,26 +113,26 @@ def test_the_leaf_that_the_transcript_names_is_where_the_session_stands(store: A
         entry("d", "b"),
         {"type": "last-prompt", "leafUuid": "c"},
     ]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     assert uuids(store.session("s-1")) == ["a", "b", "c"]
     rows[-1] = {"type": "last-prompt", "leafUuid": "b"}
     rows = [{**row, "sessionId": "s-2"} for row in rows]
-    store.import_(lines(tmp_path / "s-2.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-2.jsonl", rows))
     session = store.session("s-2")
     assert uuids(session) == ["a", "b"]
     session.add("user", "goes on")
     assert session.count() == 3
 
 
-def test_a_compaction_hangs_on_what_it_continues(store: Any, tmp_path: Path) -> None:
+def test_a_compaction_follows_the_entry_it_continues(store: Any, tmp_path: Path) -> None:
     rows = [entry("a", None), entry("b", "a"), entry("boundary", None, logicalParentUuid="b"), entry("c", "boundary")]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     assert uuids(store.session("s-1")) == ["a", "b", "boundary", "c"]
 
 
-def test_a_second_beginning_takes_the_place_of_the_first(store: Any, tmp_path: Path) -> None:
+def test_a_second_root_replaces_the_first(store: Any, tmp_path: Path) -> None:
     rows = [entry("a", None), entry("b", "a"), entry("x", None), entry("y", "x")]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     session = store.session("s-1")
     assert uuids(session) == ["x", "y"]
     assert ["a", "b"] in [uuids(session, at=c) for c in session.thread.history(all=True)]
@@ -143,8 +146,8 @@ def test_sub_agents_are_sessions_of_their_own(store: Any, tmp_path: Path) -> Non
         entry("g1", None, isSidechain=True, agentId="7"),
         entry("b", "a", "assistant"),
     ]
-    lines(tmp_path / "s-1.jsonl", rows)
-    lines(tmp_path / "agent-9.jsonl", [entry("z", None, isSidechain=True, agentId="9")])
+    write_lines(tmp_path / "s-1.jsonl", rows)
+    write_lines(tmp_path / "agent-9.jsonl", [entry("z", None, isSidechain=True, agentId="9")])
     store.import_(tmp_path)
     assert uuids(store.session("s-1")) == ["a", "b"]
     assert uuids(store.session("s-1/sidechain-s1")) == ["s1", "s2"]
@@ -152,17 +155,17 @@ def test_sub_agents_are_sessions_of_their_own(store: Any, tmp_path: Path) -> Non
     assert uuids(store.session("s-1/agent-9")) == ["z"]
 
 
-def test_repeated_entries_circles_and_lost_parents_do_no_harm(store: Any, tmp_path: Path) -> None:
+def test_repeated_entries_circles_and_missing_parents_are_tolerated(store: Any, tmp_path: Path) -> None:
     rows = [entry("a", "ghost"), entry("a", "ghost"), entry("b", "c"), entry("c", "b")]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     assert uuids(store.session("s-1"))[-1] == "c"
 
 
 def test_a_transcript_that_went_on_is_continued(store: Any, tmp_path: Path) -> None:
     rows = [entry("a", None), entry("b", "a", "assistant")]
-    store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     rows += [entry("c", "b"), entry("d", "c", "assistant")]
-    report = store.import_(lines(tmp_path / "s-1.jsonl", rows))
+    report = store.import_(write_lines(tmp_path / "s-1.jsonl", rows))
     assert [(line.id, line.reason) for line in report.updated] == [("s-1", "2 messages were added")]
     assert uuids(store.session("s-1")) == ["a", "b", "c", "d"]
     assert store.session("s-1").user_turns == 2
@@ -174,24 +177,24 @@ def test_a_transcript_that_went_on_is_continued(store: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "text", "ids"),
     [
-        ("talk.json", json.dumps(SAID), ["talk"]),
-        ("talk.json", json.dumps({"messages": SAID}), ["talk"]),
-        ("talk.json", json.dumps({"id": "own", "messages": SAID}), ["own"]),
-        ("talk.jsonl", "\n".join(map(json.dumps, SAID)), ["talk"]),
-        ("talk.json", "\n".join(map(json.dumps, SAID)), ["talk"]),
+        ("talk.json", json.dumps(MESSAGES), ["talk"]),
+        ("talk.json", json.dumps({"messages": MESSAGES}), ["talk"]),
+        ("talk.json", json.dumps({"id": "own", "messages": MESSAGES}), ["own"]),
+        ("talk.jsonl", "\n".join(map(json.dumps, MESSAGES)), ["talk"]),
+        ("talk.json", "\n".join(map(json.dumps, MESSAGES)), ["talk"]),
         (
             "talk.jsonl",
-            json.dumps({"messages": SAID}) + "\r\n\r\n" + json.dumps({"messages": SAID}),
+            json.dumps({"messages": MESSAGES}) + "\r\n\r\n" + json.dumps({"messages": MESSAGES}),
             ["talk-1", "talk-3"],
         ),
-        ("talk.json", "\ufeff" + json.dumps(SAID), ["talk"]),
+        ("talk.json", "\ufeff" + json.dumps(MESSAGES), ["talk"]),
     ],
 )
-def test_openai_style_messages(store: Any, tmp_path: Path, name: str, text: str, ids: list[str]) -> None:
+def test_a_list_of_messages_is_a_session(store: Any, tmp_path: Path, name: str, text: str, ids: list[str]) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     report = store.import_(tmp_path / name)
     assert [line.id for line in report.imported] == ids
-    assert all(store.session(id).messages() == SAID for id in ids)
+    assert all(store.session(id).messages() == MESSAGES for id in ids)
 
 
 def test_items_of_the_responses_api_are_messages_too(store: Any, tmp_path: Path) -> None:
@@ -200,7 +203,7 @@ def test_items_of_the_responses_api_are_messages_too(store: Any, tmp_path: Path)
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "1"},
     ]
-    store.import_(lines(tmp_path / "r.jsonl", items))
+    store.import_(write_lines(tmp_path / "r.jsonl", items))
     assert store.session("r").messages(last=1) == items[1:]
 
 
@@ -214,12 +217,12 @@ def test_line_separators_inside_a_string_do_not_end_a_line(store: Any, tmp_path:
 def test_two_files_of_one_name_in_two_directories_are_two_sessions(store: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        lines(tmp_path / name / "talk.jsonl", [{"role": "user", "content": name}])
+        write_lines(tmp_path / name / "talk.jsonl", [{"role": "user", "content": name}])
     store.import_(tmp_path)
     assert sorted(info.id for info in store.sessions()) == ["one/talk", "two/talk"]
 
 
-# -- the seeds' formats -----------------------------------------------------------------------------------------------
+# -- other programs' formats ------------------------------------------------------------------------------------------
 
 
 def test_a_ductwork_run_can_be_resumed(store: Any, tmp_path: Path) -> None:
@@ -227,7 +230,7 @@ def test_a_ductwork_run_can_be_resumed(store: Any, tmp_path: Path) -> None:
         "run_id": "run-1",
         "task_name": "nightly",
         "iteration": 4,
-        "messages": SAID,
+        "messages": MESSAGES,
         "system_prompt": "brief",
         "input_tokens": 10,
         "output_tokens": 20,
@@ -238,7 +241,7 @@ def test_a_ductwork_run_can_be_resumed(store: Any, tmp_path: Path) -> None:
     assert [line.id for line in store.import_(tmp_path).imported] == ["run-1"]
     run = store.run("run-1")
     run.resume()
-    assert (run.task, run.iteration, run.messages, run.system_prompt) == ("nightly", 4, SAID, "brief")
+    assert (run.task, run.iteration, run.messages, run.system_prompt) == ("nightly", 4, MESSAGES, "brief")
     assert (run.input_tokens, run.output_tokens, run.custom) == (10, 20, {"model": "m-1"})
     run.checkpoint()
     report = store.import_(tmp_path)
@@ -250,17 +253,17 @@ def test_a_ductwork_run_can_be_resumed(store: Any, tmp_path: Path) -> None:
 
 
 def test_what_picoclaw_truncated_is_still_in_the_history(store: Any, tmp_path: Path) -> None:
-    said = [{"role": "user", "content": str(number)} for number in range(10)]
-    lines(tmp_path / "tg_1.jsonl", said)
+    messages = [{"role": "user", "content": str(number)} for number in range(10)]
+    write_lines(tmp_path / "tg_1.jsonl", messages)
     (tmp_path / "tg_1.meta.json").write_text(json.dumps({"key": "tg:1", "skip": 7, "summary": "seven", "count": 10}))
     store.import_(tmp_path)
     session = store.session("tg:1")
-    assert (session.messages(), session.summary) == (said[7:], "seven")
-    assert said in [session.messages(at=c) for c in session.thread.history()]
+    assert (session.messages(), session.summary) == (messages[7:], "seven")
+    assert messages in [session.messages(at=c) for c in session.thread.history()]
 
 
-def test_a_format_can_be_asked_for_by_name(store: Any, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text(json.dumps({"key": "k", "messages": SAID}))
+def test_a_format_can_be_given_by_name(store: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(json.dumps({"key": "k", "messages": MESSAGES}))
     report = store.import_(tmp_path, format="openai")
     assert [line.id for line in report.imported] == ["x"]
     report = store.import_(tmp_path, format="claude")

@@ -1,4 +1,4 @@
-"""Any JSON at all, as a file to import: there is always a report, and what is imported can be read."""
+"""Arbitrary JSON as a file to import: there is always a report, and imported threads can be read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What every import promises: twice is once, nothing newer is touched, bad files are named, the rest is imported."""
+"""Guarantees of every import: nothing is imported twice or overwritten, and bad files are reported and skipped."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,13 @@ from backtrail.importers import store_writer
 from backtrail.testing.servers import private_place
 from fix_children import run
 
-SAID = [{"role": "user", "content": f"message {number}"} for number in range(4)]
+from .conftest import write_lines
 
-
-def lines(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+MESSAGES = [{"role": "user", "content": f"message {number}"} for number in range(4)]
 
 
 def test_importing_twice_changes_nothing_not_even_after_the_session_was_cleared(store: Any, tmp_path: Path) -> None:
-    lines(tmp_path / "t.jsonl", SAID)
+    write_lines(tmp_path / "t.jsonl", MESSAGES)
     store.import_(tmp_path)
     before = store.threads()
     report = store.import_(tmp_path)
@@ -34,15 +30,15 @@ def test_importing_twice_changes_nothing_not_even_after_the_session_was_cleared(
 
 
 def test_a_session_that_went_on_in_the_store_is_not_touched(store: Any, tmp_path: Path) -> None:
-    lines(tmp_path / "t.jsonl", SAID[:2])
-    store.session("t").extend(SAID)
+    write_lines(tmp_path / "t.jsonl", MESSAGES[:2])
+    store.session("t").extend(MESSAGES)
     report = store.import_(tmp_path)
     assert [(line.id, line.reason) for line in report.unchanged] == [("t", "the store has more than the file")]
-    assert store.session("t").messages() == SAID
+    assert store.session("t").messages() == MESSAGES
 
 
 def test_another_conversation_under_the_same_id_is_left_as_it_is(store: Any, tmp_path: Path) -> None:
-    lines(tmp_path / "t.jsonl", SAID)
+    write_lines(tmp_path / "t.jsonl", MESSAGES)
     store.session("t").add("user", "mine")
     report = store.import_(tmp_path)
     assert [line.id for line in report.skipped] == ["t"]
@@ -50,14 +46,14 @@ def test_another_conversation_under_the_same_id_is_left_as_it_is(store: Any, tmp
 
 
 def test_an_id_of_another_kind_is_left_as_it_is(store: Any, tmp_path: Path) -> None:
-    lines(tmp_path / "t.jsonl", SAID)
+    write_lines(tmp_path / "t.jsonl", MESSAGES)
     store.thread("t").save({"n": 1})
     assert "thread" in store.import_(tmp_path).skipped[0].reason
     assert store.thread("t").load() == {"n": 1}
 
 
 def test_bad_files_are_listed_with_the_reason_and_the_rest_is_imported(store: Any, tmp_path: Path) -> None:
-    lines(tmp_path / "good.jsonl", SAID)
+    write_lines(tmp_path / "good.jsonl", MESSAGES)
     (tmp_path / "broken.json").write_text('{"messages": [')
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty.jsonl").write_text("")
@@ -84,38 +80,36 @@ def test_bad_files_are_listed_with_the_reason_and_the_rest_is_imported(store: An
     assert "6 failed" in str(report)
 
 
-def test_a_torn_line_costs_that_line_and_is_named(store: Any, tmp_path: Path) -> None:
-    path = lines(tmp_path / "t.jsonl", SAID)
+def test_a_torn_line_is_left_out_and_reported(store: Any, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "t.jsonl", MESSAGES)
     with path.open("a") as file:
         file.write('{"role": "user", "cont')
     report = store.import_(path)
-    assert store.session("t").messages() == SAID
+    assert store.session("t").messages() == MESSAGES
     assert "line 5" in report.notes[0].reason
 
 
-def test_a_place_that_does_not_exist_is_an_error(store: Any, tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_an_error(store: Any, tmp_path: Path) -> None:
     with pytest.raises(backtrail.InvalidInput, match="nowhere"):
         store.import_(tmp_path / "nowhere")
     with pytest.raises(backtrail.InvalidInput, match="int"):
         store.import_(3)
 
 
-def test_several_places_can_be_given_and_progress_is_told(store: Any, tmp_path: Path) -> None:
-    paths = [lines(tmp_path / f"{number}.jsonl", SAID) for number in range(3)]
-    told: list[tuple[int, int]] = []
-    store.import_(paths, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+def test_several_paths_can_be_given_and_progress_is_reported(store: Any, tmp_path: Path) -> None:
+    paths = [write_lines(tmp_path / f"{number}.jsonl", MESSAGES) for number in range(3)]
+    calls: list[tuple[int, int]] = []
+    store.import_(paths, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
     assert len(store.sessions()) == 3
 
 
-def test_an_import_that_was_cut_short_is_begun_again(
-    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_import_is_started_over(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def entry(uuid: str, parent: str | None) -> dict[str, Any]:
         message = {"role": "user", "content": uuid}
         return {"type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": message}
 
-    path = lines(tmp_path / "s.jsonl", [entry("a", None), entry("b", "a"), entry("c", "a"), entry("d", "c")])
+    path = write_lines(tmp_path / "s.jsonl", [entry("a", None), entry("b", "a"), entry("c", "a"), entry("d", "c")])
     save = store_writer._save
     made = []
 
@@ -136,8 +130,8 @@ def test_an_import_that_was_cut_short_is_begun_again(
 
 
 def test_a_file_that_may_not_be_read_is_reported() -> None:
-    with private_place() as place:  # where another user may enter: pytest's own directories are not
-        path = lines(place / "secret.jsonl", SAID)
+    with private_place() as place:  # another user may enter it, unlike pytest's own directories
+        path = write_lines(place / "secret.jsonl", MESSAGES)
         path.chmod(0)
 
         def work(send: Any) -> None:

@@ -1,4 +1,4 @@
-"""The graph: children above parents, the way to the head on lane 0, every line joined to its ends."""
+"""The graph: children above parents, the ancestors of the head on lane 0, every line joined to its ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _histories(draw: Any) -> tuple[list[Checkpoint], str]:
 
 
 def _lines_meet(rows: list[GraphRow]) -> None:
-    """Whatever leaves a row downwards comes into the next one, and nothing comes from nowhere."""
+    """Every line that leaves a row enters the next one, and no other line does."""
     below: set[int] = set()
     for row in rows:
         above = {*row.joins, *row.through}
@@ -52,8 +52,8 @@ def test_any_history_is_drawn_with_every_line_joined_to_its_ends(history: tuple[
     checkpoints, head = history
     rows = arrange(checkpoints, head)
     assert {row.checkpoint.id for row in rows} == {c.id for c in checkpoints}
-    place = {row.checkpoint.id: i for i, row in enumerate(rows)}
-    assert all(place[c.id] < place[c.parent_id] for c in checkpoints if c.parent_id is not None)
+    index = {row.checkpoint.id: i for i, row in enumerate(rows)}
+    assert all(index[c.id] < index[c.parent_id] for c in checkpoints if c.parent_id is not None)
     assert all(row.lane == 0 for row in rows if row.on_trail)
     assert all(row.lane > 0 for row in rows if not row.on_trail)
     _lines_meet(rows)

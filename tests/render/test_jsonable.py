@@ -1,4 +1,4 @@
-"""States as JSON and back: exact, and never mistaken for one another."""
+"""Values as JSON and back: exact, and never confused with each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backtrail import InvalidInput, Unregistered
-from backtrail.render.jsonable import brief, clip, from_json, json_bytes, to_json
+from backtrail.render.jsonable import from_json, json_bytes, short_text, to_json, truncate
 
 _SCALARS = (
     st.none()
@@ -26,7 +26,7 @@ _SCALARS = (
     | st.decimals(allow_nan=False)
     | st.uuids()
     | st.dates()
-    | st.times().map(lambda time: time.replace(fold=0))  # ISO has no word for it
+    | st.times().map(lambda time: time.replace(fold=0))  # ISO 8601 cannot express it
     | st.datetimes(timezones=st.just(dt.UTC)).map(lambda moment: moment.replace(fold=0))
 )
 _KEYS = st.text() | st.integers() | st.booleans() | st.tuples(st.integers())
@@ -62,7 +62,7 @@ def test_every_value_comes_back_from_its_json_as_it_was(value: Any) -> None:
         math.inf,
     ],
 )
-def test_what_json_has_no_word_for_comes_back_too(value: Any) -> None:
+def test_a_value_that_json_cannot_express_comes_back_too(value: Any) -> None:
     back = from_json(json.loads(json.dumps(to_json(value))))
     assert back == value
     assert type(back) is type(value)
@@ -75,22 +75,22 @@ def test_not_a_number_comes_back_as_not_a_number() -> None:
 @pytest.mark.parametrize(
     "value", [{"$nope": 1}, {"$bytes": "%%"}, {"$uuid": "x"}, {"$map": [1]}, {"$int": "1", "b": 2}]
 )
-def test_what_backtrail_never_writes_is_refused_by_name(value: Any) -> None:
+def test_a_tag_that_backtrail_never_writes_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput):
         from_json(value)
 
 
-def test_long_texts_and_lists_are_cut_for_the_eye_and_say_so() -> None:
-    assert clip("x" * 10, 4) == {"$cut": "xxxx", "size": 10}
-    assert len(clip(list(range(500)), 10)) == 201
-    assert clip({"a": "short"}, 10) == {"a": "short"}
+def test_long_texts_and_lists_are_truncated_and_marked() -> None:
+    assert truncate("x" * 10, 4) == {"$cut": "xxxx", "size": 10}
+    assert len(truncate(list(range(500)), 10)) == 201
+    assert truncate({"a": "short"}, 10) == {"a": "short"}
 
 
-def test_a_brief_is_one_short_line() -> None:
-    assert brief({"a": [1, "two\nlines"], "b": b"123"}) == "{a: [1, two lines], b: 3 bytes}"
-    assert len(brief("x" * 500, 60)) == 60
+def test_a_short_text_is_one_line() -> None:
+    assert short_text({"a": [1, "two\nlines"], "b": b"123"}) == "{a: [1, two lines], b: 3 bytes}"
+    assert len(short_text("x" * 500, 60)) == 60
 
 
-def test_a_file_name_that_is_no_text_has_its_json() -> None:
+def test_a_file_name_that_is_not_utf8_can_be_encoded() -> None:
     for value in ({"path": "bad\udcff.txt"}, {"path": "ünïcödé 🎉", "n": [1, 2.5, None, True]}):
         assert json.loads(json_bytes(value)) == value

@@ -1,4 +1,4 @@
-"""Checkpoints by the names that people use."""
+"""Checkpoint refs: the head, steps, labels, prefixes of ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.render.refs import resolve, shorten
+from backtrail.render.refs import resolve, shorten_ids
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def thread() -> Iterator[backtrail.Thread[Any]]:
         ("odd~name", 5),
     ],
 )
-def test_a_name_finds_its_checkpoint(thread: backtrail.Thread[Any], text: str | None, step: int) -> None:
+def test_a_ref_finds_its_checkpoint(thread: backtrail.Thread[Any], text: str | None, step: int) -> None:
     assert resolve(thread, text).step == step
 
 
 def test_the_start_of_an_id_is_enough(thread: backtrail.Thread[Any]) -> None:
     ids = [c.id for c in thread.history()]
-    for id, short in shorten(ids).items():
+    for id, short in shorten_ids(ids).items():
         assert len(short) < len(id)
         assert resolve(thread, short).id == id
 
@@ -53,12 +53,12 @@ def test_a_label_on_an_abandoned_checkpoint_still_works(thread: backtrail.Thread
 
 
 @pytest.mark.parametrize("text", ["@~6", "good~9", "99", "no-such-label", "0123456789abcdef", "…"])
-def test_a_name_of_nothing_is_an_error_that_says_what_works(thread: backtrail.Thread[Any], text: str) -> None:
+def test_a_ref_to_nothing_is_an_error(thread: backtrail.Thread[Any], text: str) -> None:
     with pytest.raises(backtrail.CheckpointNotFound):
         resolve(thread, text)
 
 
-def test_a_thread_that_is_not_there_is_named() -> None:
+def test_a_thread_that_does_not_exist_is_named() -> None:
     with backtrail.open("memory:") as store:
         for text in ("@", "label", "3"):
             with pytest.raises(backtrail.ThreadNotFound):
@@ -66,7 +66,7 @@ def test_a_thread_that_is_not_there_is_named() -> None:
 
 
 def test_short_ids_are_long_enough_to_tell_neighbours_apart() -> None:
-    assert shorten(["aaaaaaaaaa1", "aaaaaaaaaa2", "bbbbbbbbbbb"]) == {
+    assert shorten_ids(["aaaaaaaaaa1", "aaaaaaaaaa2", "bbbbbbbbbbb"]) == {
         "aaaaaaaaaa1": "aaaaaaaaaa1",
         "aaaaaaaaaa2": "aaaaaaaaaa2",
         "bbbbbbbbbbb": "bbbbbbbb",

@@ -1,4 +1,4 @@
-"""One inspector over one store in memory, for each test."""
+"""An inspector of a store in memory, for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON API: each operation, and that it is what the OpenAPI text says."""
+"""The JSON API: each operation, its errors, and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from backtrail.server.requests import Facts
+from backtrail.server.requests import WriteRequest
 from backtrail.server.routes import OPERATIONS, ROOT, STREAMS, Operation
 from fix_inspector import Inspector
 
 
-def test_the_store_and_its_threads_are_told(served: Inspector) -> None:
+def test_the_store_and_its_threads_are_listed(served: Inspector) -> None:
     about = served.get("store")
     assert (about["name"], about["read_only"], about["stats"]["threads"]) == ("test.db", False, 2)
     assert [t["id"] for t in served.get("threads")["threads"]] == ["talk-fork", "talk"]
@@ -45,17 +45,17 @@ def test_history_is_paged_rows_of_a_graph(served: Inspector) -> None:
     assert served.get("history", thread="talk", trail=True)["total"] == 4
 
 
-def test_a_thread_tells_its_head_and_its_forks(served: Inspector) -> None:
-    told = served.get("thread", thread="talk")
-    assert told["head"]["tags"] == ["good"]
-    assert told["forks"][0]["thread_id"] == "talk-fork"
+def test_a_thread_has_its_head_its_forks_and_its_sizes(served: Inspector) -> None:
+    thread = served.get("thread", thread="talk")
+    assert thread["head"]["tags"] == ["good"]
+    assert thread["forks"][0]["thread_id"] == "talk-fork"
     assert served.get("checkpoint", thread="talk", at="start")["step"] == 1
     sizes = served.get("sizes", thread="talk")
     assert [p[0] for p in sizes["points"]] == [1, 2, 3, 4]
     assert (sizes["steps"], sizes["written"]) == (4, sum(p[1] for p in sizes["points"]))
 
 
-def test_messages_come_in_stretches(served: Inspector) -> None:
+def test_messages_come_in_pages(served: Inspector) -> None:
     served.store.thread("long").append("messages", [{"role": "user", "content": f"m{i}"} for i in range(120)])
     last = served.get("messages", thread="long")
     assert (last["total"], last["start"], len(last["messages"])) == (120, 70, 50)
@@ -65,14 +65,14 @@ def test_messages_come_in_stretches(served: Inspector) -> None:
     assert served.get("messages", thread="none")["key"] is None
 
 
-def test_a_long_text_is_cut_unless_it_is_asked_for_whole(served: Inspector) -> None:
+def test_a_long_text_is_cut_unless_whole_is_requested(served: Inspector) -> None:
     served.store.thread("long").append("messages", [{"role": "user", "content": "x" * 50_000}])
     cut = served.get("messages", thread="long")["messages"][0]["text"]
     assert (len(cut["$cut"]), cut["size"]) == (20_000, 50_000)
     assert len(served.get("messages", thread="long", whole=True)["messages"][0]["text"]) == 50_000
 
 
-def test_state_is_told_one_level_at_a_time(served: Inspector) -> None:
+def test_state_is_sent_one_level_at_a_time(served: Inspector) -> None:
     top = served.get("state", thread="talk")
     assert {e["name"]: (e["kind"], e["known"]) for e in top["entries"]} == {
         "messages": ("list", False),
@@ -82,20 +82,20 @@ def test_state_is_told_one_level_at_a_time(served: Inspector) -> None:
     assert {e["name"]: e["value"] for e in item["entries"]} == {"role": "user", "content": "message 1"}
 
 
-def test_a_difference_names_what_changed(served: Inspector) -> None:
-    told = served.get("diff", thread="talk", a="start")
-    assert (told["total"], told["changes"][0]["kind"]) == (3, "added")
+def test_a_diff_lists_the_changes(served: Inspector) -> None:
+    diff = served.get("diff", thread="talk", a="start")
+    assert (diff["total"], diff["changes"][0]["kind"]) == (3, "added")
     assert served.get("diff", thread="talk", a="start", limit=1)["changes"][0]["path"] == "messages[0]"
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "markdown"])
-def test_a_checkpoint_can_be_taken_home(served: Inspector, form: str) -> None:
+def test_a_checkpoint_is_exported_as_an_attachment(served: Inspector, form: str) -> None:
     answer = served.client.get("/api/v1/export", params={"thread": "talk", "form": form})
     assert answer.headers["content-disposition"] == "attachment"
     assert "another way" in answer.text
 
 
-def test_other_languages_can_save_append_and_update(served: Inspector) -> None:
+def test_a_thread_is_saved_appended_to_and_updated_over_http(served: Inspector) -> None:
     first = served.post("save", thread="new", state={"messages": [], "raw": {"$bytes": "aGk="}}, label="one")
     second = served.post("append", thread="new", items=[{"role": "user", "content": "hi"}], tags=["t"], custom={"a": 1})
     assert second["parent_id"] == first["id"]
@@ -108,7 +108,7 @@ def test_other_languages_can_save_append_and_update(served: Inspector) -> None:
     assert third["step"] == 3
 
 
-def test_a_save_over_http_says_what_it_replaces(served: Inspector) -> None:
+def test_a_save_over_http_must_name_the_head_it_replaces(served: Inspector) -> None:
     head = served.get("thread", thread="talk")["head"]["id"]
     blind = served.client.post("/api/v1/save", json={"thread": "talk", "state": {}})
     assert (blind.status_code, blind.json()["error"]["type"]) == (400, "InvalidInput")
@@ -134,8 +134,8 @@ def test_fork_rewind_undo_annotate_and_delete(served: Inspector) -> None:
     assert served.post("rewind", thread="talk", at="start")["done"] is True
     assert served.store.thread("talk").step == 1
     assert served.post("undo", thread="talk")["head"]["step"] == 4
-    said = served.post("annotate", thread="talk", label="best", tags=["x"])
-    assert (said["label"], said["tags"]) == ("best", ["x"])
+    annotated = served.post("annotate", thread="talk", label="best", tags=["x"])
+    assert (annotated["label"], annotated["tags"]) == ("best", ["x"])
     assert served.post("annotate", thread="talk", label=None)["tags"] == ["x"]
     served.post("delete", thread="again")
     assert not served.store.thread("again").exists()
@@ -156,9 +156,7 @@ def test_fork_rewind_undo_annotate_and_delete(served: Inspector) -> None:
         ("export", {"thread": "talk", "form": "exe"}, 400),
     ],
 )
-def test_a_bad_question_gets_one_clear_refusal(
-    served: Inspector, path: str, query: dict[str, Any], status: int
-) -> None:
+def test_a_bad_request_gets_a_clear_error(served: Inspector, path: str, query: dict[str, Any], status: int) -> None:
     answer = served.client.get(f"/api/v1/{path}", params=query)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
@@ -180,7 +178,7 @@ def test_any_name_works_as_a_thread(served: Inspector, name: str) -> None:
     assert served.get("history", thread=name)["total"] == 1
 
 
-def test_files_are_compared_and_rewound_along(served: Inspector, tmp_path: Path) -> None:
+def test_files_are_compared_and_rewound_with_the_head(served: Inspector, tmp_path: Path) -> None:
     workspace = served.store.workspace(tmp_path, cache=False)
     thread = served.store.thread("coder")
     assert served.get("files", thread="talk")["snapshot"] is None
@@ -190,10 +188,10 @@ def test_files_are_compared_and_rewound_along(served: Inspector, tmp_path: Path)
     assert (first["base"], first["total"]) == (None, 0)
     (tmp_path / "a.txt").write_text("two\n")
     thread.save({"n": 2}, files=workspace)
-    told = served.get("files", thread="coder")
-    assert (told["base"]["step"], told["root"]) == (1, str(tmp_path.resolve()))
-    assert [(c["path"], c["kind"]) for c in told["changes"]] == [("a.txt", "changed")]
-    assert "+two" in told["changes"][0]["text"]
+    second = served.get("files", thread="coder")
+    assert (second["base"]["step"], second["root"]) == (1, str(tmp_path.resolve()))
+    assert [(c["path"], c["kind"]) for c in second["changes"]] == [("a.txt", "changed")]
+    assert "+two" in second["changes"][0]["text"]
     plan = served.post("rewind", thread="coder", at="1", files=True, dry_run=True)
     assert [c["path"] for c in plan["files"]] == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "two\n"
@@ -220,8 +218,8 @@ def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> 
 def test_every_operation_is_documented_with_its_parameters(op: Operation) -> None:
     text = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
     [row] = [line for line in text.splitlines() if line.startswith(f"| `{op.path}` |")]
-    facts = set(Facts.__struct_fields__) - {"thread"} if issubclass(op.asked, Facts) else set()
-    for name in set(op.asked.__struct_fields__) - facts:
+    facts = set(WriteRequest.__struct_fields__) - {"thread"} if issubclass(op.request_type, WriteRequest) else set()
+    for name in set(op.request_type.__struct_fields__) - facts:
         assert f"`{name}`" in row, name
     assert "facts" in row or not facts
 
@@ -238,7 +236,7 @@ def _refs(node: Any) -> Any:
             yield from _refs(value)
 
 
-def test_events_tell_what_moved_and_what_is_gone(served: Inspector) -> None:
+def test_events_report_changed_and_deleted_threads(served: Inspector) -> None:
     with served.client.stream("GET", "/api/v1/events") as stream:
         lines = stream.iter_lines()
         assert _event(lines)[0] == "hello"
@@ -259,13 +257,13 @@ def _event(lines: Any) -> tuple[str, Any]:
     raise AssertionError("the stream ended")
 
 
-def test_a_store_that_is_away_is_said_to_be_so(served: Inspector) -> None:
+def test_a_store_that_cannot_be_reached_is_a_503(served: Inspector) -> None:
     served.store.close()
     answer = served.client.get("/api/v1/threads")
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, "Unavailable")
 
 
-def test_a_path_or_a_method_that_is_not_there_is_refused_like_everything_else(served: Inspector) -> None:
+def test_an_unknown_path_or_method_gets_the_same_kind_of_error(served: Inspector) -> None:
     missing = served.client.get("/api/v1/nothing")
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "NoSuchPath")
     assert "openapi.json" in missing.json()["error"]["message"]
@@ -276,7 +274,7 @@ def test_a_path_or_a_method_that_is_not_there_is_refused_like_everything_else(se
 
 
 @pytest.mark.parametrize(
-    ("path", "query", "said"),
+    ("path", "query", "message"),
     [
         ("thread", {}, "the parameter `thread` is missing"),
         ("thread", {"thread": "talk", "x": "1"}, "there is no parameter `x`"),
@@ -288,7 +286,7 @@ def test_a_path_or_a_method_that_is_not_there_is_refused_like_everything_else(se
         ),
     ],
 )
-def test_a_refusal_names_what_is_wrong_in_the_words_of_the_docs(
-    served: Inspector, path: str, query: dict[str, str], said: str
+def test_an_error_names_the_parameter_as_the_docs_do(
+    served: Inspector, path: str, query: dict[str, str], message: str
 ) -> None:
-    assert served.client.get(f"/api/v1/{path}", params=query).json()["error"]["message"] == said
+    assert served.client.get(f"/api/v1/{path}", params=query).json()["error"]["message"] == message

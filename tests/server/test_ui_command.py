@@ -1,4 +1,4 @@
-"""`backtrail ui` as a process: it says where it is, answers, and stops without a fuss."""
+"""`backtrail ui` as a process: prints its address, serves, and stops without an error."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
+from click.testing import CliRunner
 
 import backtrail
 from backtrail.cli.commands.ui import _listen
+from backtrail.cli.commands.ui import command as ui
 
 
-def test_it_tells_its_address_answers_and_stops_while_a_page_is_open(tmp_path: Path) -> None:
+def test_it_prints_its_address_serves_and_stops_while_a_page_is_open(tmp_path: Path) -> None:
     with backtrail.open(tmp_path / "backtrail.db") as store:
         store.thread("talk").save({"n": 1})
     command = [sys.executable, "-m", "backtrail.cli", "ui", "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            told = json.loads(process.stdout.readline())["data"]
-            assert told["url"] == f"http://127.0.0.1:{told['port']}/#token={told['token']}"
-            headers = {"authorization": f"Bearer {told['token']}"}
-            base = f"http://127.0.0.1:{told['port']}/api/v1"
+            printed = json.loads(process.stdout.readline())["data"]
+            assert printed["url"] == f"http://127.0.0.1:{printed['port']}/#token={printed['token']}"
+            headers = {"authorization": f"Bearer {printed['token']}"}
+            base = f"http://127.0.0.1:{printed['port']}/api/v1"
             with httpx.Client(headers=headers, trust_env=False, timeout=60) as client:
                 assert client.get(f"{base}/store").json()["name"] == "backtrail.db"
                 with client.stream("GET", f"{base}/events") as stream:
                     assert next(stream.iter_lines()) == "event: hello"
                     process.send_signal(signal.SIGINT)
-                    _, complaints = process.communicate(timeout=60)
+                    _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-        assert (process.returncode, complaints) == (0, "")
+        assert (process.returncode, errors) == (0, "")
 
 
-def test_an_address_answers_from_the_moment_it_is_told() -> None:
+def test_the_address_accepts_connections_as_soon_as_it_is_printed() -> None:
     with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()) as early:
         early.sendall(b"GET / HTTP/1.0\r\n\r\n")
 
 
-def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_of_one_line(tmp_path: Path) -> None:
     with backtrail.open(tmp_path / "backtrail.db") as store:
         store.thread("talk").save({})
     with socket.socket() as taken:
@@ -52,3 +55,10 @@ def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path) -> None:
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
     assert ended.returncode == 1
     assert ended.stderr.startswith("error: cannot listen on 127.0.0.1:")
+
+
+@pytest.mark.parametrize("args", [["--host", "0.0.0.0"], ["--host", "10.0.0.1", "--token", "short"]])
+def test_another_address_needs_a_token_of_16_characters(args: list[str]) -> None:
+    ended = CliRunner().invoke(ui, args)
+    assert ended.exit_code == 2
+    assert "16 characters" in ended.output

@@ -1,4 +1,4 @@
-"""The inspector in a real Chromium. `make test` installs it where it may; without one these tests are left out, and the
+"""The inspector in a real Chromium. `make test` installs one if it may; without one these tests are left out, and the
 end of the report says so."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """One browser for all of these tests. Not for the whole session: its event loop would be in the way of others."""
+    """One browser for all of these tests, but not for the whole session: its event loop would disturb other tests."""
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=30_000)
@@ -62,7 +62,7 @@ Open = Callable[..., Any]
 def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
     """Opens a page on an inspector; an error in its scripts fails the test, and a picture of its end is kept."""
     contexts: list[Any] = []
-    wrong: list[str] = []
+    errors: list[str] = []
 
     def open_(
         served: Inspector, *, width: int = 1600, height: int = 900, scheme: str = "light", token: str = TOKEN
@@ -71,8 +71,8 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
         contexts.append(context)
         context.set_default_timeout(30_000)
         page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}") or dialog.dismiss())
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}") or dialog.dismiss())
         page.goto(f"{served.url}/#token={token}" if token else served.url)
         return page
 
@@ -81,4 +81,4 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
     for number, context in enumerate(contexts):
         context.pages[0].screenshot(path=PICTURES / f"{request.node.name}-{number}.png")
         context.close()
-    assert not wrong
+    assert not errors

@@ -1,4 +1,4 @@
-"""What a person does in the inspector, done in a real browser."""
+"""Everything a person can do in the inspector, done in a real browser."""
 
 from __future__ import annotations
 

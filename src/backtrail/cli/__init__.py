@@ -1,5 +1,6 @@
-"""The command `backtrail`. Everything a person can do with a store, from a terminal; the one room that prints.
+"""The command `backtrail`: everything a person can do with a store from a terminal. The only package that prints.
 
-`main` is the table of commands, `frame` what all of them share, `screen` how things are shown. Each command is a module
-of its own in `commands/`, imported only when it is called: `backtrail --help` and `backtrail log` start at once.
+`main` is the table of commands, `context` holds what all of them share, `output` prints to a terminal or a pipe. Each
+command is a module of its own in `commands/`, imported only when it is called, so that `backtrail --help` and
+`backtrail log` start fast.
 """

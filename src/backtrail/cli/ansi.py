@@ -1,4 +1,4 @@
-"""Coloured lines by hand, for `backtrail log`: importing rich would take longer than drawing the graph."""
+"""Coloured lines in ANSI codes, for `backtrail log`: importing rich would take longer than drawing the graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34,
 
 
 class Span(NamedTuple):
-    """Some text in one style."""
+    """A piece of a line in one style."""
 
     text: str
     style: str = ""
@@ -26,8 +26,8 @@ class Span(NamedTuple):
 Line = Sequence[Span]
 
 
-def show(lines: Iterable[Line]) -> None:
-    """Print lines: cut to the terminal's width, in colour and paged there; whole and plain in a pipe."""
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines: on a terminal in colour, cut to its width and paged; in a pipe whole and plain."""
     terminal = sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
     if not terminal:
         for line in lines:
@@ -35,26 +35,26 @@ def show(lines: Iterable[Line]) -> None:
         return
     columns, rows = shutil.get_terminal_size()
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    drawn = [_draw(_cut(line, columns), plain) for line in lines]
-    if len(drawn) < rows or os.environ.get("BACKTRAIL_PAGER") == "off":
-        click.echo("\n".join(drawn), color=True)
+    rendered = [_render(_truncate(line, columns), plain) for line in lines]
+    if len(rendered) < rows or os.environ.get("BACKTRAIL_PAGER") == "off":
+        click.echo("\n".join(rendered), color=True)
         return
     os.environ.setdefault("LESS", "-FRX")
-    click.echo_via_pager("\n".join(drawn) + "\n", color=True)
+    click.echo_via_pager("\n".join(rendered) + "\n", color=True)
 
 
-def _draw(line: Line, plain: bool) -> str:
-    return "".join(span.text if plain else _paint(span) for span in line)
+def _render(line: Line, plain: bool) -> str:
+    return "".join(span.text if plain else _colour(span) for span in line)
 
 
-def _paint(span: Span) -> str:
-    words = [word for name in span.style.split() for word in STYLES.get(name, name).split()]
-    codes = ";".join(str(_CODES[word]) for word in words)
+def _colour(span: Span) -> str:
+    attributes = [word for name in span.style.split() for word in STYLES.get(name, name).split()]
+    codes = ";".join(str(_CODES[attribute]) for attribute in attributes)
     return f"\x1b[{codes}m{span.text}\x1b[0m" if codes else span.text
 
 
-def _cut(line: Line, columns: int) -> Line:
-    """The line in at most so many columns; what does not fit ends in an ellipsis."""
+def _truncate(line: Line, columns: int) -> Line:
+    """Cut a line to `columns`; a line that was cut ends in an ellipsis."""
     if sum(_width(character) for span in line for character in span.text) <= columns:
         return line
     kept: list[Span] = []

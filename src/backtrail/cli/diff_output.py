@@ -1,28 +1,63 @@
-"""Changed files for a terminal: unified diffs in colour, or a line where there is no text to compare."""
+"""Changes for a terminal: of a state, value by value, and of files, as unified diffs in colour."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.text import Text
 
-from backtrail.cli.output import safe
+from backtrail.cli.formatting import one_line, safe
+from backtrail.render.change_summary import message_preview
+from backtrail.render.jsonable import short_text
+from backtrail.render.message_parser import parse_message
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Change
+    from backtrail import Change
+    from backtrail.workspace import Change as FileChange
 
-_STYLES = {"+": "added", "-": "removed", "@": "dim", "~": "changed"}
+_SIGNS = {"added": "+", "removed": "−", "changed": "~"}
+_LINE_STYLES = {"+": "added", "-": "removed", "@": "dim", "~": "changed"}
 
 
-def lines(changes: Iterable[Change]) -> Iterable[Text]:
-    """The lines to print."""
+def state_change(change: Change, *, full: bool) -> Text:
+    """One change of a state: its path, and the old and the new value."""
+    text = Text().append(f"{_SIGNS[change.kind]} {one_line(change.path)}", change.kind)
+    both = isinstance(change.old, str) and isinstance(change.new, str)
+    if change.kind == "changed" and both and "\n" in change.old + change.new:
+        return text.append(_line_diff(change.old, change.new))
+    if change.kind != "added":
+        text.append("\n  − ", "removed").append(_value(change.old, full), "removed")
+    if change.kind != "removed":
+        text.append("\n  + ", "added").append(_value(change.new, full), "added")
+    return text
+
+
+def _line_diff(old: str, new: str) -> Text:
+    text = Text()
+    for line in list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2))[2:]:
+        text.append(f"\n  {safe(line)}", _LINE_STYLES.get(line[:1], ""))
+    return text
+
+
+def _value(value: Any, full: bool) -> str:
+    if full:
+        return safe(value) if isinstance(value, str) else one_line(short_text(value, 1_000_000))
+    if isinstance(value, dict) and "role" in value:
+        message = parse_message(value)
+        return one_line(f"{message.role}: {message_preview(message)}")
+    return one_line(short_text(value, 160))
+
+
+def file_change_lines(changes: Iterable[FileChange]) -> Iterable[Text]:
+    """Changed files as coloured lines: a unified diff, or one line for a file that is not text."""
     for change in changes:
-        for text in (change.text or str(change)).splitlines():
-            yield Text(safe(text), _STYLES.get(text[:1], ""))
+        for line in (change.text or str(change)).splitlines():
+            yield Text(safe(line), _LINE_STYLES.get(line[:1], ""))
 
 
-def plain(changes: Iterable[Change]) -> list[dict[str, Any]]:
-    """The same for `--json`."""
+def file_changes_json(changes: Iterable[FileChange]) -> list[dict[str, Any]]:
+    """Changed files for `--json`."""
     return [msgspec.to_builtins(change) for change in changes]

@@ -1,4 +1,4 @@
-"""The table of commands, and the way into them. A command's module is imported when it is called, not before."""
+"""The table of commands and the entry point. A command's module is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from backtrail.cli.context import CommandContext, run
 
 
 class CommandEntry(NamedTuple):
-    """A line of `backtrail --help`."""
+    """A command's section and summary in `backtrail --help`."""
 
     group: str
     summary: str
 
 
-LOOK, CHANGE, MOVE, KEEP = "Look", "Change", "Import and export", "Look after the store"
+LOOK, CHANGE, MOVE, MAINTAIN = "Look", "Change", "Import and export", "Look after the store"
 COMMANDS: dict[str, CommandEntry] = {
     "threads": CommandEntry(LOOK, "List threads, newest first."),
     "sessions": CommandEntry(LOOK, "List conversations, newest first."),
@@ -37,22 +37,22 @@ COMMANDS: dict[str, CommandEntry] = {
     "tag": CommandEntry(CHANGE, "Add tags to a checkpoint, or take them away."),
     "rm": CommandEntry(CHANGE, "Delete threads, or one checkpoint."),
     "files": CommandEntry(CHANGE, "Snapshots of a directory: take, compare, restore."),
-    "import": CommandEntry(MOVE, "Import sessions and runs that other programs kept."),
+    "import": CommandEntry(MOVE, "Import sessions and runs of other programs."),
     "export": CommandEntry(MOVE, "Write a conversation or a state to a file."),
-    "copy": CommandEntry(MOVE, "Bring everything into another store."),
+    "copy": CommandEntry(MOVE, "Copy everything into another store."),
     "sync": CommandEntry(MOVE, "Make two stores equal."),
-    "prune": CommandEntry(KEEP, "Let go of old checkpoints."),
-    "compact": CommandEntry(KEEP, "Give freed space back."),
-    "verify": CommandEntry(KEEP, "Check every byte, and set aside what is damaged."),
-    "rekey": CommandEntry(KEEP, "Lock an encrypted store with another key."),
-    "stats": CommandEntry(KEEP, "Say what the store holds and occupies."),
-    "doctor": CommandEntry(KEEP, "Check the environment and the store, and say what to do."),
-    "bench": CommandEntry(KEEP, "Measure this store: saves, loads and listings per second."),
+    "prune": CommandEntry(MAINTAIN, "Remove old checkpoints."),
+    "compact": CommandEntry(MAINTAIN, "Give freed space back."),
+    "verify": CommandEntry(MAINTAIN, "Check every byte, and set damaged parts aside."),
+    "rekey": CommandEntry(MAINTAIN, "Replace the key of an encrypted store."),
+    "stats": CommandEntry(MAINTAIN, "Print what the store holds and how large it is."),
+    "doctor": CommandEntry(MAINTAIN, "Check the environment and the store, and advise."),
+    "bench": CommandEntry(MAINTAIN, "Measure this store: saves, loads and listings per second."),
 }
 
 
 class CommandTable(click.Group):
-    """The commands by name, loaded lazily."""
+    """The commands by name; their modules are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(COMMANDS)
@@ -103,7 +103,7 @@ A checkpoint is @ (the head), @~2 (two before), a step, a label, or the start of
     no_args_is_help=False,
 )
 @click.option("-s", "--store", metavar="URL", help="A path or URL: agents.db, jsonl:DIR, redis://…, postgresql://…")
-@click.option("--json", is_flag=True, help="Answer in JSON.")
+@click.option("--json", is_flag=True, help="Print JSON.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="backtrail", message="backtrail %(version)s")
 @click.pass_context
@@ -113,16 +113,16 @@ def backtrail(ctx: click.Context, store: str | None, json: bool, debug: bool) ->
     backtrail keeps the state of AI agents: every step is a checkpoint that can be resumed, rewound to, forked or
     compared.
     """
-    frame = ctx.ensure_object(CommandContext)
-    frame.url = store or frame.url
-    frame.json = json or frame.json
-    frame.debug = debug or frame.debug
+    context = ctx.ensure_object(CommandContext)
+    context.url = store or context.url
+    context.json = json or context.json
+    context.debug = debug or context.debug
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
 
 def main() -> None:
-    """The entry point of the command."""
+    """Entry point of the command `backtrail`."""
     with contextlib.suppress(AttributeError, ValueError):  # Windows has no such signal
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `backtrail log | head` just ends
     run(backtrail)

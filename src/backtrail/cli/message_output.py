@@ -1,4 +1,4 @@
-"""Messages and values for a terminal: who speaks in colour, tool calls folded to a line, other state as a tree."""
+"""Messages and values for a terminal: roles in colour, tool calls folded to a line, other state as a tree."""
 
 from __future__ import annotations
 
@@ -10,103 +10,106 @@ from rich.text import Text
 from rich.tree import Tree
 
 from backtrail import Outline, Unregistered
-from backtrail.cli.output import PIPE, line, safe, size
-from backtrail.render.conversation import Message
-from backtrail.render.jsonable import brief
+from backtrail.cli.formatting import one_line, safe, size
+from backtrail.cli.output import PIPE_WIDTH
+from backtrail.render.jsonable import short_text
+from backtrail.render.message_parser import ParsedMessage
 
-_ENTRIES = 30
-_DEPTH = 4
-_RESULT_LINES = 3
+_MAX_ENTRIES = 30
+_MAX_DEPTH = 4
+_MAX_RESULT_LINES = 3
 
 
-def message(said: Message, index: int, *, full: bool) -> RenderableType:
-    """One message with its tool calls."""
-    style = said.role if said.role in ("user", "assistant", "tool", "system") else "bold"
+def render_message(message: ParsedMessage, index: int, *, full: bool) -> RenderableType:
+    """One message with its tool calls and results."""
+    style = message.role if message.role in ("user", "assistant", "tool", "system") else "bold"
     lines: list[Text] = []
-    if said.thinking:
-        lines.append(Text(safe(said.thinking) if full else "… " + line(brief(said.thinking, 100)), "dim italic"))
-    if said.text:
-        lines.append(Text(safe(said.text)))
-    for call in said.calls:
-        text = Text().append("▸ ", "tool").append(line(call.name), "tool")
-        shown = safe(call.arguments) if full else line(brief(call.arguments, 100))
+    if message.thinking:
+        lines.append(
+            Text(safe(message.thinking) if full else "… " + one_line(short_text(message.thinking, 100)), "dim italic")
+        )
+    if message.text:
+        lines.append(Text(safe(message.text)))
+    for call in message.calls:
+        text = Text().append("▸ ", "tool").append(one_line(call.name), "tool")
+        shown = safe(call.arguments) if full else one_line(short_text(call.arguments, 100))
         lines.append(text.append(f"({shown})", "dim"))
-    for result in said.results:
-        shown = safe(result.text) if full else _folded(result.text)
-        name = f"{line(result.name)} " if result.name else ""
+    for result in message.results:
+        shown = safe(result.text) if full else _fold(result.text)
+        name = f"{one_line(result.name)} " if result.name else ""
         lines.append(Text().append(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
-    lines += [Text(safe(extra) if full else line(brief(extra, 120)), "dim") for extra in said.extra]
-    header = Text("\n").append(line(said.role), style).append(f"  {index}", "dim")
+    lines += [Text(safe(extra) if full else one_line(short_text(extra, 120)), "dim") for extra in message.extra]
+    header = Text("\n").append(one_line(message.role), style).append(f"  {index}", "dim")
     return Group(header, *map(_Indented, lines))
 
 
 class _Indented:
-    """A text two columns to the right: wrapped lines too on a terminal, without a space behind any line in a pipe."""
+    """Text indented by two columns. Rich pads wrapped lines on a terminal; a pipe gets no trailing spaces."""
 
     def __init__(self, text: Text) -> None:
         self._text = text
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width < PIPE:
+        if options.max_width < PIPE_WIDTH:
             yield Padding(self._text, (0, 0, 0, 2), expand=False)
         else:
             yield Text("\n").join(Text("  ").append_text(line) for line in self._text.split("\n", allow_blank=True))
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     lines = safe(text).strip().splitlines()
-    shown = "\n".join(entry[:160] for entry in lines[:_RESULT_LINES])
-    return shown if len(lines) <= _RESULT_LINES else f"{shown}\n… {len(lines) - _RESULT_LINES} more lines"
+    shown = "\n".join(entry[:160] for entry in lines[:_MAX_RESULT_LINES])
+    return shown if len(lines) <= _MAX_RESULT_LINES else f"{shown}\n… {len(lines) - _MAX_RESULT_LINES} more lines"
 
 
-def tree(name: str, value: Any, *, full: bool) -> RenderableType:
-    """A value under its name."""
-    root = Tree(Text("\n" + line(name), "bold"), guide_style="dim")
+def render_value(name: str, value: Any, *, full: bool) -> RenderableType:
+    """A named value as a tree, or on one line if it has no parts."""
+    root = Tree(Text("\n" + one_line(name), "bold"), guide_style="dim")
     if isinstance(value, Outline):
-        for part in value.parts[: None if full else _ENTRIES]:
-            _grow(root, str(part.name), part.value if part.known else _Unread(part.kind, part.size), full, 1)
-        _rest(root, len(value.parts), full)
+        for part in value.parts[: None if full else _MAX_ENTRIES]:
+            _add_value(root, str(part.name), part.value if part.known else _TooLarge(part.kind, part.size), full, 1)
+        _add_more(root, len(value.parts), full)
         if not value.parts:
             root.add(_leaf(value.value, full))
     elif isinstance(value, dict | list | tuple) and value:
-        _children(root, value, full, 1)
+        _add_children(root, value, full, 1)
     else:
-        return Text("\n").append(line(name), "bold").append("  ").append(_leaf(value, full))
+        return Text("\n").append(one_line(name), "bold").append("  ").append(_leaf(value, full))
     return root
 
 
-class _Unread:
-    """A value too large to be read for an overview."""
+class _TooLarge:
+    """A value that an outline leaves out because of its size."""
 
     def __init__(self, kind: str, size: int) -> None:
         self.kind = kind
         self.size = size
 
 
-def _grow(parent: Tree, name: str, value: Any, full: bool, depth: int) -> None:
-    if isinstance(value, dict | list | tuple) and value and (full or depth < _DEPTH):
-        _children(parent.add(Text(line(name), "cyan")), value, full, depth + 1)
+def _add_value(parent: Tree, name: str, value: Any, full: bool, depth: int) -> None:
+    if isinstance(value, dict | list | tuple) and value and (full or depth < _MAX_DEPTH):
+        _add_children(parent.add(Text(one_line(name), "cyan")), value, full, depth + 1)
     else:
-        parent.add(Text().append(line(name), "cyan").append("  ").append(_leaf(value, full)))
+        parent.add(Text().append(one_line(name), "cyan").append("  ").append(_leaf(value, full)))
 
 
-def _children(parent: Tree, value: Any, full: bool, depth: int) -> None:
+def _add_children(parent: Tree, value: Any, full: bool, depth: int) -> None:
     entries = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
-    for key, item in entries[: None if full else _ENTRIES]:
-        _grow(parent, str(key), item, full, depth)
-    _rest(parent, len(entries), full)
+    for key, item in entries[: None if full else _MAX_ENTRIES]:
+        _add_value(parent, str(key), item, full, depth)
+    _add_more(parent, len(entries), full)
 
 
-def _rest(parent: Tree, count: int, full: bool) -> None:
-    if not full and count > _ENTRIES:
-        parent.add(Text(f"… {count - _ENTRIES:,} more: --full", "dim"))
+def _add_more(parent: Tree, count: int, full: bool) -> None:
+    if not full and count > _MAX_ENTRIES:
+        parent.add(Text(f"… {count - _MAX_ENTRIES:,} more: --full", "dim"))
 
 
 def _leaf(value: Any, full: bool) -> Text:
-    if isinstance(value, _Unread):
+    if isinstance(value, _TooLarge):
         return Text(f"{value.kind}, {size(value.size)}", "dim")
     if isinstance(value, Unregistered):
-        return Text(f"{line(value.type)} ", "tag").append(_leaf(value.value, full))
+        return Text(f"{one_line(value.type)} ", "tag").append(_leaf(value.value, full))
     if isinstance(value, str):
-        return Text(safe(value) if full else line(brief(value, 160)), "green")
-    return Text(line(brief(value, 100_000 if full else 160)), "yellow" if value is not None else "dim")
+        return Text(safe(value) if full else one_line(short_text(value, 160)), "green")
+    return Text(one_line(short_text(value, 100_000 if full else 160)), "yellow" if value is not None else "dim")

@@ -1,4 +1,4 @@
-"""How things are shown: colour and a pager on a terminal, plain text in a pipe, JSON where it was asked for."""
+"""Printing with rich: colour and a pager on a terminal, plain text in a pipe, a progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-from backtrail.cli.formatting import STYLES, age, line, safe, size
-
-__all__ = ["PIPE", "age", "console", "line", "marks", "paged", "progress", "safe", "size"]
+from backtrail.cli.formatting import STYLES, one_line
 
 THEME = Theme(STYLES)
-PIPE = 100_000_000  # columns, where nobody looks at the width: a line stays a line, for grep
+PIPE_WIDTH = 100_000_000  # columns: in a pipe no line is wrapped, so that grep finds it whole
 
 
 def console(*, width: int | None = None, force: bool = False) -> Console:
-    """A console on stdout; `force` keeps colour although the text is captured."""
+    """A console on stdout; `force` keeps colour even if stdout is no terminal."""
     plain = bool(os.environ.get("NO_COLOR"))  # neither colour nor bold, as in `backtrail log`
     return Console(
         theme=THEME,
@@ -34,10 +32,10 @@ def console(*, width: int | None = None, force: bool = False) -> Console:
 
 @contextlib.contextmanager
 def paged() -> Iterator[Console]:
-    """A console whose output is paged where it is longer than the terminal."""
+    """A console whose output is paged if it is longer than the terminal."""
     out = console()
     if not out.is_terminal or os.environ.get("BACKTRAIL_PAGER", "") == "off":
-        yield out if out.is_terminal else console(width=PIPE)
+        yield out if out.is_terminal else console(width=PIPE_WIDTH)
         return
     with out.capture() as captured:
         yield out
@@ -52,15 +50,15 @@ def paged() -> Iterator[Console]:
 Progress = Callable[[int, int | None], None]
 
 
-def _unseen(_done: int, _total: int | None) -> None:
-    """Progress that nobody watches."""
+def _no_progress(_done: int, _total: int | None) -> None:
+    """Progress without a terminal: not shown."""
 
 
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[Progress]:
-    """A bar on stderr for long work; the callback takes how much is done and, if it is known, of how much."""
+    """A progress bar on stderr; the callback takes the amount done and the total, if it is known."""
     if not sys.stderr.isatty():
-        yield _unseen
+        yield _no_progress
         return
     from rich import progress as bars
 
@@ -73,18 +71,18 @@ def progress(title: str) -> Iterator[Progress]:
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
 
-        def told(done: int, total: int | None) -> None:
+        def update(done: int, total: int | None) -> None:
             bar.update(task, completed=done, total=total)
 
-        yield told
+        yield update
 
 
-def marks(label: str | None, tags: tuple[str, ...]) -> Text:
-    """Label and tags of a checkpoint."""
+def label_and_tags(label: str | None, tags: tuple[str, ...]) -> Text:
+    """A checkpoint's label and tags as coloured text."""
     text = Text()
     if label:
-        text.append(f"[{line(label)}]", "label")
+        text.append(f"[{one_line(label)}]", "label")
     for tag in tags:
         text.append(" " if text.plain else "")
-        text.append(f"#{line(tag)}", "tag")
+        text.append(f"#{one_line(tag)}", "tag")
     return text

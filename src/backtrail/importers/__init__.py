@@ -1,7 +1,7 @@
-"""Importing: sessions and runs that other programs kept, into a store. One small module per foreign format.
+"""Imports sessions and runs of other programs into a store. One small module per file format.
 
-A format is a module with two functions: `recognises(content)` and `read(content)`. They are asked in the order of
-`FORMATS`; each file is read by the first that knows it.
+A format is a module with two functions: `recognises(content)` and `read(content)`. A file is read by the first format
+in `FORMATS` that recognises it. `source_files` finds the files, `store_writer` writes what they hold.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from backtrail.engines.drive import finish
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
-from backtrail.importers import claude, ductwork, openai, openrouter, own_jsonl, picoclaw
-from backtrail.importers.model import BadFile, Found, Report, ReportLine
-from backtrail.importers.scan import read, scan
-from backtrail.importers.store_writer import take
+from backtrail.importers import claude, ductwork, message_list, openrouter, own_jsonl, picoclaw
+from backtrail.importers.model import BadFile, ForeignThread, Report, ReportLine
+from backtrail.importers.source_files import find_files, read_file
+from backtrail.importers.store_writer import import_thread
 from backtrail.runner import AsyncRunner
 
-__all__ = ["FORMATS", "Line", "Report", "import_awaited", "import_blocking"]
+__all__ = ["FORMATS", "Report", "ReportLine", "import_async", "import_sync"]
 
 FORMATS: dict[str, ModuleType] = {
     "backtrail": own_jsonl,
@@ -28,13 +28,13 @@ FORMATS: dict[str, ModuleType] = {
     "ductwork": ductwork,
     "openrouter": openrouter,
     "claude": claude,
-    "openai": openai,
+    "openai": message_list,
 }
 Progress = Callable[[int, int], None]
 
 
 class _Import:
-    """One import: its files, and its growing report."""
+    """One import and its report so far."""
 
     def __init__(self, context: Context, format: str | None) -> None:
         context.check_open()
@@ -42,33 +42,33 @@ class _Import:
             raise InvalidInput(f"format={format!r} is unknown: use {', '.join(map(repr, FORMATS))} or None")
         self._context = context
         self._formats = FORMATS.values() if format is None else (FORMATS[format],)
-        self._asked = format is not None
+        self._format_given = format is not None
         self._lines: dict[str, list[ReportLine]] = {}
 
-    def read(self, path: Path, name: str) -> list[Found]:
-        """What a file holds; a bad one is put into the report."""
+    def read(self, path: Path, name: str) -> list[ForeignThread]:
+        """Read the threads of a file; a bad file goes into the report."""
         try:
-            content = read(path, name)
+            content = read_file(path, name)
             for module in self._formats:
-                if self._asked or module.recognises(content):
-                    found: list[Found] = module.read(content)
-                    return found
+                if self._format_given or module.recognises(content):
+                    threads: list[ForeignThread] = module.read(content)
+                    return threads
             raise BadFile(f"it has none of the known formats ({', '.join(FORMATS)})")
         except BadFile as bad:
             self._add("failed", ReportLine(str(path), None, str(bad)))
             return []
 
-    async def take(self, path: Path, finds: list[Found]) -> None:
-        """Put what a file holds into the store."""
-        for found in finds:
+    async def write(self, path: Path, threads: list[ForeignThread]) -> None:
+        """Write the threads of a file into the store."""
+        for thread in threads:
             try:
-                outcome, reason = await take(self._context, found)
-            except InvalidInput as error:  # a name or a value that a store cannot keep: the next one may be fine
-                self._add("failed", ReportLine(str(path), found.id, str(error)))
+                outcome, reason = await import_thread(self._context, thread)
+            except InvalidInput as error:  # a name or a value that a store cannot keep; the next thread may be fine
+                self._add("failed", ReportLine(str(path), thread.id, str(error)))
                 continue
-            self._add(outcome, ReportLine(str(path), found.id, reason))
-            for note in found.notes:
-                self._add("notes", ReportLine(str(path), found.id, note))
+            self._add(outcome, ReportLine(str(path), thread.id, reason))
+            for note in thread.notes:
+                self._add("notes", ReportLine(str(path), thread.id, note))
 
     def _add(self, name: str, line: ReportLine) -> None:
         self._lines.setdefault(name, []).append(line)
@@ -77,29 +77,27 @@ class _Import:
         return Report(**{name: tuple(lines) for name, lines in self._lines.items()})
 
 
-def import_blocking(
-    context: Context, target: Any, format: str | None = None, progress: Progress | None = None
-) -> Report:
+def import_sync(context: Context, target: Any, format: str | None = None, progress: Progress | None = None) -> Report:
     """Import files through a blocking engine."""
-    work = _Import(context, format)
-    files = scan(target)
+    import_ = _Import(context, format)
+    files = find_files(target)
     for number, (path, name) in enumerate(files, 1):
-        finish(work.take(path, work.read(path, name)))
+        finish(import_.write(path, import_.read(path, name)))
         if progress is not None:
             progress(number, len(files))
-    return work.report()
+    return import_.report()
 
 
-async def import_awaited(
+async def import_async(
     context: Context, hop: AsyncRunner, target: Any, format: str | None = None, progress: Progress | None = None
 ) -> Report:
-    """Import files on an event loop, which never waits for a disk."""
+    """Import files on an event loop; files are read in threads, so that the loop never waits for a disk."""
     from asyncio import to_thread
 
-    work = _Import(context, format)
-    files = await to_thread(scan, target)
+    import_ = _Import(context, format)
+    files = await to_thread(find_files, target)
     for number, (path, name) in enumerate(files, 1):
-        await hop(work.take(path, await to_thread(work.read, path, name)))
+        await hop(import_.write(path, await to_thread(import_.read, path, name)))
         if progress is not None:
             progress(number, len(files))
-    return work.report()
+    return import_.report()

@@ -1,12 +1,12 @@
 """Transcripts of Claude Code and the Claude Agent SDK: one line per entry, each naming its parent.
 
-The parents make a tree. A chain without a fork is one stretch, so every fork in the conversation has a checkpoint to
-hang on; the entry that the transcript names as its leaf, or else its last one, is where the session stands. Entries of
-sub-agents are sessions of their own, named `<session>/<agent>`.
+The parents make a tree. A chain without a fork is one segment, so every fork in the conversation has a checkpoint to
+start from; the head is the entry that the transcript names as its leaf, or else its last one. Entries of sub-agents are
+sessions of their own, named `<session>/<agent>`.
 
-One answer of the model with several tool calls is several entries, and each result hangs on the entry of its own call:
-followed by parents alone, all results but one would be off the way. So the entries of one answer and their results are
-put in a row, in the order of the file.
+One response of the model with several tool calls is several entries, and the parent of each result is the entry of its
+own call: by parents alone, all results but one would be on side branches. So the entries of one response and their
+results are made one chain, in the order of the file.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from backtrail import message_shapes
-from backtrail.importers.model import BadFile, Content, Found, Message, MessageRun
+from backtrail.importers.model import BadFile, FileContent, ForeignThread, Message, Segment
 
 
-def recognises(content: Content) -> bool:
+def recognises(content: FileContent) -> bool:
     return content.lines is not None and any(
         type(line.get("uuid")) is str
         and type(line.get("type")) is str
@@ -26,7 +26,7 @@ def recognises(content: Content) -> bool:
     )
 
 
-def read(content: Content) -> list[Found]:
+def read(content: FileContent) -> list[ForeignThread]:
     lines = [line for _, line in content.lines or ()]
     entries: dict[str, Message] = {}
     for line in lines:
@@ -44,21 +44,23 @@ def read(content: Content) -> list[Found]:
     notes = (*content.notes, *([f"{dropped} lines that are no entries were left out"] if dropped else ()))
     found = []
     for owner, group in groups.items():
-        stretches, head = _stretches(group, leaf if leaf in group else next(reversed(group)))
-        facts = {"title": title} if title and not owner else {}
+        segments, head = _segments(group, leaf if leaf in group else next(reversed(group)))
+        custom = {"title": title} if title and not owner else {}
         part = owner or (content.path.stem if content.path.stem.startswith("agent-") else "")
         id = f"{session}/{part}" if part else session
-        found.append(Found(id, stretches=tuple(stretches), head=head, facts=facts, notes=() if owner else notes))
+        found.append(
+            ForeignThread(id, segments=tuple(segments), head=head, custom=custom, notes=() if owner else notes)
+        )
     return found
 
 
-def _session_id(content: Content, entries: dict[str, Message]) -> str:
-    told = [entry["sessionId"] for entry in entries.values() if type(entry.get("sessionId")) is str]
-    return content.path.stem if content.path.stem in told or not told else str(told[-1])
+def _session_id(content: FileContent, entries: dict[str, Message]) -> str:
+    ids = [entry["sessionId"] for entry in entries.values() if type(entry.get("sessionId")) is str]
+    return content.path.stem if content.path.stem in ids or not ids else str(ids[-1])
 
 
 def _owner(entry: Message, entries: dict[str, Message]) -> str:
-    """The sub-agent that wrote an entry, "" for the session itself."""
+    """The id of the sub-agent that wrote an entry; "" for the session itself."""
     if not entry.get("isSidechain"):
         return ""
     if type(entry.get("agentId")) is str:
@@ -71,7 +73,7 @@ def _owner(entry: Message, entries: dict[str, Message]) -> str:
 
 
 def _parent(entry: Message) -> Any:
-    """The entry before; after a compaction, which begins anew, the one that it continues."""
+    """The parent's uuid; after a compaction, which starts without a parent, that of the entry it continues."""
     return entry.get("parentUuid") or entry.get("logicalParentUuid")
 
 
@@ -83,83 +85,83 @@ def _is_title(line: Message) -> bool:
     return line.get("type") == "summary" and type(line.get("summary")) is str and bool(line["summary"])
 
 
-def _stretches(group: dict[str, Message], leaf: str) -> tuple[list[MessageRun], int]:
-    """The group's tree as stretches, each after the one it hangs on, and the stretch that ends at `leaf`. Those on the
-    way to it come first, so that they go on from each other without a branch."""
+def _segments(group: dict[str, Message], leaf: str) -> tuple[list[Segment], int]:
+    """The entries' tree as segments, each after its parent, and the number of the segment that ends at `leaf`. Segments
+    on the path to `leaf` come first, so that they follow each other without a branch."""
     parents = _parents(group)
     children: dict[str, list[str]] = {uuid: [] for uuid in group}
     for uuid, parent in parents.items():
         if parent is not None:
             children[parent].append(uuid)
-    way = {leaf}
+    path = {leaf}
     at = parents[leaf]
     while at is not None:
-        way.add(at)
+        path.add(at)
         at = parents[at]
-    stretches: list[MessageRun] = []
-    ends: dict[str, int] = {}  # the last entry of each stretch
-    for uuid in (*(one for one in group if one in way), *(one for one in group if one not in way)):
+    segments: list[Segment] = []
+    ends: dict[str, int] = {}  # the last entry of each segment
+    for uuid in (*(one for one in group if one in path), *(one for one in group if one not in path)):
         parent = parents[uuid]
         if parent is not None and len(children[parent]) == 1 and parent != leaf:
-            continue  # it goes on in the stretch of its parent
+            continue  # part of its parent's segment
         chain = [uuid]
         while len(children[chain[-1]]) == 1 and chain[-1] != leaf:
             chain.append(children[chain[-1]][0])
         after = None if parent is None else ends[parent]
-        ends[chain[-1]] = len(stretches)
-        stretches.append(MessageRun([group[one] for one in chain], after, whole=parent is None and bool(stretches)))
-    return stretches, ends[leaf]
+        ends[chain[-1]] = len(segments)
+        segments.append(Segment([group[one] for one in chain], after, replaces_all=parent is None and bool(segments)))
+    return segments, ends[leaf]
 
 
-class _Answer:
-    """One answer of the model: its entries and the results of its calls, in a row."""
+class _Response:
+    """One response of the model: its entries and the results of its calls, as one chain."""
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.tip = ""
-        self.waiting: set[str] = set()  # calls without a result so far
+        self.last = ""
+        self.open_calls: set[str] = set()  # calls without a result so far
 
-    def takes(self, entry: Message) -> bool:
-        """Whether an entry is another part of this answer, or the result of one of its calls."""
-        if _answer_id(entry) == self.id:
+    def includes(self, entry: Message) -> bool:
+        """True if an entry is another part of this response, or the result of one of its calls."""
+        if _response_id(entry) == self.id:
             return True
-        answered = message_shapes.results(entry)
-        return bool(answered) and not message_shapes.is_user_turn(entry) and self.waiting.issuperset(answered)
+        results = message_shapes.results(entry)
+        return bool(results) and not message_shapes.is_user_turn(entry) and self.open_calls.issuperset(results)
 
     def add(self, uuid: str, entry: Message) -> None:
-        self.tip = uuid
-        self.waiting |= set(message_shapes.calls(entry))
-        self.waiting -= set(message_shapes.results(entry))
+        self.last = uuid
+        self.open_calls |= set(message_shapes.calls(entry))
+        self.open_calls -= set(message_shapes.results(entry))
 
 
-def _answer_id(entry: Message) -> str | None:
+def _response_id(entry: Message) -> str | None:
     message = entry.get("message")
     id = message.get("id") if type(message) is dict and message_shapes.role(entry) == "assistant" else None
     return id if type(id) is str else None
 
 
 def _parents(group: dict[str, Message]) -> dict[str, str | None]:
-    """What each entry follows."""
+    """The entry that each entry follows."""
     parents: dict[str, str | None] = {}
-    answers: dict[str, _Answer] = {}  # by entry
+    responses: dict[str, _Response] = {}  # by entry
     for uuid, entry in group.items():
-        # A parent that comes later in the file would close a circle sooner or later: it is no parent.
+        # A parent that comes later in the file is ignored: it could close a circle.
         parent = _parent(entry)
         parent = parent if parent in parents else None
-        answer = answers.get(parent) if parent is not None else None
-        if answer is not None and answer.takes(entry):
-            parents[uuid] = answer.tip
+        response = responses.get(parent) if parent is not None else None
+        if response is not None and response.includes(entry):
+            parents[uuid] = response.last
         else:
-            # What comes after a result comes after all results of that answer.
+            # An entry after one result follows all results of that response.
             follows = (
-                answer.tip
-                if answer is not None and parent is not None and message_shapes.results(group[parent])
+                response.last
+                if response is not None and parent is not None and message_shapes.results(group[parent])
                 else parent
             )
             parents[uuid] = follows
-            id = _answer_id(entry)
-            answer = _Answer(id) if id is not None else None
-        if answer is not None:
-            answer.add(uuid, entry)
-            answers[uuid] = answer
+            id = _response_id(entry)
+            response = _Response(id) if id is not None else None
+        if response is not None:
+            response.add(uuid, entry)
+            responses[uuid] = response
     return parents

@@ -1,5 +1,4 @@
-"""What foreign files hold, in backtrail's words, and what became of it: plain frozen values, known to all of this
-room."""
+"""The values of an import: a file's content, the threads read from it, and the report."""
 
 from __future__ import annotations
 
@@ -17,57 +16,57 @@ class BadFile(Exception):
     """A file, or a part of one, that cannot be imported. The text says why."""
 
 
-class Content(msgspec.Struct, frozen=True):
-    """A file that was read: one JSON value, or the objects of its lines with their numbers."""
+class FileContent(msgspec.Struct, frozen=True):
+    """A file that was read: either one JSON value, or the objects of its lines with their line numbers."""
 
     path: Path
-    name: str  #: the path below where the import began, without its ending: an id for what has none of its own
+    name: str  #: the path below the imported directory, without suffix: the id of a thread that has none
     value: Any = None
     lines: list[tuple[int, dict[str, Any]]] | None = None
     notes: tuple[str, ...] = ()  #: lines that could not be read
 
 
-class MessageRun(msgspec.Struct, frozen=True):
-    """Messages that follow each other. They come after stretch number `after` (None: the one before), or, `whole`, in
-    the place of everything."""
+class Segment(msgspec.Struct, frozen=True):
+    """Messages that are saved as one checkpoint. They follow segment number `after` (None: the one before), or, if
+    `replaces_all`, take the place of all of them."""
 
     messages: list[Message]
     after: int | None = None
-    whole: bool = False
-    snapshot: str | None = None  #: the message id that the conversation is tied to once they are there
+    replaces_all: bool = False
+    snapshot: str | None = None  #: the message id that `session.rewind()` finds this checkpoint by
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A conversation or a run in a foreign file."""
+class ForeignThread(msgspec.Struct, frozen=True):
+    """A session or a run, read from a file of another program."""
 
     id: str
     kind: Literal["session", "run"] = "session"
-    stretches: tuple[MessageRun, ...] = ()
-    head: int = -1  #: the stretch that the conversation stands at
+    segments: tuple[Segment, ...] = ()
+    head: int = -1  #: the segment whose end is the head
     summary: str = ""
-    user_turns: int | None = None  #: where the file counts them itself
+    user_turns: int | None = None  #: None where the file has no count
     fields: dict[str, Any] = {}  #: of a run
-    facts: dict[str, Any] = {}  #: what else is worth keeping: when it was made, its title
+    custom: dict[str, Any] = {}  #: custom fields of the last checkpoint: creation time, title
     notes: tuple[str, ...] = ()
 
-    def live(self) -> list[Message]:
-        """The messages on the way to the head."""
+    def messages_at_head(self) -> list[Message]:
+        """The messages up to the head."""
         parts: list[list[Message]] = []
-        at = self.head % len(self.stretches) if self.stretches else -1
+        at = self.head % len(self.segments) if self.segments else -1
         while at >= 0:
-            stretch = self.stretches[at]
-            parts.append(stretch.messages)
-            at = -1 if stretch.whole else at - 1 if stretch.after is None else stretch.after
+            segment = self.segments[at]
+            parts.append(segment.messages)
+            at = -1 if segment.replaces_all else at - 1 if segment.after is None else segment.after
         return [message for part in reversed(parts) for message in part]
 
     def digest(self) -> str:
-        """A name for exactly this content: what was imported under it need not be looked at again."""
-        parts = [self.id, self.kind, [msgspec.structs.astuple(s) for s in self.stretches], self.summary, self.fields]
+        """Identifies this content, so that it is imported once."""
+        parts = [self.id, self.kind, [msgspec.structs.astuple(s) for s in self.segments], self.summary, self.fields]
         return blake3(json.dumps(parts, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")).hexdigest(16)
 
 
 def check_run(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a run, if a run can have them."""
+    """The fields of a run, with defaults; `BadFile` if one has the wrong type."""
     for name in ("iteration", "input_tokens", "output_tokens"):
         if type(fields.setdefault(name, 0)) is not int or fields[name] < 0:
             raise BadFile(f"its {name} is no whole number from 0 up")
@@ -78,7 +77,7 @@ def check_run(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class ReportLine(msgspec.Struct, frozen=True):
-    """One line of a report."""
+    """One file or thread in a report."""
 
     source: str  #: the file
     id: str | None = None
@@ -89,14 +88,14 @@ class ReportLine(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What an import did. Prints well."""
+    """The outcome of an import, for each file or thread. `str()` of it is for people."""
 
     imported: tuple[ReportLine, ...] = ()  #: new in the store
-    updated: tuple[ReportLine, ...] = ()  #: were in the store, and the file had more
-    unchanged: tuple[ReportLine, ...] = ()  #: were in the store already
-    skipped: tuple[ReportLine, ...] = ()  #: the store has something else under this id, which was left as it is
+    updated: tuple[ReportLine, ...] = ()  #: in the store already; the file had more
+    unchanged: tuple[ReportLine, ...] = ()  #: in the store already
+    skipped: tuple[ReportLine, ...] = ()  #: the store has something else under this id, which was kept
     failed: tuple[ReportLine, ...] = ()  #: files that could not be read
-    notes: tuple[ReportLine, ...] = ()  #: what was left out of what was imported
+    notes: tuple[ReportLine, ...] = ()  #: parts of an imported file that were left out
 
     def __str__(self) -> str:
         names = ("imported", "updated", "unchanged", "skipped", "failed")

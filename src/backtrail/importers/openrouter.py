@@ -7,45 +7,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from backtrail.importers.model import BadFile, Content, Found, MessageRun
+from backtrail.importers.model import BadFile, FileContent, ForeignThread, Segment
 
 
-def recognises(content: Content) -> bool:
+def recognises(content: FileContent) -> bool:
     return type(content.value) is dict and type(content.value.get("sessions")) is dict
 
 
-def read(content: Content) -> list[Found]:
+def read(content: FileContent) -> list[ForeignThread]:
     if not recognises(content):
         raise BadFile("it has no sessions")
     return [_session(id, value) for id, value in content.value["sessions"].items()]
 
 
-def _session(id: str, value: Any) -> Found:
+def _session(id: str, value: Any) -> ForeignThread:
     if type(value) is not dict:
-        return Found(id, notes=("it is no JSON object: imported as an empty session",))
+        return ForeignThread(id, notes=("it is no JSON object: imported as an empty session",))
     notes: list[str] = []
     copies = _mapping(value.get("Checkpoints"))
-    kept = {name: messages or [] for name, messages in copies.items() if name and _is_conversation(messages or [])}
+    kept = {name: messages or [] for name, messages in copies.items() if name and _is_message_list(messages or [])}
     if len(kept) < len(copies):
         notes.append(f"{len(copies) - len(kept)} snapshots are not lists of objects: left out")
-    stretches = [
-        MessageRun(messages, whole=True, snapshot=name)
+    segments = [
+        Segment(messages, replaces_all=True, snapshot=name)
         for name, messages in sorted(kept.items(), key=lambda pair: len(pair[1]))
     ]
     messages = value.get("Messages") or []
-    if not _is_conversation(messages):
+    if not _is_message_list(messages):
         messages = []
         notes.append("its messages are not a list of objects: left out")
-    stretches.append(MessageRun(messages, whole=True))
+    segments.append(Segment(messages, replaces_all=True))
     files = _mapping(value.get("FileCheckpoints"))
     if files:
         notes.append(f"{len(files)} copies of files are not part of a conversation: left out")
     turns = value.get("UserTurns")
-    return Found(
+    return ForeignThread(
         value["ID"] if type(value.get("ID")) is str and value["ID"] else id,
-        stretches=tuple(stretches),
+        segments=tuple(segments),
         user_turns=turns if type(turns) is int and turns >= 0 else None,
-        facts={name.lower(): value[name] for name in ("CreatedAt", "UpdatedAt") if type(value.get(name)) is str},
+        custom={name.lower(): value[name] for name in ("CreatedAt", "UpdatedAt") if type(value.get(name)) is str},
         notes=tuple(notes),
     )
 
@@ -54,5 +54,5 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if type(value) is dict else {}
 
 
-def _is_conversation(value: Any) -> bool:
+def _is_message_list(value: Any) -> bool:
     return type(value) is list and all(type(message) is dict for message in value)

@@ -1,23 +1,23 @@
-"""backtrail's own JSONL export, back into a store: a first line that tells what it is, then one message per line."""
+"""backtrail's own JSONL export: a header line, then one message per line."""
 
 from __future__ import annotations
 
 from backtrail.encode.tagged_json import from_json
 from backtrail.errors import InvalidInput
-from backtrail.export import FORMAT
-from backtrail.importers.model import BadFile, Content, Found, MessageRun, check_run
+from backtrail.export import FORMAT_KEY
+from backtrail.importers.model import BadFile, FileContent, ForeignThread, Segment, check_run
 
 
-def recognises(content: Content) -> bool:
-    return content.lines is not None and FORMAT in content.lines[0][1]
+def recognises(content: FileContent) -> bool:
+    return content.lines is not None and FORMAT_KEY in content.lines[0][1]
 
 
-def read(content: Content) -> list[Found]:
-    if not content.lines or FORMAT not in content.lines[0][1]:
+def read(content: FileContent) -> list[ForeignThread]:
+    if not content.lines or FORMAT_KEY not in content.lines[0][1]:
         raise BadFile("its first line does not say that backtrail wrote it")
     header = content.lines[0][1]
-    if header[FORMAT] != 1:
-        raise BadFile(f"it was written by a newer backtrail (format {header[FORMAT]!r})")
+    if header[FORMAT_KEY] != 1:
+        raise BadFile(f"it was written by a newer backtrail (format {header[FORMAT_KEY]!r})")
     try:
         messages = [from_json(line) for _, line in content.lines[1:]]
         fields = from_json(header.get("fields") or {})
@@ -29,12 +29,12 @@ def read(content: Content) -> list[Found]:
     if type(id) is not str or not id:
         raise BadFile("its first line has no id")
     if header.get("kind") == "run":
-        return [Found(id, kind="run", fields=check_run({**fields, "messages": messages}), notes=content.notes)]
+        return [ForeignThread(id, kind="run", fields=check_run({**fields, "messages": messages}), notes=content.notes)]
     turns, summary = header.get("user_turns"), header.get("summary")
     return [
-        Found(
+        ForeignThread(
             id,
-            stretches=(MessageRun(messages),),
+            segments=(Segment(messages),),
             summary=summary if type(summary) is str else "",
             user_turns=turns if type(turns) is int and turns >= 0 else None,
             notes=content.notes,

@@ -1,8 +1,8 @@
-"""Putting what was found into a store: once, whole, and never over anything newer.
+"""Writes imported threads into a store: once, whole, and never over anything newer.
 
-Every checkpoint that an import writes carries a digest of what it came from. The same content again is recognised by
-it, whatever has become of the session since. A file that has more than the store (the session went on elsewhere) adds
-what is new; one that differs in any other way is left out and reported. An import that was cut short is begun again.
+Every checkpoint that an import writes carries a digest of its source. The digest recognises the same content again,
+whatever has happened to the session since. If the file has more than the store (the session went on elsewhere), the new
+messages are added; if it differs in any other way, it is skipped and reported. An interrupted import is started over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.context import Context
 from backtrail.history.save import Facts, Plan
 from backtrail.history.validation import check_name
-from backtrail.importers.model import Found, Message, MessageRun
+from backtrail.importers.model import ForeignThread, Message, Segment
 from backtrail.model import Checkpoint
 from backtrail.run.core import RunCore
 from backtrail.session.core import SessionCore
@@ -22,77 +22,78 @@ from backtrail.session.edits import extending, replacing
 from backtrail.session.message_window import SUMMARY, TURNS
 
 Outcome = Literal["imported", "updated", "unchanged", "skipped"]
-DONE, BEGUN = "imported", "importing"
+# Custom fields that hold the digest: of a finished import, and of one that was begun.
+IMPORTED, IMPORTING = "imported", "importing"
 
 
-async def take(context: Context, found: Found) -> tuple[Outcome, str]:
-    """Import one find; what became of it, and why where that needs saying."""
-    check_name(found.id, "id")
-    head = await context.engine.head(found.id)
-    if head is not None and head.kind != found.kind:
+async def import_thread(context: Context, source: ForeignThread) -> tuple[Outcome, str]:
+    """Import one thread; gives the outcome, and a reason where there is one."""
+    check_name(source.id, "id")
+    head = await context.engine.head(source.id)
+    if head is not None and head.kind != source.kind:
         return "skipped", f"the store has a {head.kind} of this id"
     try:
-        return await (_take_run(context, found) if found.kind == "run" else _take_session(context, found))
+        return await (_import_run(context, source) if source.kind == "run" else _import_session(context, source))
     except Conflict:
         return "skipped", "another process wrote to it during the import"
 
 
-async def _take_run(context: Context, found: Found) -> tuple[Outcome, str]:
-    run, digest = RunCore(context, found.id), found.digest()
-    if await run.thread.find(custom={DONE: digest}):
+async def _import_run(context: Context, source: ForeignThread) -> tuple[Outcome, str]:
+    run, digest = RunCore(context, source.id), source.digest()
+    if await run.thread.find(custom={IMPORTED: digest}):
         return "unchanged", ""
     if await run.exists():
         return "skipped", "the store has a run of this id, which was left as it is"
-    await run.thread.save(found.fields, custom={**found.facts, DONE: digest}, expect=None)
+    await run.thread.save(source.fields, custom={**source.custom, IMPORTED: digest}, expect=None)
     return "imported", ""
 
 
-async def _take_session(context: Context, found: Found) -> tuple[Outcome, str]:
-    session, digest = SessionCore(context, found.id), found.digest()
-    if await session.thread.find(custom={DONE: digest}):
+async def _import_session(context: Context, source: ForeignThread) -> tuple[Outcome, str]:
+    session, digest = SessionCore(context, source.id), source.digest()
+    if await session.thread.find(custom={IMPORTED: digest}):
         return "unchanged", ""
     newest = await session.thread.head()
-    if newest is not None and newest.custom.get(BEGUN) == digest:
+    if newest is not None and newest.custom.get(IMPORTING) == digest:
         await session.thread.delete()
         newest = None
     if newest is None:
-        await _create(session, found, digest)
+        await _create(session, source, digest)
         return "imported", ""
-    return await _continue(session, found, digest, newest)
+    return await _add_new_messages(session, source, digest, newest)
 
 
-async def _create(session: SessionCore, found: Found, digest: str) -> None:
-    """Write every stretch; the last checkpoint says that all of it is there."""
+async def _create(session: SessionCore, source: ForeignThread, digest: str) -> None:
+    """Write every segment; the last checkpoint marks the import as complete."""
     ids: list[str] = []
-    stretches = found.stretches or (MessageRun([]),)
-    last = len(stretches) - 1
-    head = found.head % len(stretches)
-    for number, stretch in enumerate(stretches):
+    segments = source.segments or (Segment([]),)
+    last = len(segments) - 1
+    head = source.head % len(segments)
+    for number, segment in enumerate(segments):
         done = number == last and head == last
-        after = number - 1 if stretch.after is None else stretch.after
-        custom: dict[str, Any] = {DONE if done else BEGUN: digest}
-        if stretch.snapshot is not None:
-            custom["snapshot"] = stretch.snapshot
-        told = {**found.facts, **custom} if done else custom
-        ids.append(await _save(session, stretch, found if done else None, told, ids[after] if ids else None))
+        after = number - 1 if segment.after is None else segment.after
+        custom: dict[str, Any] = {IMPORTED if done else IMPORTING: digest}
+        if segment.snapshot is not None:
+            custom["snapshot"] = segment.snapshot
+        custom = {**source.custom, **custom} if done else custom
+        ids.append(await _save(session, segment, source if done else None, custom, ids[after] if ids else None))
     if head != last:
-        await _save(session, MessageRun([]), found, {**found.facts, DONE: digest}, ids[head])
+        await _save(session, Segment([]), source, {**source.custom, IMPORTED: digest}, ids[head])
 
 
 async def _save(
-    session: SessionCore, stretch: MessageRun, closing: Found | None, custom: dict[str, Any], parent: str | None
+    session: SessionCore, segment: Segment, closing: ForeignThread | None, custom: dict[str, Any], parent: str | None
 ) -> str:
-    """One checkpoint, after `parent` or as the first; its id."""
+    """Save one checkpoint after `parent`, or as the first; gives its id."""
     facts = Facts.check(session.thread.values, None, (), custom, None, None)
-    plan = _stretch_plan(stretch, closing)
+    plan = _segment_plan(segment, closing)
     if parent is None:
         saved = await session.thread.writer.save(plan, facts, expect=None)
     else:
-        saved = await session.thread.writer.save(plan, facts, parent=parent, whole=stretch.whole)
+        saved = await session.thread.writer.save(plan, facts, parent=parent, whole=segment.replaces_all)
     return saved.id
 
 
-def _stretch_plan(stretch: MessageRun, closing: Found | None) -> Plan:
+def _segment_plan(segment: Segment, closing: ForeignThread | None) -> Plan:
     extra: dict[str, Any] = {}
     if closing is not None and closing.summary:
         extra[SUMMARY] = closing.summary
@@ -100,27 +101,29 @@ def _stretch_plan(stretch: MessageRun, closing: Found | None) -> Plan:
         extra[TURNS] = closing.user_turns
 
     def plan(planner: Planner) -> Planned:
-        make = replacing if stretch.whole else extending
-        return make(planner, stretch.messages, extra)
+        make = replacing if segment.replaces_all else extending
+        return make(planner, segment.messages, extra)
 
     return plan
 
 
-async def _continue(session: SessionCore, found: Found, digest: str, newest: Checkpoint) -> tuple[Outcome, str]:
-    """The store has a session of this id: add what the file has more, if it is the same conversation."""
+async def _add_new_messages(
+    session: SessionCore, source: ForeignThread, digest: str, newest: Checkpoint
+) -> tuple[Outcome, str]:
+    """Add what the file has more than the session in the store, if both are the same conversation."""
     encode = session.thread.values.encode
     stored: list[Message] = await session.messages()
-    live = found.live()
-    shorter = min(len(stored), len(live))
+    messages = source.messages_at_head()
+    shorter = min(len(stored), len(messages))
     try:
-        same = encode(stored[:shorter]) == encode(live[:shorter])
+        same = encode(stored[:shorter]) == encode(messages[:shorter])
     except BacktrailError as error:
         return "skipped", str(error)
-    if not same or (not stored and live):
+    if not same or (not stored and messages):
         return "skipped", "the store has another conversation under this id, which was left as it is"
-    if len(live) <= len(stored):
-        return "unchanged", "" if len(live) == len(stored) else "the store has more than the file"
-    facts = Facts.check(session.thread.values, None, (), {**found.facts, DONE: digest}, None, None)
-    plan = _stretch_plan(MessageRun(live[len(stored) :]), found)
+    if len(messages) <= len(stored):
+        return "unchanged", "" if len(messages) == len(stored) else "the store has more than the file"
+    facts = Facts.check(session.thread.values, None, (), {**source.custom, IMPORTED: digest}, None, None)
+    plan = _segment_plan(Segment(messages[len(stored) :]), source)
     await session.thread.writer.save(plan, facts, expect=newest.id)
-    return "updated", f"{len(live) - len(stored)} messages were added"
+    return "updated", f"{len(messages) - len(stored)} messages were added"

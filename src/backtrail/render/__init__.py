@@ -1,4 +1,4 @@
-"""What people see of a store: values as JSON, places by name, history as a graph, messages as a conversation.
+"""A store as people see it: values as JSON, checkpoints by ref, history as a graph, messages as a conversation.
 
-Used by the command line and by the web inspector alike, so that both say the same. Stands on the public API only.
+The command line and the web inspector both use it, so that they show the same. It stands on the public API only.
 """

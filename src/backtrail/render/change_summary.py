@@ -1,4 +1,4 @@
-"""What a checkpoint brought that its parent did not have, in a few words, and without loading either state.
+"""A one-line summary of what a checkpoint changed, made from outlines, without loading a state.
 
 +2 messages   assistant: The tests pass now.
 """
@@ -11,48 +11,49 @@ import msgspec
 
 from backtrail import BacktrailError, Checkpoint, Corrupt, Outline, Thread
 from backtrail.model import Part
-from backtrail.render.conversation import Message, read
-from backtrail.render.jsonable import brief
+from backtrail.render.jsonable import short_text
+from backtrail.render.message_parser import ParsedMessage, parse_message
 
-_WIDTH = 160
+_PREVIEW_WIDTH = 160
 
 
-class Added(msgspec.Struct, frozen=True):
-    """`what`: the change in a few words; `preview`: the start of the newest item, `role` who said it."""
+class ChangeSummary(msgspec.Struct, frozen=True):
+    """`text`: the change in a few words; `preview`: the start of the newest message; `role`: its role."""
 
-    what: str
+    text: str
     preview: str = ""
     role: str = ""
 
 
-def added(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> Added:
-    """Compares the outlines of a checkpoint and its parent; reads at most one item of a list. What is damaged is
-    said to be so: the rest of a history stays readable. `outlines` keeps what was read, for the next row of a page."""
+def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline] | None = None) -> ChangeSummary:
+    """Compare the outlines of a checkpoint and its parent, and read at most one item of a list. A damaged state is
+    summarized as such, so that the rest of a history stays readable. `outlines` caches outlines for the next row of a
+    page."""
     try:
         return _compare(thread, checkpoint, {} if outlines is None else outlines)
     except Corrupt as error:
-        return Added(f"damaged: {error.reason}")
+        return ChangeSummary(f"damaged: {error.reason}")
 
 
-def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> Added:
+def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> ChangeSummary:
     now = _outline(thread, checkpoint.id, outlines)
     try:
         before = _outline(thread, checkpoint.parent_id, outlines) if checkpoint.parent_id else None
     except BacktrailError:
-        before = None  # the parent is damaged, or was pruned meanwhile: all there is counts as new
+        before = None  # the parent is damaged, or was pruned meanwhile: everything counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
-    words: list[str] = []
+    changes: list[str] = []
     preview, role = "", ""
     for part in now.parts:
         was = old.pop(part.name, None)
         if _same(part, was):
             continue
-        words.append(_words(part, was))
+        changes.append(_describe(part, was))
         first = was.count or 0 if was is not None and was.kind == "list" else 0
         if part.kind == "list" and not preview and (part.count or 0) > first:
-            preview, role = _last(thread, checkpoint, part)
-    words += [f"−{name}" for name in old]
-    return Added(", ".join(words[:4]) + (", …" if len(words) > 4 else ""), preview, role)
+            preview, role = _last_item(thread, checkpoint, part)
+    changes += [f"−{name}" for name in old]
+    return ChangeSummary(", ".join(changes[:4]) + (", …" if len(changes) > 4 else ""), preview, role)
 
 
 def _outline(thread: Thread[Any], id: str, outlines: dict[str, Outline]) -> Outline:
@@ -69,7 +70,7 @@ def _same(part: Part, was: Part | None) -> bool:
     return (part.kind, part.size, part.count) == (was.kind, was.size, was.count)
 
 
-def _words(part: Part, was: Part | None) -> str:
+def _describe(part: Part, was: Part | None) -> str:
     if part.kind == "list":
         count, old = part.count or 0, (was.count or 0) if was is not None and was.kind == "list" else 0
         change = count - old
@@ -80,25 +81,27 @@ def _words(part: Part, was: Part | None) -> str:
     if was is None:
         return f"+{part.name}"
     if part.known and part.kind in ("value", "text"):
-        return f"{part.name}={brief(part.value, 24)}"
+        return f"{part.name}={short_text(part.value, 24)}"
     return f"~{part.name}"
 
 
-def _last(thread: Thread[Any], checkpoint: Checkpoint, part: Part) -> tuple[str, str]:
+def _last_item(thread: Thread[Any], checkpoint: Checkpoint, part: Part) -> tuple[str, str]:
     count = part.count or 0
     found: Outline = thread.outline([part.name], at=checkpoint.id, start=count - 1, stop=count)
     if not found.parts:
         return "", ""
-    message = read(found.parts[0].value)
-    return preview_of(message), message.role
+    message = parse_message(found.parts[0].value)
+    return message_preview(message), message.role
 
 
-def preview_of(message: Message) -> str:
-    """One line of a message."""
+def message_preview(message: ParsedMessage) -> str:
+    """The start of a message, on one line."""
     if message.text:
-        return brief(message.text, _WIDTH)
+        return short_text(message.text, _PREVIEW_WIDTH)
     if message.calls:
-        return brief(" ".join(f"{call.name}({brief(call.arguments, 80)})" for call in message.calls), _WIDTH)
+        return short_text(
+            " ".join(f"{call.name}({short_text(call.arguments, 80)})" for call in message.calls), _PREVIEW_WIDTH
+        )
     if message.results:
-        return brief(" ".join(f"→ {result.text}" for result in message.results), _WIDTH)
-    return brief(message.thinking or " ".join(message.extra), _WIDTH)
+        return short_text(" ".join(f"→ {result.text}" for result in message.results), _PREVIEW_WIDTH)
+    return short_text(message.thinking or " ".join(message.extra), _PREVIEW_WIDTH)

@@ -1,13 +1,13 @@
-"""History as a graph: each checkpoint gets a lane, and every line between lanes is known row by row.
+"""Lays out a history as a graph: each checkpoint is a row with a lane and the lines between lanes.
 
-Rows go from the newest to the oldest, children before parents whatever their clocks said. The way to the head has lane
-0; what a rewind left behind has lanes of its own until it meets the checkpoint it grew from.
+Rows go from the newest to the oldest, children before parents whatever their clocks said. The head and its ancestors
+have lane 0; what a rewind left behind has a lane of its own, down to the checkpoint it grew from.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,8 +15,8 @@ from backtrail.model import Checkpoint
 
 
 class GraphRow(msgspec.Struct, frozen=True):
-    """One checkpoint in the graph: `joins` are the lanes that come into it from above, `through` those that pass by;
-    `open` tells whether a line leaves it downwards."""
+    """One checkpoint in the graph: `joins` are the lanes that end in it from above, `through` the lanes that pass by;
+    `open` is true if a line leaves it downwards, `on_trail` if it is the head or an ancestor of it."""
 
     checkpoint: Checkpoint
     lane: int
@@ -27,15 +27,15 @@ class GraphRow(msgspec.Struct, frozen=True):
 
 
 def arrange(checkpoints: Iterable[Checkpoint], head: str | None) -> list[GraphRow]:
-    """The rows of the graph, newest first. `head` is the id of the checkpoint the thread stands at."""
+    """The rows of the graph, newest first; `head` is the id of the thread's head."""
     known = {c.id: c for c in checkpoints}
-    trail = _trail(known, head)
+    trail = {checkpoint.id for checkpoint in ancestry(known, head)}
     lanes: list[str | None] = [head if head in known else None]
     rows: list[GraphRow] = []
     for checkpoint in _ordered(known):
         joins = tuple(i for i, awaited in enumerate(lanes) if awaited == checkpoint.id)
-        lane = joins[0] if joins else _free(lanes)
-        came = tuple(i for i in joins if not (i == 0 and checkpoint.id == head))  # nothing comes down to the head
+        lane = joins[0] if joins else _free_lane(lanes)
+        came = tuple(i for i in joins if not (i == 0 and checkpoint.id == head))  # no line enters the head from above
         for i in joins:
             lanes[i] = None
         parent = checkpoint.parent_id if checkpoint.parent_id in known else None
@@ -51,33 +51,33 @@ def arrange(checkpoints: Iterable[Checkpoint], head: str | None) -> list[GraphRo
 
 
 def width(rows: Sequence[GraphRow]) -> int:
-    """How many lanes the graph has."""
+    """The number of lanes."""
     return 1 + max((max((row.lane, *row.joins, *row.through)) for row in rows), default=0)
 
 
-def _free(lanes: list[str | None]) -> int:
+def _free_lane(lanes: list[str | None]) -> int:
     for i, awaited in enumerate(lanes):
         if awaited is None and i > 0:
             return i
     return max(1, len(lanes))
 
 
-def _trail(known: dict[str, Checkpoint], head: str | None) -> set[str]:
-    trail: set[str] = set()
-    at = head
-    while at is not None and at in known and at not in trail:
-        trail.add(at)
-        at = known[at].parent_id
-    return trail
+def ancestry(known: Mapping[str, Checkpoint], id: str | None) -> Iterator[Checkpoint]:
+    """A checkpoint, its parent, and so on, as far as they are `known`."""
+    seen: set[str] = set()
+    while id is not None and id in known and id not in seen:
+        seen.add(id)
+        yield known[id]
+        id = known[id].parent_id
 
 
 def _ordered(known: dict[str, Checkpoint]) -> Iterable[Checkpoint]:
-    """Newest first, no parent before all of its children."""
+    """Checkpoints, newest first, with every parent after all of its children."""
     children = dict.fromkeys(known, 0)
     for checkpoint in known.values():
         if checkpoint.parent_id in children:
             children[checkpoint.parent_id] += 1
-    ready = [_key(c) for c in known.values() if not children[c.id]]
+    ready = [_sort_key(c) for c in known.values() if not children[c.id]]
     heapq.heapify(ready)
     while ready:
         checkpoint = known[heapq.heappop(ready)[2]]
@@ -86,21 +86,22 @@ def _ordered(known: dict[str, Checkpoint]) -> Iterable[Checkpoint]:
         if parent in children:
             children[parent] -= 1
             if not children[parent]:
-                heapq.heappush(ready, _key(known[parent]))
+                heapq.heappush(ready, _sort_key(known[parent]))
 
 
-def _key(checkpoint: Checkpoint) -> tuple[float, int, str]:
+def _sort_key(checkpoint: Checkpoint) -> tuple[float, int, str]:
     return (-checkpoint.created_at.timestamp(), -checkpoint.step, checkpoint.id)
 
 
 def draw(rows: Sequence[GraphRow], head: str | None) -> list[tuple[str | None, str]]:
-    """The graph in characters: for each row (None, line that joins lanes)? and then (checkpoint id, line)."""
+    """The graph in characters: a line (checkpoint id, text) per row, with a line (None, text) before it where lanes
+    join."""
     total = width(rows)
     lines: list[tuple[str | None, str]] = []
     for row in rows:
         merging = [lane for lane in row.joins if lane != row.lane]
         if merging:
-            lines.append((None, _joint(row, merging, total)))
+            lines.append((None, _join_line(row, merging, total)))
         cells = [" "] * total
         for lane in row.through:
             cells[lane] = "│"
@@ -109,7 +110,7 @@ def draw(rows: Sequence[GraphRow], head: str | None) -> list[tuple[str | None, s
     return lines
 
 
-def _joint(row: GraphRow, merging: list[int], total: int) -> str:
+def _join_line(row: GraphRow, merging: list[int], total: int) -> str:
     last = max(merging)
     text = []
     for lane in range(total):

@@ -1,4 +1,4 @@
-"""The records of a store as JSON: the one shape that `backtrail --json` and the HTTP API give."""
+"""The records of a store as JSON, in the shape that both `backtrail --json` and the HTTP API use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backtrail.render.jsonable import to_json
 
 
 class ThreadJson(TypedDict):
-    """A line of a listing."""
+    """A thread, as in a listing."""
 
     id: str
     kind: str
@@ -47,7 +47,7 @@ class ChangeJson(TypedDict):
 
 
 class DiffJson(TypedDict):
-    """Two checkpoints and what changed between them."""
+    """Two checkpoints and the changes between them."""
 
     a: CheckpointJson
     b: CheckpointJson
@@ -55,7 +55,7 @@ class DiffJson(TypedDict):
 
 
 class ForkJson(TypedDict):
-    """A relative of a thread, and the last checkpoint that both have."""
+    """A related thread, and the last checkpoint that both have."""
 
     thread_id: str
     at: str
@@ -64,7 +64,7 @@ class ForkJson(TypedDict):
 
 
 def thread_json(info: ThreadInfo) -> ThreadJson:
-    """A line of a listing."""
+    """A thread, as in a listing."""
     return {
         "id": info.id,
         "kind": info.kind,
@@ -95,7 +95,7 @@ def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
 
 
 def change_json(change: Change) -> ChangeJson:
-    """One difference; `old` and `new` only where there is one."""
+    """One difference; `old` and `new` are left out where there is none."""
     result: ChangeJson = {"path": change.path, "kind": change.kind}
     if change.kind != "added":
         result["old"] = to_json(change.old)
@@ -105,7 +105,7 @@ def change_json(change: Change) -> ChangeJson:
 
 
 def diff_json(diff: Diff) -> DiffJson:
-    """Two checkpoints and what changed between them."""
+    """Two checkpoints and the changes between them."""
     return {
         "a": checkpoint_json(diff.a),
         "b": checkpoint_json(diff.b),
@@ -114,5 +114,5 @@ def diff_json(diff: Diff) -> DiffJson:
 
 
 def fork_json(fork: Fork) -> ForkJson:
-    """A relative of a thread."""
+    """A related thread."""
     return {"thread_id": fork.thread_id, "at": fork.at, "step": fork.step, "relation": fork.relation}

@@ -1,4 +1,4 @@
-"""Values for people: as JSON (see `backtrail.encode.tagged_json`), cut to what fits, or in one short line."""
+"""Stored values for display: as JSON (see `backtrail.encode.tagged_json`), truncated, or in one short line."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ import msgspec
 from backtrail import Unregistered
 from backtrail.encode.tagged_json import from_json, to_json
 
-__all__ = ["brief", "clip", "from_json", "json_bytes", "to_json"]
+__all__ = ["from_json", "json_bytes", "short_text", "to_json", "truncate"]
+
+_MAX_ENTRIES = 200
 
 
-def clip(value: Any, limit: int) -> Any:
-    """JSON for eyes only: texts over `limit` characters are cut to `{"$cut": "the start", "size": 12345}`, and a list
-    or dict keeps its first 200 entries."""
+def truncate(value: Any, limit: int) -> Any:
+    """Truncate JSON for display: texts over `limit` characters become `{"$cut": "the start", "size": 12345}`, and a
+    list or dict keeps its first 200 entries."""
     if isinstance(value, str):
         return value if len(value) <= limit else {"$cut": value[:limit], "size": len(value)}
     if isinstance(value, list):
-        kept = [clip(item, limit) for item in value[:200]]
-        return kept if len(value) <= 200 else [*kept, {"$cut": "", "size": len(value) - 200}]
+        kept = [truncate(item, limit) for item in value[:_MAX_ENTRIES]]
+        return kept if len(value) <= _MAX_ENTRIES else [*kept, {"$cut": "", "size": len(value) - _MAX_ENTRIES}]
     if isinstance(value, dict):
-        shown = {key: clip(item, limit) for key, item in list(value.items())[:200]}
-        return shown if len(value) <= 200 else shown | {"$cut": "", "size": len(value) - 200}
+        shown = {key: truncate(item, limit) for key, item in list(value.items())[:_MAX_ENTRIES]}
+        return shown if len(value) <= _MAX_ENTRIES else shown | {"$cut": "", "size": len(value) - _MAX_ENTRIES}
     return value
 
 
-def brief(value: Any, width: int = 60) -> str:
-    """A value in one short line."""
+def short_text(value: Any, width: int = 60) -> str:
+    """A value on one short line."""
     if isinstance(value, str):
         text = value
     elif isinstance(value, bytes | bytearray):
         text = f"{len(value):,} bytes"
     elif isinstance(value, Unregistered):
-        text = f"{value.type} {brief(value.value, width)}"
+        text = f"{value.type} {short_text(value.value, width)}"
     elif isinstance(value, dict):
-        text = "{" + ", ".join(f"{key}: {brief(item, 24)}" for key, item in list(value.items())[:6])
+        text = "{" + ", ".join(f"{key}: {short_text(item, 24)}" for key, item in list(value.items())[:6])
         text += ", …}" if len(value) > 6 else "}"
     elif isinstance(value, list | tuple):
-        text = "[" + ", ".join(brief(item, 24) for item in value[:6]) + (", …]" if len(value) > 6 else "]")
+        text = "[" + ", ".join(short_text(item, 24) for item in value[:6]) + (", …]" if len(value) > 6 else "]")
     else:
         text = str(value)
     text = " ".join(text.split())
@@ -47,8 +49,7 @@ def brief(value: Any, width: int = 60) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """JSON of plain values. Names of files need not be text: what in them is none is written as the escape that Python
-    gives it, `\\udcff`."""
+    """Encode JSON. File names need not be UTF-8: a byte that is not is written as Python's escape, `\\udcff`."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -3,8 +3,9 @@
     from backtrail.server import application
     app = application(store, token="…")
 
-`backtrail ui` starts it on 127.0.0.1. Needs the extra `backtrail[ui]`. `desk` answers `questions` with
-`answers`, `guard` says who may ask, `events` tells unasked; `static/` is the page, plain HTML, CSS and JavaScript.
+`backtrail ui` starts it on 127.0.0.1. Needs the extra `backtrail[ui]`. `routes` is the table of operations, `handlers`
+carries them out, with the types of `requests` and `responses`; `middleware` checks every request, `sse` sends changes
+to open pages; `static/` is the page: plain HTML, CSS and JavaScript.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The application: routes made of the table of operations, the page, and the guard before all of it."""
+"""The Starlette application: the API from the table of operations, the page, and the security middleware."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from backtrail import (
     Unavailable,
     __version__,
 )
-from backtrail.render.hints import advised
+from backtrail.render.error_hints import with_cli_hints
 from backtrail.render.jsonable import json_bytes
 from backtrail.server.handlers import Handlers
-from backtrail.server.middleware import LOCAL, MAX_BODY, GuardMiddleware
-from backtrail.server.requests import Ask, AskExport, AskNothing
+from backtrail.server.middleware import LOCAL, MAX_BODY, SecurityMiddleware
+from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest
 from backtrail.server.routes import OPERATIONS, ROOT, Operation, openapi
-from backtrail.server.sse import NEWEST, Watch
+from backtrail.server.sse import WATCHED_THREADS, ThreadWatcher
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -47,7 +47,8 @@ _STATUS: list[tuple[type[BacktrailError], int]] = [
 ]
 
 
-_WORDS = {
+# msgspec's messages in the words of the API's documentation.
+_MESSAGES = {
     r"^Object missing required field (`\w+`)": r"the parameter \1 is missing",
     r"^Object contains unknown field (`.+?`)": r"there is no parameter \1",
     r"^(.+) - at `\$\.(.+)`$": r"the parameter `\2`: \1",
@@ -63,33 +64,33 @@ def application(
     read_only: bool = False,
     max_body: int = MAX_BODY,
 ) -> Starlette:
-    """The inspector of a store. `hosts` are the names it answers to; `token` is made up where none is given, and is
-    then `application.state.token`."""
+    """The inspector of a store. `hosts` are the host names it accepts. Without a `token` one is generated; it is
+    `application.state.token`."""
     token = token or secrets.token_urlsafe(32)
-    desk = Handlers(store, name=name, read_only=read_only)
-    watch = Watch(lambda: store.threads(limit=NEWEST, newest_first=True))
-    routes = [Route(ROOT + op.path, _endpoint(desk, op), methods=[op.method]) for op in OPERATIONS]
+    handlers = Handlers(store, name=name, read_only=read_only)
+    watcher = ThreadWatcher(lambda: store.threads(limit=WATCHED_THREADS, newest_first=True))
+    routes = [Route(ROOT + op.path, _endpoint(handlers, op), methods=[op.method]) for op in OPERATIONS]
     routes += [
-        Route(f"{ROOT}/export", _export(desk)),
-        Route(f"{ROOT}/events", _events(watch)),
-        Route(f"{ROOT}/openapi.json", _document),
+        Route(f"{ROOT}/export", _export(handlers)),
+        Route(f"{ROOT}/events", _events(watcher)),
+        Route(f"{ROOT}/openapi.json", _openapi),
         *_pages(),
     ]
-    guard = Middleware(GuardMiddleware, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
-    handlers: dict[Any, Any] = {
-        BacktrailError: _refused,
-        msgspec.ValidationError: _refused,
-        msgspec.DecodeError: _refused,
-        HTTPException: _no_such_path,
+    security = Middleware(SecurityMiddleware, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
+    exception_handlers: dict[Any, Any] = {
+        BacktrailError: _on_error,
+        msgspec.ValidationError: _on_error,
+        msgspec.DecodeError: _on_error,
+        HTTPException: _on_http_error,
     }
-    app = Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
+    app = Starlette(routes=routes, middleware=[security], exception_handlers=exception_handlers)
     app.state.token = token
-    app.state.watch = watch
+    app.state.watcher = watcher
     return app
 
 
 def _pages() -> list[Route]:
-    """One route per file of the page: no path of a request is ever a path of the file system."""
+    """One route per file of the page: a request's path never becomes a path of the file system."""
     routes = []
     for file in sorted(STATIC.iterdir()):
         if file.suffix in _TYPES:
@@ -105,37 +106,40 @@ def _page(file: Path) -> Any:
     return page
 
 
-def _endpoint(desk: Handlers, op: Operation) -> Any:
-    asked = op.asked
+def _endpoint(handlers: Handlers, op: Operation) -> Any:
+    request_type = op.request_type
 
     async def endpoint(request: Request) -> Response:
-        parameters = msgspec.json.decode(await request.body(), type=asked) if op.writes else _query(request, asked)
-        return _json(await run_in_threadpool(op.call, desk, parameters))
+        if op.writes:
+            parameters = msgspec.json.decode(await request.body(), type=request_type)
+        else:
+            parameters = _query(request, request_type)
+        return _json(await run_in_threadpool(op.call, handlers, parameters))
 
     return endpoint
 
 
-def _query(request: Request, asked: type[Ask]) -> Any:
-    return msgspec.convert(dict(request.query_params), asked, strict=False)
+def _query(request: Request, type: type[ApiRequest]) -> Any:
+    return msgspec.convert(dict(request.query_params), type, strict=False)
 
 
-def _export(desk: Handlers) -> Any:
+def _export(handlers: Handlers) -> Any:
     async def export(request: Request) -> Response:
-        media, text = await run_in_threadpool(desk.export, _query(request, AskExport))
+        media, text = await run_in_threadpool(handlers.export, _query(request, ExportRequest))
         return Response(text, media_type=media, headers={"content-disposition": "attachment"})
 
     return export
 
 
-def _events(watch: Watch) -> Any:
+def _events(watcher: ThreadWatcher) -> Any:
     async def events(request: Request) -> Response:
-        _query(request, AskNothing)
-        return StreamingResponse(watch.listen(), media_type="text/event-stream")
+        _query(request, EmptyRequest)
+        return StreamingResponse(watcher.listen(), media_type="text/event-stream")
 
     return events
 
 
-async def _document(_: Request) -> Response:
+async def _openapi(_: Request) -> Response:
     return _json(openapi(__version__))
 
 
@@ -143,29 +147,29 @@ def _json(value: Any, status: int = 200) -> Response:
     return Response(json_bytes(value), status, media_type="application/json")
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _on_error(_: Request, error: Exception) -> Response:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 400)
     if isinstance(error, BacktrailError):
-        return _refusal(type(error).__name__, advised(str(error)), status)
-    return _refusal("InvalidInput", _parameters(str(error)), status)
+        return _error_response(type(error).__name__, with_cli_hints(str(error)), status)
+    return _error_response("InvalidInput", _reword(str(error)), status)
 
 
-async def _no_such_path(request: Request, error: HTTPException) -> Response:
+async def _on_http_error(request: Request, error: HTTPException) -> Response:
     where = f"{request.method} {request.url.path}"
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
-        return _refusal("WrongMethod", f"{where} is not answered: use {allowed}", 405, error.headers)
-    return _refusal("NoSuchPath", f"there is nothing at {where}: {ROOT}/openapi.json lists what there is", 404)
+        return _error_response("WrongMethod", f"{where} is not answered: use {allowed}", 405, error.headers)
+    return _error_response("NoSuchPath", f"there is nothing at {where}: {ROOT}/openapi.json lists what there is", 404)
 
 
-def _refusal(kind: str, message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    answer = _json({"error": {"type": kind, "message": message}}, status)
-    answer.headers.update(headers or {})
-    return answer
+def _error_response(kind: str, message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    response = _json({"error": {"type": kind, "message": message}}, status)
+    response.headers.update(headers or {})
+    return response
 
 
-def _parameters(message: str) -> str:
-    """What is wrong with a request, in the words of its documentation."""
-    for theirs, ours in _WORDS.items():
-        message = re.sub(theirs, ours, message)
+def _reword(message: str) -> str:
+    """A validation error in the words of the API's documentation."""
+    for pattern, replacement in _MESSAGES.items():
+        message = re.sub(pattern, replacement, message)
     return message

@@ -1,77 +1,68 @@
-"""What the API does: one method per operation, over the public API of a store.
+"""The operations of the API: one method each, over the public API of a store.
 
-Methods block; the application calls them in a thread. Checkpoints never change, so what was worked out about one is
-kept: the graph of a thread until its head moves, what a checkpoint added for as long as there is room.
+Methods block; the application calls them in threads. Checkpoints never change, so what is computed of them is cached:
+the graph of a thread until its head moves, the change summary of a checkpoint until the cache is full.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from backtrail import Checkpoint, InvalidInput, Outline, Part, Store, Thread, ThreadInfo, ThreadNotFound
-from backtrail.render import checkpoint_text
-from backtrail.render.change_summary import Added, added
-from backtrail.render.conversation import conversation_key, read
-from backtrail.render.graph import GraphRow, arrange, width
+from backtrail.lru import LRU
+from backtrail.render.change_summary import ChangeSummary, summarize
+from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
+from backtrail.render.graph import GraphRow, ancestry, arrange, width
+from backtrail.render.head_moves import left_behind, undo
 from backtrail.render.json_records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
-from backtrail.render.jsonable import clip, from_json, to_json
+from backtrail.render.jsonable import from_json, to_json, truncate
+from backtrail.render.message_parser import conversation_key, parse_message
 from backtrail.render.refs import resolve
-from backtrail.render.undo import take_back
-from backtrail.server import requests as ask
-from backtrail.server import responses as tell
+from backtrail.server import requests, responses
 
 if TYPE_CHECKING:
     from backtrail.workspace import Change
 
-SHOWN_TEXT = 20_000  # characters of one text, unless it is asked for whole
-SHOWN_VALUE = 2_000
-_GRAPHS = 16
-_ADDED = 20_000
-_SCAN = 500
-_POINTS = 400
+_SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
+_SHOWN_VALUE = 2_000
+_CACHED_GRAPHS = 16
+_CACHED_SUMMARIES = 20_000
+_SEARCH_PAGE = 500
+_CHART_POINTS = 400
 _SHOWN_FILES = 200
 
 
-class RecentResults:
-    """The newest `most` things that were worked out, by key."""
+class Graph(NamedTuple):
+    """The history of a thread as rows of a graph, and the number of its lanes."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._kept: OrderedDict[Any, Any] = OrderedDict()
-        self._lock = threading.Lock()
+    info: ThreadInfo
+    rows: list[GraphRow]
+    lanes: int
 
-    def get(self, key: Any) -> Any:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def put(self, key: Any, value: Any) -> None:
-        with self._lock:
-            self._kept[key] = value
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+    def checkpoints(self) -> dict[str, Checkpoint]:
+        """All checkpoints, by id."""
+        return {row.checkpoint.id: row.checkpoint for row in self.rows}
 
 
 class Handlers:
-    """Answers questions about one store."""
+    """Carries out the operations of the API on one store."""
 
     def __init__(self, store: Store, *, name: str, read_only: bool) -> None:
         self.store = store
         self.name = name
         self.read_only = read_only
-        self._graphs = RecentResults(_GRAPHS)
-        self._added = RecentResults(_ADDED)
+        self._lock = threading.Lock()  # around the caches: requests run in several threads
+        self._graphs: LRU[tuple[str, bool], Graph] = LRU(_CACHED_GRAPHS)
+        self._summaries: LRU[str, ChangeSummary] = LRU(_CACHED_SUMMARIES)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
-    def about(self, _: ask.AskNothing) -> tell.About:
-        """The store: its name, what it holds, whether it can be changed from here."""
+    def store_info(self, _: requests.EmptyRequest) -> responses.StoreResponse:
+        """The store: its name, what it holds, and if this server may change it."""
         from backtrail import __version__
 
         return {
@@ -81,24 +72,24 @@ class Handlers:
             "stats": self.store.stats(survey=False),
         }
 
-    def threads(self, asked: ask.AskThreads) -> tell.Threads:
+    def threads(self, request: requests.ThreadsRequest) -> responses.ThreadsResponse:
         """Threads, newest first; `next` is the `after` of the next page."""
-        wanted = asked.search.casefold()
+        wanted = request.search.casefold()
         found: list[ThreadInfo] = []
-        after = asked.after
-        while len(found) <= asked.limit:
-            size = _SCAN if wanted else asked.limit + 1
-            page = self.store.threads(asked.prefix, limit=size, after=after, kind=asked.kind, newest_first=True)
+        after = request.after
+        while len(found) <= request.limit:
+            size = _SEARCH_PAGE if wanted else request.limit + 1
+            page = self.store.threads(request.prefix, limit=size, after=after, kind=request.kind, newest_first=True)
             found += [info for info in page if wanted in info.id.casefold()]
             if len(page) < size:
                 break
             after = page[-1].id
-        shown = found[: asked.limit]
-        more = len(found) > asked.limit
+        shown = found[: request.limit]
+        more = len(found) > request.limit
         return {"threads": [thread_json(info) for info in shown], "next": shown[-1].id if more else None}
 
-    def info(self, thread: str) -> ThreadInfo:
-        """The line of a thread."""
+    def thread_info(self, thread: str) -> ThreadInfo:
+        """A thread as in a listing."""
         for info in self.store.threads(thread, limit=1):
             if info.id == thread:
                 return info
@@ -106,59 +97,64 @@ class Handlers:
 
     # -- one thread ---------------------------------------------------------------------------------------------------
 
-    def thread(self, asked: ask.AskThread) -> tell.Thread:
-        """A thread: its line, its head and its relatives."""
-        handle = self._handle(asked.thread)
-        info = self.info(asked.thread)
+    def thread(self, request: requests.ThreadRequest) -> responses.ThreadResponse:
+        """A thread: its entry in the listing, its head and its related threads."""
+        handle = self._handle(request.thread)
+        info = self.thread_info(request.thread)
         return {
             "thread": thread_json(info),
             "head": checkpoint_json(handle.get(info.head)),
             "forks": [fork_json(fork) for fork in handle.forks()],
         }
 
-    def history(self, asked: ask.AskHistory) -> tell.History:
+    def history(self, request: requests.HistoryRequest) -> responses.HistoryResponse:
         """A page of the history as rows of a graph, newest first."""
-        handle = self._handle(asked.thread)
-        info, rows, lanes = self._graph(asked.thread, asked.trail)
-        page = rows[asked.start : asked.start + asked.limit]
+        handle = self._handle(request.thread)
+        info, rows, lanes = self._graph(request.thread, request.trail)
+        page = rows[request.start : request.start + request.limit]
         outlines: dict[str, Outline] = {}
         return {
             "thread": thread_json(info),
             "total": len(rows),
-            "start": asked.start,
+            "start": request.start,
             "lanes": lanes,
             "rows": [self._row(handle, row, outlines) for row in page],
         }
 
-    def sizes(self, asked: ask.AskThread) -> tell.Sizes:
-        """For a chart of the way to the head: how much steps wrote, and how large the state was."""
-        picked = [row.checkpoint for row in reversed(self._graph(asked.thread, False)[1]) if row.on_trail]
-        share = -(-len(picked) // _POINTS)  # a long way is told in stretches, each by the step that wrote most
-        stretches = [picked[i : i + share] for i in range(0, len(picked), share)]
-        largest = [max(stretch, key=lambda c: c.written) for stretch in stretches]
+    def sizes(self, request: requests.ThreadRequest) -> responses.SizesResponse:
+        """For a chart of the path to the head: the bytes that each step wrote, and the size of the state."""
+        path = [row.checkpoint for row in reversed(self._graph(request.thread).rows) if row.on_trail]
+        per_point = -(-len(path) // _CHART_POINTS)  # each point stands for the step that wrote most
+        groups = [path[i : i + per_point] for i in range(0, len(path), per_point)]
+        largest = [max(group, key=lambda c: c.written) for group in groups]
         return {
-            "steps": len(picked),
-            "written": sum(c.written for c in picked),
-            "size": picked[-1].size,
+            "steps": len(path),
+            "written": sum(c.written for c in path),
+            "size": path[-1].size,
             "points": [[c.step, c.written, c.size] for c in largest],
         }
 
-    def _graph(self, thread: str, trail: bool) -> tuple[ThreadInfo, list[GraphRow], int]:
-        info = self.info(thread)
+    def _graph(self, thread: str, trail: bool = False) -> Graph:
+        info = self.thread_info(thread)
         key = (thread, trail)
-        kept = self._graphs.get(key)
-        if kept is not None and kept[0] == info:
-            return kept  # type: ignore[no-any-return]  # what was put there two lines below
+        with self._lock:
+            cached = self._graphs.get(key)
+        if cached is not None and cached.info == info:
+            return cached
         rows = arrange(self._handle(thread).history(all=not trail), info.head)
-        self._graphs.put(key, (info, rows, width(rows)))
-        return info, rows, width(rows)
+        graph = Graph(info, rows, width(rows))
+        with self._lock:
+            self._graphs.put(key, graph)
+        return graph
 
-    def _row(self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline]) -> tell.Row:
+    def _row(self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline]) -> responses.HistoryRowJson:
         checkpoint = row.checkpoint
-        what: Added | None = self._added.get(checkpoint.id)
-        if what is None:
-            what = added(handle, checkpoint, outlines)
-            self._added.put(checkpoint.id, what)
+        with self._lock:
+            change = self._summaries.get(checkpoint.id)
+        if change is None:
+            change = summarize(handle, checkpoint, outlines)
+            with self._lock:
+                self._summaries.put(checkpoint.id, change)
         return {
             **checkpoint_json(checkpoint),
             "lane": row.lane,
@@ -166,38 +162,40 @@ class Handlers:
             "through": list(row.through),
             "open": row.open,
             "on_trail": row.on_trail,
-            "added": what.what,
-            "preview": what.preview,
-            "role": what.role,
+            "added": change.text,
+            "preview": change.preview,
+            "role": change.role,
         }
 
     # -- one checkpoint -----------------------------------------------------------------------------------------------
 
-    def checkpoint(self, asked: ask.AskCheckpoint) -> CheckpointJson:
-        """One checkpoint, by any of its names."""
-        return checkpoint_json(self._at(asked))
+    def checkpoint(self, request: requests.CheckpointRequest) -> CheckpointJson:
+        """One checkpoint."""
+        return checkpoint_json(self._at(request))
 
-    def messages(self, asked: ask.AskMessages) -> tell.Messages:
-        """A stretch of the conversation at a checkpoint. `key` is null where the state has none."""
-        handle, checkpoint = self._handle(asked.thread), self._at(asked)
+    def messages(self, request: requests.MessagesRequest) -> responses.MessagesResponse:
+        """A page of the conversation at a checkpoint. `key` is null if the state has none."""
+        handle, checkpoint = self._handle(request.thread), self._at(request)
         outline = handle.outline(at=checkpoint.id)
         key = conversation_key(outline)
         if key is None:
             return {"key": None, "total": 0, "start": 0, "messages": []}
         total = next(part.count or 0 for part in outline.parts if part.name == key)
-        start = max(0, total - asked.limit) if asked.start is None else asked.start
-        parts = handle.outline([key], at=checkpoint.id, start=start, stop=start + asked.limit).parts
-        limit = 10**9 if asked.whole else SHOWN_TEXT
-        shown = [clip(msgspec.to_builtins(read(part.value)), limit) | {"index": part.name} for part in parts]
+        start = max(0, total - request.limit) if request.start is None else request.start
+        parts = handle.outline([key], at=checkpoint.id, start=start, stop=start + request.limit).parts
+        limit = 10**9 if request.whole else _SHOWN_TEXT
+        shown = [
+            truncate(msgspec.to_builtins(parse_message(part.value)), limit) | {"index": part.name} for part in parts
+        ]
         return {"key": key, "total": total, "start": start, "messages": shown}
 
-    def state(self, asked: ask.AskState) -> tell.State:
-        """One level of the state at a checkpoint. An entry that is not `known` is too large to be shown at once: ask
-        for its own path."""
-        handle, checkpoint = self._handle(asked.thread), self._at(asked)
-        path = _path(asked.path)
-        limit = 10**9 if asked.whole else SHOWN_VALUE
-        found = handle.outline(path, at=checkpoint.id, start=asked.start, stop=asked.start + asked.limit)
+    def state(self, request: requests.StateRequest) -> responses.StateResponse:
+        """One level of the state at a checkpoint. An entry that is not `known` is too large to be included: request its
+        own path."""
+        handle, checkpoint = self._handle(request.thread), self._at(request)
+        path = _path(request.path)
+        limit = 10**9 if request.whole else _SHOWN_VALUE
+        found = handle.outline(path, at=checkpoint.id, start=request.start, stop=request.start + request.limit)
         return {
             "path": path,
             "kind": found.kind,
@@ -206,10 +204,10 @@ class Handlers:
             "count": found.count,
             "start": found.start,
             "entries": [self._entry(part, limit) for part in found.parts],
-            "value": clip(to_json(found.value), SHOWN_TEXT if limit == SHOWN_VALUE else limit),
+            "value": truncate(to_json(found.value), _SHOWN_TEXT if limit == _SHOWN_VALUE else limit),
         }
 
-    def _entry(self, part: Part, limit: int) -> tell.StateEntry:
+    def _entry(self, part: Part, limit: int) -> responses.StateEntryJson:
         simple = part.known and part.kind not in ("dict", "list")
         return {
             "name": part.name,
@@ -218,14 +216,14 @@ class Handlers:
             "size": part.size,
             "count": part.count,
             "known": simple,
-            "value": clip(to_json(part.value), limit) if simple else None,
+            "value": truncate(to_json(part.value), limit) if simple else None,
         }
 
-    def diff(self, asked: ask.AskDiff) -> tell.Difference:
-        """What changed between two checkpoints; `total` may be more than the changes given."""
-        handle = self._handle(asked.thread)
-        found = handle.diff(resolve(handle, asked.a), resolve(handle, asked.b))
-        changes = [clip(change_json(change), SHOWN_VALUE) for change in found.changes[: asked.limit]]
+    def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
+        """The changes between two checkpoints; `total` may be more than are listed."""
+        handle = self._handle(request.thread)
+        found = handle.diff(resolve(handle, request.a), resolve(handle, request.b))
+        changes = [truncate(change_json(change), _SHOWN_VALUE) for change in found.changes[: request.limit]]
         return {
             "a": checkpoint_json(found.a),
             "b": checkpoint_json(found.b),
@@ -233,12 +231,12 @@ class Handlers:
             "changes": changes,
         }
 
-    def files(self, asked: ask.AskFiles) -> tell.Files:
-        """What changed in the directory up to a checkpoint, file by file."""
-        handle, checkpoint = self._handle(asked.thread), self._at(asked)
+    def files(self, request: requests.FilesRequest) -> responses.FilesResponse:
+        """The changes in the directory up to a checkpoint, file by file."""
+        handle, checkpoint = self._handle(request.thread), self._at(request)
         if checkpoint.files is None:
             return {"snapshot": None, "base": None, "root": None, "total": 0, "changes": []}
-        base = resolve(handle, asked.base) if asked.base else self._snapshot_before(asked.thread, checkpoint)
+        base = resolve(handle, request.base) if request.base else self._snapshot_before(request.thread, checkpoint)
         workspace = handle.workspace(checkpoint)
         changes = workspace.diff(base, checkpoint).changes if base is not None else ()
         return {
@@ -246,90 +244,79 @@ class Handlers:
             "base": checkpoint_json(base) if base is not None else None,
             "root": workspace.root,
             "total": len(changes),
-            "changes": _file_changes(changes[: asked.limit]),
+            "changes": _file_changes(changes[: request.limit]),
         }
 
     def _snapshot_before(self, thread: str, checkpoint: Checkpoint) -> Checkpoint | None:
-        """The nearest checkpoint before this one that has files."""
-        known = {row.checkpoint.id: row.checkpoint for row in self._graph(thread, False)[1]}
-        at = known.get(checkpoint.parent_id or "")
-        while at is not None and at.files is None:
-            at = known.get(at.parent_id or "")
-        return at
+        """The nearest ancestor of a checkpoint that has files."""
+        ancestors = ancestry(self._graph(thread).checkpoints(), checkpoint.parent_id)
+        return next((ancestor for ancestor in ancestors if ancestor.files is not None), None)
 
-    def export(self, asked: ask.AskExport) -> tuple[str, str]:
+    def export(self, request: requests.ExportRequest) -> tuple[str, str]:
         """A checkpoint as a file: (media type, text)."""
-        handle = self._handle(asked.thread)
-        return checkpoint_text.MEDIA_TYPES[asked.form], checkpoint_text.write(
-            self.store, handle, self._at(asked), asked.form
-        )
+        handle = self._handle(request.thread)
+        return MEDIA_TYPES[request.form], export_checkpoint(self.store, handle, self._at(request), request.form)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def save(self, asked: ask.Save) -> CheckpointJson:
+    def save(self, request: requests.SaveRequest) -> CheckpointJson:
         """Save a whole state; only what changed is written."""
-        handle = self._handle(asked.thread)
-        return checkpoint_json(handle.save(from_json(asked.state), **self._facts(handle, asked)))
+        handle = self._handle(request.thread)
+        return checkpoint_json(handle.save(from_json(request.state), **self._facts(handle, request)))
 
-    def append(self, asked: ask.Append) -> CheckpointJson:
-        """Add items at the end of a list of the state, whatever is in it."""
-        items, facts = from_json(asked.items), _facts(asked)
-        plain = facts == _facts(ask.Append(thread=asked.thread, items=[]))
-        if plain and asked.key == "messages" and self._kind(asked.thread) == "session":
-            saved = self.store.session(asked.thread).extend(items)  # counts the user's turns as well
+    def append(self, request: requests.AppendRequest) -> CheckpointJson:
+        """Append items to a list of the state, whoever else appends to it."""
+        items, facts = from_json(request.items), _facts(request)
+        plain = facts == _facts(requests.AppendRequest(thread=request.thread, items=[]))
+        if plain and request.key == "messages" and self._kind(request.thread) == "session":
+            saved = self.store.session(request.thread).extend(items)  # counts the user's turns too
             if saved is not None:
                 return checkpoint_json(saved)
-        return checkpoint_json(self._handle(asked.thread).append(asked.key, items, **facts))
+        return checkpoint_json(self._handle(request.thread).append(request.key, items, **facts))
 
-    def update(self, asked: ask.Update) -> CheckpointJson:
+    def update(self, request: requests.UpdateRequest) -> CheckpointJson:
         """Set some top-level keys of the state."""
-        handle = self._handle(asked.thread)
-        return checkpoint_json(handle.update(from_json(asked.changes), **self._facts(handle, asked)))
+        handle = self._handle(request.thread)
+        return checkpoint_json(handle.update(from_json(request.changes), **self._facts(handle, request)))
 
-    def fork(self, asked: ask.ForkTo) -> tell.Forked:
+    def fork(self, request: requests.ForkRequest) -> responses.ForkResponse:
         """Start a new thread at a checkpoint."""
-        made = self._handle(asked.thread).fork(asked.to, at=self._at(asked))
-        return {"thread": thread_json(self.info(made.id))}
+        made = self._handle(request.thread).fork(request.to, at=self._at(request))
+        return {"thread": thread_json(self.thread_info(made.id))}
 
-    def rewind(self, asked: ask.Rewind) -> tell.Rewound:
-        """Move the head. `left` are the checkpoints no longer on the way to it; they stay, and `undo` goes back."""
-        handle = self._handle(asked.thread)
-        target = resolve(handle, asked.at)
-        _, rows, _ = self._graph(asked.thread, False)
-        parents = {row.checkpoint.id: row.checkpoint.parent_id for row in rows}
-        keep: set[str] = set()
-        at: str | None = target.id
-        while at is not None and at not in keep:
-            keep.add(at)
-            at = parents.get(at)
-        left = [row.checkpoint.id for row in rows if row.on_trail and row.checkpoint.id not in keep]
-        changes = handle.workspace(target).restore(target, dry_run=True).changes if asked.files else ()
-        if not asked.dry_run:
-            handle.rewind(target, files=asked.files)
+    def rewind(self, request: requests.RewindRequest) -> responses.RewindResponse:
+        """Move the head. `left` are the checkpoints that it leaves behind; they stay, and `undo` goes back."""
+        handle = self._handle(request.thread)
+        target = resolve(handle, request.at)
+        graph = self._graph(request.thread)
+        left = left_behind(graph.checkpoints().values(), graph.info.head, target)
+        changes = handle.workspace(target).restore(target, dry_run=True).changes if request.files else ()
+        if not request.dry_run:
+            handle.rewind(target, files=request.files)
         return {
             "head": checkpoint_json(target),
-            "left": left,
+            "left": [checkpoint.id for checkpoint in left],
             "files": _file_changes(changes[:_SHOWN_FILES]),
-            "done": not asked.dry_run,
+            "done": not request.dry_run,
         }
 
-    def undo(self, asked: ask.Undo) -> tell.Undone:
+    def undo(self, request: requests.UndoRequest) -> responses.UndoResponse:
         """Take back the last move of the head; with `files`, the newest restore of its directory as well."""
-        return {"head": checkpoint_json(take_back(self._handle(asked.thread), files=asked.files))}
+        return {"head": checkpoint_json(undo(self._handle(request.thread), files=request.files))}
 
-    def annotate(self, asked: ask.Annotate) -> CheckpointJson:
-        """Label, tags and custom fields of a checkpoint."""
-        given = {"label": asked.label, "tags": asked.tags, "custom": asked.custom}
-        said = {name: from_json(value) for name, value in given.items() if value is not msgspec.UNSET}
-        return checkpoint_json(self._handle(asked.thread).annotate(self._at(asked), **said))
+    def annotate(self, request: requests.AnnotateRequest) -> CheckpointJson:
+        """Change the label, tags or custom fields of a checkpoint."""
+        given = {"label": request.label, "tags": request.tags, "custom": request.custom}
+        changes = {name: from_json(value) for name, value in given.items() if value is not msgspec.UNSET}
+        return checkpoint_json(self._handle(request.thread).annotate(self._at(request), **changes))
 
-    def delete(self, asked: ask.Delete) -> tell.Deleted:
+    def delete(self, request: requests.DeleteRequest) -> responses.DeleteResponse:
         """Delete a thread, or one checkpoint of it."""
-        handle = self._handle(asked.thread)
-        handle.delete(resolve(handle, asked.at) if asked.at is not None else None)
-        return {"deleted": asked.thread, "at": asked.at}
+        handle = self._handle(request.thread)
+        handle.delete(resolve(handle, request.at) if request.at is not None else None)
+        return {"deleted": request.thread, "at": request.at}
 
-    # -- parts --------------------------------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _handle(self, thread: str) -> Thread[Any]:
         return self.store.thread(thread)
@@ -338,24 +325,30 @@ class Handlers:
         found = self.store.threads(thread, limit=1)
         return found[0].kind if found and found[0].id == thread else None
 
-    def _at(self, asked: ask.AskCheckpoint) -> Checkpoint:
-        return resolve(self._handle(asked.thread), asked.at)
+    def _at(self, request: requests.CheckpointRequest) -> Checkpoint:
+        return resolve(self._handle(request.thread), request.at)
 
-    def _facts(self, handle: Thread[Any], asked: ask.Facts) -> dict[str, Any]:
-        """Over HTTP there is no handle that remembers what was loaded: a save that replaces says what it replaces."""
-        if asked.expect is msgspec.UNSET and handle.exists():
+    def _facts(self, handle: Thread[Any], request: requests.WriteRequest) -> dict[str, Any]:
+        """A save that replaces a state must name the head that it replaces: no handle remembers what was loaded over
+        HTTP."""
+        if request.expect is msgspec.UNSET and handle.exists():
             raise InvalidInput("say which head this replaces: expect=<checkpoint id>, or use append")
-        return _facts(asked)
+        return _facts(request)
 
 
-def _facts(asked: ask.Facts) -> dict[str, Any]:
-    facts: dict[str, Any] = {"label": asked.label, "tags": asked.tags, "custom": from_json(asked.custom)}
-    return facts if asked.expect is msgspec.UNSET else facts | {"expect": asked.expect}
+def _facts(request: requests.WriteRequest) -> dict[str, Any]:
+    facts: dict[str, Any] = {"label": request.label, "tags": request.tags, "custom": from_json(request.custom)}
+    return facts if request.expect is msgspec.UNSET else facts | {"expect": request.expect}
 
 
-def _file_changes(changes: Sequence[Change]) -> list[tell.FileChange]:
+def _file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:
     return [
-        {"path": c.path, "kind": c.kind, "unsaved": c.unsaved, "text": clip(c.text, SHOWN_TEXT) if c.text else None}
+        {
+            "path": c.path,
+            "kind": c.kind,
+            "unsaved": c.unsaved,
+            "text": truncate(c.text, _SHOWN_TEXT) if c.text else None,
+        }
         for c in changes
     ]
 

@@ -1,11 +1,11 @@
-"""Who may ask: the checks that stand before every request, as ASGI middleware.
+"""ASGI middleware that checks every request before the application sees it.
 
-* the `Host` must be one of ours, or a page on a hostile name that resolves to this machine could read the store;
-* the `Origin`, where a browser sends one, must be ours, so that no other site can send requests in its name;
-* every call of the API needs the token in a header. There are no cookies, so nothing is sent along by itself;
-* in read-only mode nothing that changes the store is let through, and no body is larger than the limit.
+* `Host` must be one of ours: else a hostile name that resolves to this machine could read the store (DNS rebinding);
+* `Origin`, if a browser sends one, must be ours, so that no other site can send requests;
+* every API call needs the token in a header. There are no cookies, so a browser sends nothing by itself;
+* in read-only mode every call that changes the store is refused; bodies over the limit are refused.
 
-The page may load its own scripts and styles and nothing else, and is never put into another page's frame.
+The response headers allow the page its own scripts and styles only, and forbid framing it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class BodyTooLarge(Exception):
-    """A body over the limit: reading stops at once."""
+    """A request body over the limit."""
 
 
-class GuardMiddleware:
-    """Lets a request through, or answers it with a refusal."""
+class SecurityMiddleware:
+    """Passes a request on, or answers it with an error."""
 
     def __init__(
         self,
@@ -66,22 +66,22 @@ class GuardMiddleware:
                 await self._app(scope, receive, send)
             return
 
-        async def secured(message: Message) -> None:
+        async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
             await send(message)
 
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refuse(scope, headers)
-        if refusal is None:
+        error = self._check(scope, headers)
+        if error is None:
             try:
-                await self._app(scope, self._limited(receive), secured)
+                await self._app(scope, self._limit_body(receive), send_secured)
                 return
             except BodyTooLarge:
-                refusal = 413, "TooLarge", f"the body is larger than {self._max_body:,} bytes"
-        await _answer(secured, *refusal)
+                error = 413, "TooLarge", f"the body is larger than {self._max_body:,} bytes"
+        await _send_error(send_secured, *error)
 
-    def _refuse(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str, str] | None:
+    def _check(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
         name = urlsplit(f"//{host}").hostname if host else None
         if name is None or name.casefold() not in self._hosts:
@@ -110,22 +110,22 @@ class GuardMiddleware:
                 return 415, "WrongType", "send the parameters as application/json"
         return None
 
-    def _limited(self, receive: Receive) -> Receive:
-        """The body without a declared length is counted as it comes in."""
-        seen = 0
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Count the body as it comes in: its length need not be declared."""
+        received = 0
 
         async def counted() -> Message:
-            nonlocal seen
+            nonlocal received
             message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._max_body:
+            received += len(message.get("body", b""))
+            if received > self._max_body:
                 raise BodyTooLarge
             return message
 
         return counted
 
 
-async def _answer(send: Any, status: int, kind: str, message: str) -> None:
+async def _send_error(send: Any, status: int, kind: str, message: str) -> None:
     body = json.dumps({"error": {"type": kind, "message": message}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:

@@ -1,4 +1,4 @@
-"""What the API is asked, as typed records: a request is checked against them, and the OpenAPI text is made of them."""
+"""The parameters of each operation, as types: requests are validated by them, and the OpenAPI document shows them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Count = Annotated[int, Meta(ge=0)]
 Json = dict[str, Any]
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApiRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parameters of one operation."""
 
 
-class AskNothing(Ask, frozen=True, kw_only=True):
+class EmptyRequest(ApiRequest, frozen=True, kw_only=True):
     """No parameters."""
 
 
-class AskThreads(Ask, frozen=True, kw_only=True):
-    """A page of the list of threads. `search`: part of the name, in any case."""
+class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
+    """A page of the list of threads. `search`: part of the name, ignoring case."""
 
     search: str = ""
     prefix: str = ""
@@ -31,13 +31,13 @@ class AskThreads(Ask, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
-class AskThread(Ask, frozen=True, kw_only=True):
+class ThreadRequest(ApiRequest, frozen=True, kw_only=True):
     """One thread."""
 
     thread: Name
 
 
-class AskHistory(AskThread, frozen=True, kw_only=True):
+class HistoryRequest(ThreadRequest, frozen=True, kw_only=True):
     """A page of the history, newest first, as rows of a graph. `start` counts from the newest."""
 
     start: Count = 0
@@ -45,22 +45,22 @@ class AskHistory(AskThread, frozen=True, kw_only=True):
     trail: bool = False
 
 
-class AskCheckpoint(AskThread, frozen=True, kw_only=True):
+class CheckpointRequest(ThreadRequest, frozen=True, kw_only=True):
     """One checkpoint. `at`: `@`, `@~2`, a step, a label, an id or the start of one."""
 
     at: str = "@"
 
 
-class AskMessages(AskCheckpoint, frozen=True, kw_only=True):
-    """Messages `start` up to `stop`; without `start`, the last `limit`. `whole`: do not cut long texts."""
+class MessagesRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """`limit` messages from `start` on; without `start`, the last ones. `whole`: do not cut long texts."""
 
     start: Count | None = None
     limit: Limit = 50
     whole: bool = False
 
 
-class AskState(AskCheckpoint, frozen=True, kw_only=True):
-    """One level of the state. `path` is a JSON list of keys and numbers."""
+class StateRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """One level of the state. `path` is a JSON list of keys and indexes. `whole`: do not cut long texts."""
 
     path: str = "[]"
     start: Count = 0
@@ -68,23 +68,23 @@ class AskState(AskCheckpoint, frozen=True, kw_only=True):
     whole: bool = False
 
 
-class AskDiff(AskThread, frozen=True, kw_only=True):
-    """What changed from `a` to `b`."""
+class DiffRequest(ThreadRequest, frozen=True, kw_only=True):
+    """The changes from `a` to `b`."""
 
     a: str
     b: str = "@"
     limit: Limit = 200
 
 
-class AskExport(AskCheckpoint, frozen=True, kw_only=True):
+class ExportRequest(CheckpointRequest, frozen=True, kw_only=True):
     """A checkpoint as a file."""
 
     form: Literal["jsonl", "markdown", "json"] = "jsonl"
 
 
-class Facts(Ask, frozen=True, kw_only=True):
-    """What may be said about a checkpoint when it is saved. `expect`: the id that must be the head, null for a thread
-    that must not exist yet."""
+class WriteRequest(ApiRequest, frozen=True, kw_only=True):
+    """Common parameters of all saves. `expect`: the id that the head must have, null if the thread must not exist
+    yet."""
 
     thread: Name
     label: str | None = None
@@ -93,40 +93,40 @@ class Facts(Ask, frozen=True, kw_only=True):
     expect: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class Save(Facts, frozen=True, kw_only=True):
+class SaveRequest(WriteRequest, frozen=True, kw_only=True):
     """Save a whole state."""
 
     state: Json
 
 
-class Append(Facts, frozen=True, kw_only=True):
+class AppendRequest(WriteRequest, frozen=True, kw_only=True):
     """Add items at the end of the list `key`."""
 
     items: list[Any]
     key: Name = "messages"
 
 
-class Update(Facts, frozen=True, kw_only=True):
+class UpdateRequest(WriteRequest, frozen=True, kw_only=True):
     """Set some top-level keys."""
 
     changes: Json
 
 
-class ForkTo(AskCheckpoint, frozen=True, kw_only=True):
+class ForkRequest(CheckpointRequest, frozen=True, kw_only=True):
     """Start a new thread at a checkpoint; `to` names it."""
 
     to: str | None = None
 
 
-class AskFiles(AskCheckpoint, frozen=True, kw_only=True):
+class FilesRequest(CheckpointRequest, frozen=True, kw_only=True):
     """The files at a checkpoint, compared with those at `base`: by default at the last one before that has any."""
 
     base: str | None = None
     limit: Limit = 200
 
 
-class Rewind(AskThread, frozen=True, kw_only=True):
-    """Move the head to a checkpoint. `files`: the directory goes along, or nothing moves. `dry_run`: only tell what
+class RewindRequest(ThreadRequest, frozen=True, kw_only=True):
+    """Move the head to a checkpoint. `files`: restore the directory too, or change nothing. `dry_run`: only report what
     would be left behind, and which files would change."""
 
     at: str
@@ -134,21 +134,21 @@ class Rewind(AskThread, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class Undo(AskThread, frozen=True, kw_only=True):
-    """Take back the last move of the head; `files`: the last restore of the directory as well."""
+class UndoRequest(ThreadRequest, frozen=True, kw_only=True):
+    """Take back the last move of the head; `files`: and the last restore of the directory."""
 
     files: bool = False
 
 
-class Annotate(AskCheckpoint, frozen=True, kw_only=True):
-    """Change what is said about a checkpoint; what is not given stays."""
+class AnnotateRequest(CheckpointRequest, frozen=True, kw_only=True):
+    """Change the label, tags or custom fields of a checkpoint; what is not given stays."""
 
     label: str | msgspec.UnsetType | None = msgspec.UNSET
     tags: list[str] | msgspec.UnsetType = msgspec.UNSET
     custom: Json | msgspec.UnsetType = msgspec.UNSET
 
 
-class Delete(AskThread, frozen=True, kw_only=True):
+class DeleteRequest(ThreadRequest, frozen=True, kw_only=True):
     """Delete a thread, or one checkpoint of it."""
 
     at: str | None = None

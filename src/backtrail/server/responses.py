@@ -1,4 +1,4 @@
-"""What the API answers, as types: the OpenAPI text is made of them, and mypy holds the desk to them."""
+"""The responses of each operation, as types: mypy holds the handlers to them, and the OpenAPI document shows them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backtrail.model import Shape
 from backtrail.render.json_records import ChangeJson, CheckpointJson, ForkJson, ThreadJson
 
 
-class About(TypedDict):
+class StoreResponse(TypedDict):
     """The store that is served."""
 
     name: str
@@ -17,14 +17,14 @@ class About(TypedDict):
     stats: dict[str, Any]
 
 
-class Threads(TypedDict):
+class ThreadsResponse(TypedDict):
     """A page of threads; `next` is the `after` of the next page, null on the last."""
 
     threads: list[ThreadJson]
     next: str | None
 
 
-class Thread(TypedDict):
+class ThreadResponse(TypedDict):
     """One thread."""
 
     thread: ThreadJson
@@ -32,9 +32,9 @@ class Thread(TypedDict):
     forks: list[ForkJson]
 
 
-class Row(CheckpointJson):
-    """A checkpoint as a row of the graph: its lane, the lanes that join it from above, the lanes that pass by, whether
-    a line leaves it downwards; and what it added to its parent's state."""
+class HistoryRowJson(CheckpointJson):
+    """A checkpoint as a row of the graph: its lane, the lanes that join it from above, the lanes that pass by, and if a
+    line leaves it downwards (`open`). `added` summarizes its changes; `preview` and `role` show its newest message."""
 
     lane: int
     joins: list[int]
@@ -46,19 +46,19 @@ class Row(CheckpointJson):
     role: str
 
 
-class History(TypedDict):
+class HistoryResponse(TypedDict):
     """A page of a thread's history, newest first."""
 
     thread: ThreadJson
     total: int
     start: int
     lanes: int
-    rows: list[Row]
+    rows: list[HistoryRowJson]
 
 
-class Sizes(TypedDict):
-    """How many steps there are, what they wrote in all, and how large the state is now; `points` are [step, bytes
-    written, bytes of state], at most a few hundred."""
+class SizesResponse(TypedDict):
+    """The number of steps, the bytes that all of them wrote, and the size of the state now; `points` are [step, bytes
+    written, size of the state], at most a few hundred."""
 
     steps: int
     written: int
@@ -66,16 +66,16 @@ class Sizes(TypedDict):
     points: list[list[int]]
 
 
-class Call(TypedDict):
-    """A tool call. Long texts are `{"$cut": "the start", "size": n}` unless asked for whole."""
+class ToolCallJson(TypedDict):
+    """A tool call. Long texts are `{"$cut": "the start", "size": n}`, unless `whole` was requested."""
 
     id: str
     name: str
     arguments: Any
 
 
-class Result(TypedDict):
-    """What a tool answered."""
+class ToolResultJson(TypedDict):
+    """The result of a tool call."""
 
     id: str
     name: str
@@ -83,29 +83,29 @@ class Result(TypedDict):
     failed: bool
 
 
-class Message(TypedDict):
+class MessageJson(TypedDict):
     """One message, whatever framework wrote it."""
 
     index: int
     role: str
     text: Any
     thinking: Any
-    calls: list[Call]
-    results: list[Result]
+    calls: list[ToolCallJson]
+    results: list[ToolResultJson]
     extra: list[Any]
 
 
-class Messages(TypedDict):
-    """A stretch of a conversation."""
+class MessagesResponse(TypedDict):
+    """A page of a conversation; `key` is null if the state has none."""
 
     key: str | None
     total: int
     start: int
-    messages: list[Message]
+    messages: list[MessageJson]
 
 
-class StateEntry(TypedDict):
-    """One entry of a dict or a list; where it is not `known`, ask for its own path."""
+class StateEntryJson(TypedDict):
+    """One entry of a dict or a list; if it is not `known`, request its own path."""
 
     name: str | int
     kind: Shape
@@ -116,7 +116,7 @@ class StateEntry(TypedDict):
     value: Any
 
 
-class State(TypedDict):
+class StateResponse(TypedDict):
     """One level of a state."""
 
     path: list[str | int]
@@ -125,12 +125,12 @@ class State(TypedDict):
     size: int
     count: int | None
     start: int
-    entries: list[StateEntry]
+    entries: list[StateEntryJson]
     value: Any
 
 
-class Difference(TypedDict):
-    """What changed from `a` to `b`."""
+class DiffResponse(TypedDict):
+    """The changes from `a` to `b`; `total` counts also those that were left out."""
 
     a: CheckpointJson
     b: CheckpointJson
@@ -138,15 +138,15 @@ class Difference(TypedDict):
     changes: list[ChangeJson]
 
 
-class Forked(TypedDict):
+class ForkResponse(TypedDict):
     """The new thread."""
 
     thread: ThreadJson
 
 
-class FileChange(TypedDict):
-    """One file that differs. `text` is a unified diff where both sides are text. `unsaved`: it was edited since the
-    last snapshot; a restore keeps that in a safety snapshot."""
+class FileChangeJson(TypedDict):
+    """One changed file. `text` is a unified diff if both sides are text. `unsaved`: it was edited since the last
+    snapshot; a restore keeps the edit in a safety snapshot."""
 
     path: str
     kind: Literal["added", "removed", "changed", "mode", "type"]
@@ -154,48 +154,47 @@ class FileChange(TypedDict):
     text: Any
 
 
-class Files(TypedDict):
-    """What changed in the directory since `base`. `snapshot` is null where the checkpoint has no files, `base` where
-    none before it has."""
+class FilesResponse(TypedDict):
+    """The changes in the directory since `base`. `snapshot` is null if the checkpoint has no files, `base` if no
+    checkpoint before it has any."""
 
     snapshot: str | None
     base: CheckpointJson | None
     root: str | None
     total: int
-    changes: list[FileChange]
+    changes: list[FileChangeJson]
 
 
-class Rewound(TypedDict):
-    """Where the head stands (or would), what is no longer on the way to it, and which files change."""
-
-    files: list[FileChange]
+class RewindResponse(TypedDict):
+    """The new head, the checkpoints that are left behind, and the files that change; `done` is false for a dry run."""
 
     head: CheckpointJson
     left: list[str]
+    files: list[FileChangeJson]
     done: bool
 
 
-class Undone(TypedDict):
-    """Where the head stands now."""
+class UndoResponse(TypedDict):
+    """The head after the undo."""
 
     head: CheckpointJson
 
 
-class Deleted(TypedDict):
-    """What is gone."""
+class DeleteResponse(TypedDict):
+    """The thread, or the checkpoint of it, that was deleted."""
 
     deleted: str
     at: str | None
 
 
-class Problem(TypedDict):
-    """Why a request was refused."""
+class ErrorJson(TypedDict):
+    """The reason for which a request failed."""
 
     type: str
     message: str
 
 
-class Refusal(TypedDict):
-    """The body of every answer that is not a success."""
+class ErrorResponse(TypedDict):
+    """The body of every response that is not a success."""
 
-    error: Problem
+    error: ErrorJson

@@ -1,4 +1,4 @@
-"""The table of operations: what can be asked where. Routes and the OpenAPI text are both made of it."""
+"""The table of the API's operations, from which the routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = "/api/v1"
 
 
 class Operation(NamedTuple):
-    """One thing that can be asked. GET takes its parameters from the query, POST from a JSON body."""
+    """One operation of the API. GET takes its parameters from the query, POST from a JSON body."""
 
     method: str
     path: str
@@ -26,19 +26,19 @@ class Operation(NamedTuple):
         return self.method == "POST"
 
     @property
-    def asked(self) -> type[requests.Ask]:
+    def request_type(self) -> type[requests.ApiRequest]:
         """The type of the parameters."""
         hints = typing.get_type_hints(self.call)
         return next(hint for name, hint in hints.items() if name != "return")  # type: ignore[no-any-return]
 
     @property
-    def told(self) -> Any:
-        """The type of the answer."""
+    def response_type(self) -> Any:
+        """The type of the response."""
         return typing.get_type_hints(self.call)["return"]
 
 
 OPERATIONS = (
-    Operation("GET", "/store", Handlers.about),
+    Operation("GET", "/store", Handlers.store_info),
     Operation("GET", "/threads", Handlers.threads),
     Operation("GET", "/thread", Handlers.thread),
     Operation("GET", "/history", Handlers.history),
@@ -58,29 +58,38 @@ OPERATIONS = (
     Operation("POST", "/delete", Handlers.delete),
 )
 STREAMS = (
-    ("/export", requests.AskExport, "A checkpoint as a file: JSON, messages line by line, or Markdown.", "text/plain"),
+    (
+        "/export",
+        requests.ExportRequest,
+        "A checkpoint as a file: JSON, messages line by line, or Markdown.",
+        "text/plain",
+    ),
     (
         "/events",
-        requests.AskNothing,
-        "Server-sent events: `threads` with what changed and what is gone, for as long as the connection is open.",
+        requests.EmptyRequest,
+        "Server-sent events: `threads` with changed and deleted threads, for as long as the connection is open.",
         "text/event-stream",
     ),
 )
 
 
 def openapi(version: str) -> dict[str, Any]:
-    """The API in OpenAPI 3.1."""
-    types = [op.asked for op in OPERATIONS if op.writes] + [op.told for op in OPERATIONS] + [responses.Refusal]
+    """The API as an OpenAPI 3.1 document."""
+    types = (
+        [op.request_type for op in OPERATIONS if op.writes]
+        + [op.response_type for op in OPERATIONS]
+        + [responses.ErrorResponse]
+    )
     _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     paths: dict[str, Any] = {ROOT + op.path: {op.method.lower(): _describe(op)} for op in OPERATIONS}
-    for path, asked, summary, media in STREAMS:
+    for path, request_type, summary, media in STREAMS:
         paths[ROOT + path] = {
             "get": {
                 "operationId": path.strip("/"),
                 "summary": summary,
-                "parameters": _parameters(asked),
+                "parameters": _parameters(request_type),
                 "responses": {"200": {"description": "The text.", "content": {media: {"schema": {"type": "string"}}}}}
-                | _refusals(),
+                | _errors(),
             }
         }
     return {
@@ -100,29 +109,29 @@ def openapi(version: str) -> dict[str, Any]:
 
 
 def _describe(op: Operation) -> dict[str, Any]:
-    told = {"$ref": f"#/components/schemas/{op.told.__name__}"}
+    response = {"$ref": f"#/components/schemas/{op.response_type.__name__}"}
     described: dict[str, Any] = {
         "operationId": op.path.strip("/"),
         "summary": " ".join((op.call.__doc__ or "").split()),
-        "responses": {"200": {"description": "The answer.", "content": {"application/json": {"schema": told}}}}
-        | _refusals(),
+        "responses": {"200": {"description": "The result.", "content": {"application/json": {"schema": response}}}}
+        | _errors(),
     }
     if op.writes:
-        body = {"$ref": f"#/components/schemas/{op.asked.__name__}"}
+        body = {"$ref": f"#/components/schemas/{op.request_type.__name__}"}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     else:
-        described["parameters"] = _parameters(op.asked)
+        described["parameters"] = _parameters(op.request_type)
     return described
 
 
-def _refusals() -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Refusal"}
-    return {"default": {"description": "A refusal.", "content": {"application/json": {"schema": schema}}}}
+def _errors() -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/ErrorResponse"}
+    return {"default": {"description": "An error.", "content": {"application/json": {"schema": schema}}}}
 
 
-def _parameters(asked: type[requests.Ask]) -> list[dict[str, Any]]:
-    _, components = msgspec.json.schema_components([asked])
-    schema = components[asked.__name__]
+def _parameters(request_type: type[requests.ApiRequest]) -> list[dict[str, Any]]:
+    _, components = msgspec.json.schema_components([request_type])
+    schema = components[request_type.__name__]
     return [
         {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": field}
         for name, field in schema.get("properties", {}).items()

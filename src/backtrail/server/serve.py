@@ -1,4 +1,4 @@
-"""Running the application: uvicorn on a socket that is bound already, which lets its listeners go when it stops."""
+"""Runs the application: uvicorn on a socket that is already bound."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Server(uvicorn.Server):
-    """Ends the open streams of events first: they would otherwise hold up the stop, and end in a traceback."""
+    """A uvicorn server that ends open event streams before it stops: they would delay it, and end in a traceback."""
 
     def __init__(self, app: Starlette) -> None:
         quiet = {"log_level": "warning", "access_log": False, "server_header": False, "lifespan": "off", "ws": "none"}
         super().__init__(uvicorn.Config(app, timeout_graceful_shutdown=2, **quiet))  # type: ignore[arg-type]
-        self._let_go = app.state.watch.stop
+        self._stop_watcher = app.state.watcher.stop
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._let_go()
+        await self._stop_watcher()
         await super().shutdown(sockets)

@@ -1,6 +1,7 @@
-"""Telling the page what moved, unasked: one look at the newest threads, twice a second, for all listeners together.
+"""Server-sent events: tells open pages which threads changed.
 
-Every engine can be looked at, and not every engine can call back; a page that is not open costs nothing.
+One poll of the newest threads, twice a second, serves all listeners: every engine can be polled, and not every engine
+can notify. Without a listener nothing is polled.
 """
 
 from __future__ import annotations
@@ -15,41 +16,41 @@ import msgspec
 from backtrail import BacktrailError, ThreadInfo
 from backtrail.render.json_records import thread_json
 
-EVERY = 0.5  # seconds between looks
-SILENCE = 15.0  # seconds after which a comment keeps the connection open
-NEWEST = 100  # threads looked at
+POLL_SECONDS = 0.5  # between polls
+KEEPALIVE_SECONDS = 15.0  # without an event, after which a comment keeps the connection open
+WATCHED_THREADS = 100  # the newest, which are polled
 _LOG = logging.getLogger("backtrail.server")
 
 
-class Watch:
-    """The newest threads as they are now, and a way to wait until they change."""
+class ThreadWatcher:
+    """Polls the newest threads while anybody listens, and streams what changed."""
 
-    def __init__(self, look: Callable[[], list[ThreadInfo]], every: float = EVERY) -> None:
-        self._look = look
-        self._every = every
+    def __init__(self, poll: Callable[[], list[ThreadInfo]], interval: float = POLL_SECONDS) -> None:
+        self._poll = poll
+        self._interval = interval
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._stopping = False
-        self.now: list[ThreadInfo] = []
+        self.newest: list[ThreadInfo] = []
 
     async def listen(self) -> AsyncIterator[bytes]:
-        """Server-sent events, beginning with what is there now."""
+        """Server-sent events, beginning with the present threads."""
         self._listeners += 1
         try:
             if self._task is None:
-                found = await asyncio.to_thread(self._look)
-                if self._task is None:  # another who came at the same time may have begun meanwhile
-                    self.now = found
+                found = await asyncio.to_thread(self._poll)
+                if self._task is None:  # another listener may have started the task meanwhile
+                    self.newest = found
                     self._task = asyncio.create_task(self._run())
-            seen = self.now
-            yield event("hello", {"threads": [thread_json(info) for info in seen]})
+            seen = self.newest
+            yield encode_event("hello", {"threads": [thread_json(info) for info in seen]})
             while not self._stopping:
-                changed, gone = compare(seen, self.now)
-                seen = self.now
+                changed, gone = changes_between(seen, self.newest)
+                seen = self.newest
                 if changed or gone:
-                    yield event("threads", {"changed": [thread_json(info) for info in changed], "gone": gone})
-                elif not await self._wait(seen):
+                    yield encode_event("threads", {"changed": [thread_json(info) for info in changed], "gone": gone})
+                elif not await self._wait_for_change(seen):
                     yield b": still here\n\n"
         finally:
             self._listeners -= 1
@@ -57,10 +58,10 @@ class Watch:
                 self._task.cancel()
                 self._task = None
 
-    async def _wait(self, seen: list[ThreadInfo]) -> bool:
+    async def _wait_for_change(self, seen: list[ThreadInfo]) -> bool:
         try:
-            async with asyncio.timeout(SILENCE), self._changed:
-                await self._changed.wait_for(lambda: self._stopping or self.now is not seen)
+            async with asyncio.timeout(KEEPALIVE_SECONDS), self._changed:
+                await self._changed.wait_for(lambda: self._stopping or self.newest is not seen)
                 return True
         except TimeoutError:
             return False
@@ -73,28 +74,29 @@ class Watch:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._interval)
             try:
-                found = await asyncio.to_thread(self._look)
+                found = await asyncio.to_thread(self._poll)
             except BacktrailError as error:
-                _LOG.warning("cannot look at the store: %s", error)
+                _LOG.warning("cannot list the threads of the store: %s", error)
                 continue
-            if found != self.now:
+            if found != self.newest:
                 async with self._changed:
-                    self.now = found
+                    self.newest = found
                     self._changed.notify_all()
 
 
-def compare(before: list[ThreadInfo], after: list[ThreadInfo]) -> tuple[list[ThreadInfo], list[str]]:
-    """(threads that are new or moved, ids that are gone). One that only fell off the end of the list is not gone."""
+def changes_between(before: list[ThreadInfo], after: list[ThreadInfo]) -> tuple[list[ThreadInfo], list[str]]:
+    """(threads that are new or changed, ids that were deleted). A thread that only fell off the end of the list is not
+    deleted."""
     known = {info.id: info for info in before}
     changed = [info for info in after if known.get(info.id) != info]
     here = {info.id for info in after}
-    oldest = after[-1].updated_at if len(after) >= NEWEST else None
+    oldest = after[-1].updated_at if len(after) >= WATCHED_THREADS else None
     gone = [info.id for info in before if info.id not in here and (oldest is None or info.updated_at > oldest)]
     return changed, gone
 
 
-def event(name: str, data: Any) -> bytes:
-    """The bytes of one event."""
+def encode_event(name: str, data: Any) -> bytes:
+    """One event in the wire format."""
     return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"

@@ -1,1 +1,1 @@
-"""One module per command; each has a `command`."""
+"""One module per command, each with a `command`; `import_` because `import` is a keyword."""

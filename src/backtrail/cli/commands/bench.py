@@ -1,4 +1,4 @@
-"""`backtrail bench`: how fast is this very store, from here?"""
+"""`backtrail bench`: measure the speed of a store from this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame
+from backtrail.cli.context import Command, CommandContext, pass_command_context
 
 if TYPE_CHECKING:
     from backtrail import Store, Thread
@@ -25,15 +25,15 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and notes what it did on t
 @click.option(
     "--turns", metavar="N", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Turns to save."
 )
-@pass_frame
-def command(frame: CommandContext, turns: int) -> None:
-    """Measure the store: appends, loads, history and listing. Uses a thread of its own and deletes it again."""
+@pass_command_context
+def command(context: CommandContext, turns: int) -> None:
+    """Measure appends, loads, history and listing. Uses a thread of its own, and deletes it afterwards."""
     from backtrail.cli.output import progress
 
-    with frame.store(create=True) as store, progress("measuring") as step:
+    with context.store(create=True) as store, progress("measuring") as step:
         figures = _measure(store, turns, step)
-    if frame.json:
-        frame.answer({"turns": turns, "milliseconds": figures})
+    if context.json:
+        context.print_json({"turns": turns, "milliseconds": figures})
         return
     from rich.table import Table
 
@@ -53,8 +53,8 @@ def _measure(store: Store, turns: int, step: Callable[[int, int | None], None]) 
     times: list[float] = []
     try:
         for turn in range(turns):
-            said = [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}]
-            times.append(_time(partial(thread.append, "messages", said)))
+            messages = [{"role": "user", "content": _TEXT}, {"role": "assistant", "content": _TEXT}]
+            times.append(_time(partial(thread.append, "messages", messages)))
             step(turn + 1, turns)
         return {
             "append a turn": _summary(times),

@@ -1,27 +1,30 @@
-"""`backtrail compact`: give freed space back."""
+"""`backtrail compact`: return freed space to the disk."""
 
 from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame, say
+from backtrail.cli.context import Command, CommandContext, pass_command_context, print_line
 
 
 @click.command(cls=Command, epilog="\b\nExample:\n  backtrail compact -s agents.db")
-@pass_frame
-def command(frame: CommandContext) -> None:
-    """Free everything that nobody needs, and give the space back to the disk or the server. No checkpoint goes."""
-    from backtrail.cli.output import progress, size
+@pass_command_context
+def command(context: CommandContext) -> None:
+    """Free everything that no checkpoint needs, and return the space to the disk or server. Removes no checkpoint."""
+    from backtrail.cli.formatting import size
+    from backtrail.cli.output import progress
     from backtrail.model import counted
 
-    with frame.store() as store:
+    with context.store() as store:
         before = store.stats(survey=False)["bytes"]
         with progress("compacting") as step:
             report = store.compact(step)
         after = store.stats(survey=False)["bytes"]
-    if frame.json:
+    if context.json:
         import msgspec
 
-        frame.answer({"report": msgspec.to_builtins(report), "bytes_before": before, "bytes_after": after})
+        context.print_json({"report": msgspec.to_builtins(report), "bytes_before": before, "bytes_after": after})
     else:
-        say(f"{size(before)} → {size(after)}: {counted(report.rows, 'row')} and {counted(report.blobs, 'blob')} freed")
+        print_line(
+            f"{size(before)} → {size(after)}: {counted(report.rows, 'row')} and {counted(report.blobs, 'blob')} freed"
+        )

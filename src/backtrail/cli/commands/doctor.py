@@ -1,4 +1,4 @@
-"""`backtrail doctor`: is everything as it should be, and if not, what is to be done?"""
+"""`backtrail doctor`: check the environment and the store, and advise what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from backtrail.cli.context import FAILED, Command, CommandContext, is_file, pass_frame, path_of
+from backtrail.cli.context import Command, CommandContext, ExitCode, is_sqlite_file, pass_command_context, store_path
 
 if TYPE_CHECKING:
     from backtrail import BacktrailError, Store
@@ -25,7 +25,7 @@ _EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "u
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     verdict: Verdict
@@ -34,29 +34,30 @@ class Finding(NamedTuple):
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail doctor\n  backtrail doctor -s redis://localhost")
-@pass_frame
-def command(frame: CommandContext) -> None:
-    """Check the environment and the store, and say what to do. Leaves with 1 if something is wrong."""
-    findings = [*_environment(), *_place(frame.target), *_store(frame)]
+@pass_command_context
+def command(context: CommandContext) -> None:
+    """Check the environment and the store, and say what to do. Exits with 1 if something is wrong."""
+    findings = [*_check_environment(), *_check_file(context.target), *_check_store(context)]
     wrong = [finding for finding in findings if finding.verdict == "bad"]
-    if frame.json:
-        frame.answer({"healthy": not wrong, "findings": [finding._asdict() for finding in findings]})
+    if context.json:
+        context.print_json({"healthy": not wrong, "findings": [finding._asdict() for finding in findings]})
     else:
         from rich.text import Text
 
-        from backtrail.cli.output import console, line
+        from backtrail.cli.formatting import one_line
+        from backtrail.cli.output import console
 
         signs = {"ok": ("✓", "added"), "hint": ("•", "changed"), "bad": ("✗", "removed")}
         out = console()
         for finding in findings:
             sign, style = signs[finding.verdict]
-            text = Text().append(f"{sign} ", style).append(f"{finding.what}: ", "bold").append(line(finding.found))
-            out.print(text.append(f"\n    → {line(finding.advice)}" if finding.advice else "", style))
+            text = Text().append(f"{sign} ", style).append(f"{finding.what}: ", "bold").append(one_line(finding.found))
+            out.print(text.append(f"\n    → {one_line(finding.advice)}" if finding.advice else "", style))
     if wrong:
-        raise click.exceptions.Exit(FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-def _environment() -> Iterator[Finding]:
+def _check_environment() -> Iterator[Finding]:
     import sqlite3
 
     from backtrail import __version__
@@ -70,9 +71,9 @@ def _environment() -> Iterator[Finding]:
     yield Finding("extras", "hint" if missing else "ok", f"{here} installed", advice)
 
 
-def _place(target: str) -> Iterator[Finding]:
-    file = path_of(target)
-    if file is None or not is_file(target):
+def _check_file(target: str) -> Iterator[Finding]:
+    file = store_path(target)
+    if file is None or not is_sqlite_file(target):
         return
     path = Path(file).absolute()
     if not path.exists():
@@ -88,9 +89,9 @@ def _place(target: str) -> Iterator[Finding]:
         )
     else:
         yield Finding("permissions", "ok", f"{mode:03o}")
-    for wanted, place in ((os.R_OK | os.W_OK, path), (os.W_OK, path.parent)):
-        if not os.access(place, wanted):
-            yield Finding("access", "bad", f"{place} cannot be written", "saves will fail: change its owner or mode")
+    for wanted, checked in ((os.R_OK | os.W_OK, path), (os.W_OK, path.parent)):
+        if not os.access(checked, wanted):
+            yield Finding("access", "bad", f"{checked} cannot be written", "saves will fail: change its owner or mode")
     free = shutil.disk_usage(path.parent).free
     tight = free < max(100 * 2**20, info.st_size)
     advice = "free some space: compaction needs as much again as the store has" if tight else ""
@@ -99,31 +100,31 @@ def _place(target: str) -> Iterator[Finding]:
     )
 
 
-def _store(frame: CommandContext) -> Iterator[Finding]:
+def _check_store(context: CommandContext) -> Iterator[Finding]:
     from backtrail import BacktrailError
-    from backtrail.render.hints import advised
+    from backtrail.render.error_hints import with_cli_hints
 
     try:
-        with frame.store() as store:
+        with context.store() as store:
             start = time.perf_counter()
             store.ping()
-            lag = (time.perf_counter() - start) * 1000
-            slow = lag > 50
+            milliseconds = (time.perf_counter() - start) * 1000
+            slow = milliseconds > 50
             advice = "move the store nearer, or look at the network" if slow else ""
-            yield Finding("answers", "hint" if slow else "ok", f"in {lag:.1f} ms", advice)
-            held = store.stats(survey=False)
-            yield Finding("format", "ok", f"readable; {held['threads']:,} threads, {held['rows']:,} steps")
-            yield from _mirror(store)
+            yield Finding("answers", "hint" if slow else "ok", f"in {milliseconds:.1f} ms", advice)
+            stats = store.stats(survey=False)
+            yield Finding("format", "ok", f"readable; {stats['threads']:,} threads, {stats['rows']:,} steps")
+            yield from _check_replica(store)
             newest = store.threads(limit=1, newest_first=True)
             if newest:
                 store.thread(newest[0].id).load()
                 yield Finding("newest thread", "ok", f"{newest[0].id} loads")
     except BacktrailError as error:
-        yield Finding("store", "bad", advised(str(error)), _advice(error))
+        yield Finding("store", "bad", with_cli_hints(str(error)), _advice(error))
 
 
 def _advice(error: BacktrailError) -> str:
-    """What to do about a store that cannot be used; an error that says it itself needs no more."""
+    """Advice for a store that cannot be used; empty if the message already says what to do."""
     from backtrail import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
 
     if isinstance(error, Corrupt):
@@ -134,12 +135,12 @@ def _advice(error: BacktrailError) -> str:
     if isinstance(error, Unavailable):
         return "see that it runs, can be reached from here, and lets this user write"
     if isinstance(error, UnsupportedFormat) and "encrypted" not in str(error):
-        return "name the right place with -s or BACKTRAIL_STORE"
-    return "" if isinstance(error, InvalidInput | MissingExtra | UnsupportedFormat) else "`--debug` tells more"
+        return "name the right store with -s or BACKTRAIL_STORE"
+    return "" if isinstance(error, InvalidInput | MissingExtra | UnsupportedFormat) else "`--debug` shows the traceback"
 
 
-def _mirror(store: Store) -> Iterator[Finding]:
-    """The two sides of a store with a replica, and what one of them lacks."""
+def _check_replica(store: Store) -> Iterator[Finding]:
+    """The two sides of a store with a replica, and how far one is behind."""
     from backtrail import InvalidInput
 
     try:
@@ -157,7 +158,7 @@ def _mirror(store: Store) -> Iterator[Finding]:
     advice = "leave a process running that has the store open, or run `backtrail sync`" if behind else ""
     yield Finding("lag", "hint" if behind else "ok", found if behind else "none", advice)
     if status.spool is not None:
-        held = status.spool.records
-        found = f"{held:,} saves ({status.spool.bytes:,} bytes) wait for a side" if held else "empty"
-        advice = "they are delivered by a process that has the store open when a side is back" if held else ""
-        yield Finding("spool", "hint" if held else "ok", found, advice)
+        spooled = status.spool.records
+        found = f"{spooled:,} saves ({status.spool.bytes:,} bytes) wait for a side" if spooled else "empty"
+        advice = "they are delivered by a process that has the store open when a side is back" if spooled else ""
+        yield Finding("spool", "hint" if spooled else "ok", found, advice)

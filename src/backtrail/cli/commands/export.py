@@ -1,4 +1,4 @@
-"""`backtrail export`: a thread as a file that other programs read."""
+"""`backtrail export`: write a thread to a file for other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, at_argument, pass_frame, place, say, thread_argument
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    at_argument,
+    pass_command_context,
+    print_line,
+    resolve_ref,
+    thread_argument,
+)
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -22,29 +30,31 @@ if TYPE_CHECKING:
 @at_argument()
 @click.option(
     "--format",
-    "form",
+    "format",
     type=click.Choice(["jsonl", "markdown", "json"]),
-    help="One message per line, for `backtrail import` (the default); the conversation to read; the whole state.",
+    help="One message per line, for `backtrail import` (the default); a transcript to read; the whole state.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout.")
-@pass_frame
-def command(frame: CommandContext, thread: str, at: str, form: str | None, output: Path | None) -> None:
-    """Write THREAD at AT (default: the head). The ending of the file tells the format where none is given."""
-    from backtrail.export import put
-    from backtrail.render import checkpoint_text
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout."
+)
+@pass_command_context
+def command(context: CommandContext, thread: str, at: str, format: str | None, output: Path | None) -> None:
+    """Write THREAD at AT (default: the head). Without --format, the suffix of the output file decides."""
+    from backtrail.export import write_file
+    from backtrail.render.checkpoint_export import export_checkpoint, format_of
 
-    with frame.store() as store:
+    with context.store() as store:
         handle: Thread[Any] = store.thread(thread)
-        checkpoint = place(handle, at)
-        form = form or checkpoint_text.form_of(output)
-        text = checkpoint_text.write(store, handle, checkpoint, form)
+        checkpoint = resolve_ref(handle, at)
+        format = format or format_of(output)
+        text = export_checkpoint(store, handle, checkpoint, format)
     if output is not None:
-        put(text, output)
-        if frame.json:
-            frame.answer({"output": str(output), "bytes": len(text.encode()), "checkpoint": checkpoint.id})
+        write_file(text, output)
+        if context.json:
+            context.print_json({"output": str(output), "bytes": len(text.encode()), "checkpoint": checkpoint.id})
         else:
-            say(f"wrote {output}")
-    elif frame.json:
-        frame.answer({"format": form, "checkpoint": checkpoint.id, "text": text})
+            print_line(f"wrote {output}")
+    elif context.json:
+        context.print_json({"format": format, "checkpoint": checkpoint.id, "text": text})
     else:
         click.echo(text, nl=False)

@@ -1,4 +1,4 @@
-"""`backtrail files`: a directory seen as snapshots."""
+"""`backtrail files`: snapshots of a directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, pass_frame, say, yes_option
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    confirm,
+    dry_run_option,
+    pass_command_context,
+    print_line,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from backtrail.workspace import Change, Changes, Workspace
@@ -22,8 +30,8 @@ dir_option = click.option(
     type=click.Path(exists=True, file_okay=False),
     help="The directory.",
 )
-_SHORTEST = 4  # characters of an id
-name_option = click.option("--name", help="The workspace's name; without it, the directory's path.")
+_MIN_ID_PREFIX = 4  # characters
+name_option = click.option("--name", help="Name of the workspace (default: the directory's path).")
 
 
 @click.group(
@@ -31,66 +39,70 @@ name_option = click.option("--name", help="The workspace's name; without it, the
     "  backtrail files restore before -n"
 )
 def command() -> None:
-    """Snapshots of a directory: take one, compare, go back. `.gitignore` and `.backtrailignore` are heeded."""
+    """Snapshots of a directory: take one, compare, go back. Respects `.gitignore` and `.backtrailignore`."""
 
 
-def _common(function: Callable[..., Any]) -> Callable[..., Any]:
-    return dir_option(name_option(pass_frame(function)))
+def _workspace_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    return dir_option(name_option(pass_command_context(function)))
 
 
 @contextmanager
-def _workspace(frame: CommandContext, root: str, name: str | None, *, create: bool = False) -> Iterator[Workspace]:
-    with frame.store(create=create) as store:
+def _open_workspace(
+    context: CommandContext, root: str, name: str | None, *, create: bool = False
+) -> Iterator[Workspace]:
+    with context.store(create=create) as store:
         yield store.workspace(root, name)
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files snapshot -C project --label before")
-@click.option("--label", help="A name for it.")
-@_common
-def snapshot(frame: CommandContext, root: str, name: str | None, label: str | None) -> None:
-    """Take a snapshot. Only what changed since the last one is read."""
-    from backtrail.cli.output import progress, size
+@click.option("--label", help="Name of the snapshot.")
+@_workspace_options
+def snapshot(context: CommandContext, root: str, name: str | None, label: str | None) -> None:
+    """Take a snapshot. Only files that changed since the last one are read."""
+    from backtrail.cli.formatting import size
+    from backtrail.cli.output import progress
     from backtrail.model import counted
 
-    with _workspace(frame, root, name, create=True) as workspace, progress("reading") as step:
+    with _open_workspace(context, root, name, create=True) as workspace, progress("reading") as step:
         taken = workspace.snapshot(label, step)
-    if frame.json:
-        frame.answer(_plain(taken))
+    if context.json:
+        context.print_json(_to_json(taken))
         return
-    say(f"snapshot {taken.id}: {counted(taken.files, 'file')}, {size(taken.bytes)}")
+    print_line(f"snapshot {taken.id}: {counted(taken.files, 'file')}, {size(taken.bytes)}")
     for skipped in taken.flagged:
-        say(f"! {skipped}")
+        print_line(f"! {skipped}")
 
 
 @command.command("list", cls=Command, epilog="\b\nExample:\n  backtrail files list")
-@_common
-def list_(frame: CommandContext, root: str, name: str | None) -> None:
+@_workspace_options
+def list_(context: CommandContext, root: str, name: str | None) -> None:
     """List the snapshots, newest first."""
-    from backtrail.cli.output import age, size
+    from backtrail.cli.formatting import age, size
 
-    with _workspace(frame, root, name) as workspace:
+    with _open_workspace(context, root, name) as workspace:
         found = workspace.snapshots()[::-1]
-    if frame.json:
-        frame.answer({"snapshots": [_plain(one) for one in found]})
+    if context.json:
+        context.print_json({"snapshots": [_to_json(one) for one in found]})
         return
     if not found:
-        say("no snapshots of this directory yet: `backtrail files snapshot` takes one")
+        print_line("no snapshots of this directory yet: `backtrail files snapshot` takes one")
     for one in found:
         label = f" [{one.label}]" if one.label else ""
         kind = "" if one.reason == "snapshot" else f" ({one.reason})"
-        say(f"{one.id}  {age(one.created_at):>8}  {one.files:>6,} files  {size(one.bytes):>9}{label}{kind}")
+        print_line(f"{one.id}  {age(one.created_at):>8}  {one.files:>6,} files  {size(one.bytes):>9}{label}{kind}")
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files status -C project")
-@_common
-def status(frame: CommandContext, root: str, name: str | None) -> None:
-    """Say how the directory differs from its last snapshot, and what is left out of snapshots, and why."""
-    with _workspace(frame, root, name) as workspace:
+@_workspace_options
+def status(context: CommandContext, root: str, name: str | None) -> None:
+    """Print how the directory differs from its last snapshot, and which files snapshots leave out, and why."""
+    with _open_workspace(context, root, name) as workspace:
         found = workspace.status()
-    if frame.json:
-        frame.answer(_plain(found))
+    if context.json:
+        context.print_json(_to_json(found))
         return
-    from backtrail.cli.output import paged, safe
+    from backtrail.cli.formatting import safe
+    from backtrail.cli.output import paged
 
     with paged() as out:
         out.print(safe(str(found)), markup=False)
@@ -99,15 +111,15 @@ def status(frame: CommandContext, root: str, name: str | None) -> None:
 @command.command(cls=Command, epilog="\b\nExamples:\n  backtrail files diff\n  backtrail files diff before after")
 @click.argument("a", default="@")
 @click.argument("b", required=False)
-@_common
-def diff(frame: CommandContext, root: str, name: str | None, a: str, b: str | None) -> None:
+@_workspace_options
+def diff(context: CommandContext, root: str, name: str | None, a: str, b: str | None) -> None:
     """Show what changed from snapshot A (default: the last one) to snapshot B (default: the directory now)."""
-    with _workspace(frame, root, name) as workspace:
-        found = workspace.diff(_find(workspace, a), None if b is None else _find(workspace, b))
-    if frame.json:
-        frame.answer(_plain(found))
+    with _open_workspace(context, root, name) as workspace:
+        found = workspace.diff(_find_snapshot(workspace, a), None if b is None else _find_snapshot(workspace, b))
+    if context.json:
+        context.print_json(_to_json(found))
     else:
-        _show(found.changes)
+        _print_changes(found.changes)
 
 
 @command.command(
@@ -116,45 +128,45 @@ def diff(frame: CommandContext, root: str, name: str | None, a: str, b: str | No
 @click.argument("to")
 @dry_run_option
 @yes_option
-@_common
-def restore(frame: CommandContext, root: str, name: str | None, to: str, dry_run: bool, yes: bool) -> None:
-    """Bring the directory back to snapshot TO. What it holds now is kept in a safety snapshot: `backtrail files
-    undo`."""
-    with _workspace(frame, root, name) as workspace:
-        target = _find(workspace, to)
-        _carry_out(frame, lambda dry: workspace.restore(target, dry_run=dry), "restore", dry_run=dry_run, yes=yes)
+@_workspace_options
+def restore(context: CommandContext, root: str, name: str | None, to: str, dry_run: bool, yes: bool) -> None:
+    """Restore the directory to snapshot TO. Its present content is kept in a safety snapshot: `backtrail files undo`
+    goes back."""
+    with _open_workspace(context, root, name) as workspace:
+        target = _find_snapshot(workspace, to)
+        _apply(context, lambda dry: workspace.restore(target, dry_run=dry), "restore", dry_run=dry_run, yes=yes)
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files undo")
 @dry_run_option
 @yes_option
-@_common
-def undo(frame: CommandContext, root: str, name: str | None, dry_run: bool, yes: bool) -> None:
+@_workspace_options
+def undo(context: CommandContext, root: str, name: str | None, dry_run: bool, yes: bool) -> None:
     """Take back the newest restore."""
-    with _workspace(frame, root, name) as workspace:
-        _carry_out(frame, lambda dry: workspace.undo(dry_run=dry), "undo the restore", dry_run=dry_run, yes=yes)
+    with _open_workspace(context, root, name) as workspace:
+        _apply(context, lambda dry: workspace.undo(dry_run=dry), "undo the restore", dry_run=dry_run, yes=yes)
 
 
-def _carry_out(frame: CommandContext, act: Callable[[bool], Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
+def _apply(context: CommandContext, act: Callable[[bool], Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
     from backtrail.model import counted
 
     if not dry_run and not yes:
         planned = act(True)
-        if not frame.json:
-            _show(planned.changes)
-        confirm(frame, f"{verb}: change {counted(len(planned), 'file')}", yes=False)
+        if not context.json:
+            _print_changes(planned.changes)
+        confirm(context, f"{verb}: change {counted(len(planned), 'file')}", yes=False)
     done = act(dry_run)
-    if frame.json:
-        frame.answer(_plain(done))
+    if context.json:
+        context.print_json(_to_json(done))
         return
     if dry_run:
-        _show(done.changes)
+        _print_changes(done.changes)
     for kept in done.kept:
-        say(f"= {kept.path} (kept: {kept.reason})")
-    say(f"{'would change' if dry_run else 'changed'} {counted(len(done), 'file')}")
+        print_line(f"= {kept.path} (kept: {kept.reason})")
+    print_line(f"{'would change' if dry_run else 'changed'} {counted(len(done), 'file')}")
 
 
-def _find(workspace: Workspace, text: str) -> Any:
+def _find_snapshot(workspace: Workspace, text: str) -> Any:
     """A snapshot by `@`, `@~2`, its label, or the start of its id."""
     import re
 
@@ -173,7 +185,7 @@ def _find(workspace: Workspace, text: str) -> Any:
     labelled = [one for one in found if one.label == text]
     if labelled:
         return labelled[-1]
-    started = [one for one in workspace.snapshots() if len(text) >= _SHORTEST and one.id.startswith(text.lower())]
+    started = [one for one in workspace.snapshots() if len(text) >= _MIN_ID_PREFIX and one.id.startswith(text.lower())]
     if len(started) != 1:
         what = f"is the start of {len(started)} snapshots" if started else "names no snapshot"
         use = "use @, @~2, a label or the start of an id; `backtrail files list` lists them"
@@ -181,21 +193,21 @@ def _find(workspace: Workspace, text: str) -> Any:
     return started[0]
 
 
-def _show(changes: tuple[Change, ...]) -> None:
-    from backtrail.cli.diff_output import lines
+def _print_changes(changes: tuple[Change, ...]) -> None:
+    from backtrail.cli.diff_output import file_change_lines
     from backtrail.cli.output import paged
 
     with paged() as out:
-        for text in lines(changes):
+        for text in file_change_lines(changes):
             out.print(text)
         if not changes:
             out.print("nothing differs", style="dim")
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     import msgspec
 
-    told = msgspec.to_builtins(value)
-    if "created_at" in told:
-        told["created_at"] = value.created_at.isoformat()  # as in all other answers
-    return told
+    data = msgspec.to_builtins(value)
+    if "created_at" in data:
+        data["created_at"] = value.created_at.isoformat()  # the form that all other commands print
+    return data

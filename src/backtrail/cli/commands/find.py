@@ -1,4 +1,4 @@
-"""`backtrail find`: checkpoints by what was said about them, or messages by what was said in them."""
+"""`backtrail find`: find checkpoints by label, tag or custom field, or messages by their text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import MISSING, Command, CommandContext, pass_frame
+from backtrail.cli.context import Command, CommandContext, ExitCode, pass_command_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Store, Thread
 
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 @click.command(
@@ -24,43 +24,43 @@ _PAGE = 500
 @click.option("--label", help="Checkpoints of this label.")
 @click.option("--tag", help="Checkpoints with this tag.")
 @click.option("--custom", metavar="KEY=VALUE", multiple=True, help="With this custom field (JSON, or a plain word).")
-@click.option("--text", help="Messages at the heads that contain this text, in any case.")
-@pass_frame
+@click.option("--text", help="Messages at the heads that contain this text, ignoring case.")
+@pass_command_context
 def command(
-    frame: CommandContext, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
+    context: CommandContext, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
 ) -> None:
-    """Find checkpoints in all threads whose name starts with PREFIX, abandoned ones included.
+    """Find checkpoints in all threads whose name starts with PREFIX, including those that rewinds left behind.
 
-    Leaves with 3 if there are none.
+    Exits with 3 if there are none.
     """
     if not (label or tag or custom or text):
         raise click.UsageError("say what to find: --label, --tag, --custom or --text.")
     if text and (label or tag or custom):
         raise click.UsageError("--text looks into messages, the others at checkpoints: ask for one of them at a time.")
-    fields = dict(map(_field, custom))
+    fields = dict(map(_parse_field, custom))
     found: list[tuple[Checkpoint, int | None, str]] = []
-    with frame.store() as store:
+    with context.store() as store:
         for thread in _threads(store, prefix):
             if text is not None:
-                found += _said(thread, text)
+                found += _matching_messages(thread, text)
             else:
-                # A fork inherits its parent's checkpoints: each is told once.
+                # A fork inherits its parent's checkpoints: each is listed once.
                 known = {c.id for c, _, _ in found}
-                fitting = thread.find(tag=tag, label=label, custom=fields or None)
-                found += [(c, None, "") for c in fitting if c.id not in known]
-    if frame.json:
+                matching = thread.find(tag=tag, label=label, custom=fields or None)
+                found += [(c, None, "") for c in matching if c.id not in known]
+    if context.json:
         from backtrail.render.json_records import checkpoint_json
 
-        frame.answer(
+        context.print_json(
             {"found": [{"checkpoint": checkpoint_json(c), "message": i, "preview": p or None} for c, i, p in found]}
         )
     else:
-        _show(found)
+        _print_found(found)
     if not found:
-        raise click.exceptions.Exit(MISSING)
+        raise click.exceptions.Exit(ExitCode.NOT_FOUND)
 
 
-def _field(text: str) -> tuple[str, Any]:
+def _parse_field(text: str) -> tuple[str, Any]:
     import json
 
     key, equals, value = text.partition("=")
@@ -74,13 +74,13 @@ def _field(text: str) -> tuple[str, Any]:
 
 def _threads(store: Store, prefix: str) -> Iterator[Thread[Any]]:
     after: str | None = None
-    while page := store.threads(prefix, limit=_PAGE, after=after):
+    while page := store.threads(prefix, limit=_PAGE_SIZE, after=after):
         yield from (store.thread(info.id) for info in page)
         after = page[-1].id
 
 
-def _said(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
-    from backtrail.render.conversation import conversation_key, read
+def _matching_messages(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
+    from backtrail.render.message_parser import conversation_key, parse_message
 
     head = thread.head
     key = conversation_key(thread.outline()) if head is not None else None
@@ -88,7 +88,7 @@ def _said(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | No
         return
     wanted = text.casefold()
     for part in thread.outline([key], at=head.id).parts:
-        message = read(part.value)
+        message = parse_message(part.value)
         whole = "\n".join(
             [message.text, message.thinking, *message.extra]
             + [f"{call.name} {call.arguments}" for call in message.calls]
@@ -99,19 +99,20 @@ def _said(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | No
             yield head, int(part.name), f"{message.role}: {whole[max(0, at - 40) : at + 80]}"
 
 
-def _show(found: list[tuple[Checkpoint, int | None, str]]) -> None:
+def _print_found(found: list[tuple[Checkpoint, int | None, str]]) -> None:
     from rich.text import Text
 
-    from backtrail.cli.output import age, line, marks, paged
+    from backtrail.cli.formatting import age, one_line
+    from backtrail.cli.output import label_and_tags, paged
 
     with paged() as out:
         for checkpoint, index, preview in found:
-            row = Text().append(line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
+            row = Text().append(one_line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
             row.append(f" {checkpoint.id}", "id").append(f" {age(checkpoint.created_at)}", "age")
-            said = marks(checkpoint.label, checkpoint.tags)
-            row.append(" " if said else "").append(said)
+            marks = label_and_tags(checkpoint.label, checkpoint.tags)
+            row.append(" " if marks else "").append(marks)
             if index is not None:
-                row.append(f"  message {index}  ", "dim").append(line(preview))
+                row.append(f"  message {index}  ", "dim").append(one_line(preview))
             out.print(row, no_wrap=True, overflow="ellipsis")
         if not found:
             out.print(Text("nothing found", "dim"))

@@ -1,4 +1,4 @@
-"""`backtrail fork`: a new thread from a checkpoint."""
+"""`backtrail fork`: start a new thread at a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, at_argument, pass_frame, place, say, thread_argument
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    at_argument,
+    pass_command_context,
+    print_line,
+    resolve_ref,
+    thread_argument,
+)
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -18,15 +26,15 @@ if TYPE_CHECKING:
 )
 @thread_argument
 @at_argument()
-@click.option("--to", metavar="NAME", help="The new thread's name; without it one is made.")
-@pass_frame
-def command(frame: CommandContext, thread: str, at: str, to: str | None) -> None:
-    """Start a new thread that stands where THREAD does at AT. It shares all that was saved so far."""
-    with frame.store() as store:
+@click.option("--to", metavar="NAME", help="Name of the new thread (default: a generated one).")
+@pass_command_context
+def command(context: CommandContext, thread: str, at: str, to: str | None) -> None:
+    """Start a new thread at checkpoint AT of THREAD. It shares everything that was saved up to there."""
+    with context.store() as store:
         handle: Thread[Any] = store.thread(thread)
-        checkpoint = place(handle, at)
+        checkpoint = resolve_ref(handle, at)
         made = handle.fork(to, at=checkpoint)
-    if frame.json:
-        frame.answer({"thread": made.id, "at": checkpoint.id, "step": checkpoint.step})
+    if context.json:
+        context.print_json({"thread": made.id, "at": checkpoint.id, "step": checkpoint.step})
     else:
-        say(f"forked {thread} at step {checkpoint.step} to {made.id}")
+        print_line(f"forked {thread} at step {checkpoint.step} to {made.id}")

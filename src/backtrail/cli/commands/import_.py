@@ -1,4 +1,4 @@
-"""`backtrail import`: sessions and runs that other programs kept."""
+"""`backtrail import`: import sessions and runs of other programs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.context import FAILED, Command, CommandContext, pass_frame
+from backtrail.cli.context import Command, CommandContext, ExitCode, pass_command_context
 from backtrail.errors import MissingExtra
 
-DATABASES = ("langgraph-sqlite", "langgraph-postgres")
+_DATABASES = ("langgraph-sqlite", "langgraph-postgres")
 
 
 @click.command(
@@ -20,48 +20,49 @@ DATABASES = ("langgraph-sqlite", "langgraph-postgres")
     "  backtrail import langgraph-sqlite checkpoints.db\n  backtrail import langgraph-postgres postgresql://localhost/agents",
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--format", "form", help="Read every file as this format, instead of looking what it is.")
-@pass_frame
-def command(frame: CommandContext, paths: tuple[str, ...], form: str | None) -> None:
-    """Import files and directories: what is in the store already stays as it is, and nothing is imported twice.
+@click.option("--format", help="Read every file as this format, instead of detecting it.")
+@pass_command_context
+def command(context: CommandContext, paths: tuple[str, ...], format: str | None) -> None:
+    """Import files and directories. Nothing is imported twice, and nothing in the store is overwritten.
 
-    After `langgraph-sqlite` or `langgraph-postgres`, the checkpoint database of LangGraph's own saver: a file, a URL.
-    Makes the store if it is not there. Leaves with 1 if a file could not be read.
+    `langgraph-sqlite FILE` and `langgraph-postgres URL` import the checkpoint database of LangGraph's own saver.
+    Creates the store if it does not exist. Exits with 1 if a file could not be read.
     """
-    from backtrail.cli.output import progress, safe
+    from backtrail.cli.formatting import safe
+    from backtrail.cli.output import progress
 
-    if paths[0] in DATABASES:
-        return _bring(frame, paths[0], paths[1:])
+    if paths[0] in _DATABASES:
+        return _import_database(context, paths[0], paths[1:])
     for path in paths:
         if not Path(path).exists():
             raise click.BadParameter(f"Path {path!r} does not exist.", param_hint="'PATHS...'")
-    with frame.store(create=True) as store, progress("importing") as step:
-        report = store.import_(list(paths), form, step)
-    if frame.json:
+    with context.store(create=True) as store, progress("importing") as step:
+        report = store.import_(list(paths), format, step)
+    if context.json:
         import msgspec
 
-        frame.answer(msgspec.to_builtins(report))
+        context.print_json(msgspec.to_builtins(report))
     else:
         click.echo(safe(str(report)))
     if report.failed:
-        raise click.exceptions.Exit(FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
     return None
 
 
-def _bring(frame: CommandContext, kind: str, addresses: tuple[str, ...]) -> None:
-    """Checkpoints from another checkpointer's database."""
+def _import_database(context: CommandContext, kind: str, addresses: tuple[str, ...]) -> None:
+    """Import the checkpoints of another checkpointer's database."""
     from backtrail.cli.output import progress
     from backtrail.model import counted
 
     if len(addresses) != 1:
         raise click.UsageError(f"{kind} takes one database: a file or a URL")
-    try:  # an adapter is a guest of the command line: it is there if its framework is
+    try:  # the adapter can only be imported where its framework is installed
         adapter = importlib.import_module("backtrail.adapters.langgraph.migrate")
     except ImportError as error:
         raise MissingExtra(f"importing from {kind}", "langgraph") from error
-    with frame.store(create=True) as store, progress("importing") as step:
+    with context.store(create=True) as store, progress("importing") as step:
         count = adapter.migrate_database(kind, addresses[0], store, step)
-    if frame.json:
-        frame.answer({"checkpoints": count})
+    if context.json:
+        context.print_json({"checkpoints": count})
     else:
         click.echo(f"{counted(count, 'checkpoint')} imported")

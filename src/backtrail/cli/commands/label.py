@@ -1,4 +1,4 @@
-"""`backtrail label`: a name for a checkpoint."""
+"""`backtrail label`: name a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame, place, say, thread_argument
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    pass_command_context,
+    print_line,
+    resolve_ref,
+    thread_argument,
+)
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -20,21 +27,21 @@ if TYPE_CHECKING:
 @thread_argument
 @click.argument("name", required=False)
 @click.option("--at", default="@", show_default=True, help="The checkpoint.")
-@click.option("--remove", is_flag=True, help="Take the label away.")
-@pass_frame
-def command(frame: CommandContext, thread: str, name: str | None, at: str, remove: bool) -> None:
-    """Give a checkpoint of THREAD the label NAME. A label works as the checkpoint's name in every command."""
+@click.option("--remove", is_flag=True, help="Remove the label.")
+@pass_command_context
+def command(context: CommandContext, thread: str, name: str | None, at: str, remove: bool) -> None:
+    """Give a checkpoint of THREAD the label NAME. Every command takes a label as the checkpoint's name."""
     from backtrail.render.json_records import checkpoint_json
-    from backtrail.render.refs import means_a_place
+    from backtrail.render.refs import is_reserved_ref
 
     if (name is None) != remove:
         raise click.UsageError("give a NAME, or --remove.")
-    if name is not None and means_a_place(name):
+    if name is not None and is_reserved_ref(name):
         raise click.UsageError(f"{name!r} already means a checkpoint (@, @~2, a step): choose another label.")
-    with frame.store() as store:
+    with context.store() as store:
         handle: Thread[Any] = store.thread(thread)
-        checkpoint = handle.annotate(place(handle, at), label=name)
-    if frame.json:
-        frame.answer({"checkpoint": checkpoint_json(checkpoint)})
+        checkpoint = handle.annotate(resolve_ref(handle, at), label=name)
+    if context.json:
+        context.print_json({"checkpoint": checkpoint_json(checkpoint)})
     else:
-        say(f"step {checkpoint.step} is called {name}" if name else f"step {checkpoint.step} has no label now")
+        print_line(f"step {checkpoint.step} is called {name}" if name else f"step {checkpoint.step} has no label now")

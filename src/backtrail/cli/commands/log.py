@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, limit_option, pass_frame, thread_argument
+from backtrail.cli.context import Command, CommandContext, limit_option, pass_command_context, thread_argument
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Fork, Outline, Thread
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n  backtrail log support-42\n  backtrail log support-42 --limit 10 --trail",
 )
 @thread_argument
-@limit_option(100, "The newest so many.")
-@click.option("--trail", is_flag=True, help="Only the way to the head, without what rewinds left behind.")
-@pass_frame
-def command(frame: CommandContext, thread: str, limit: int, trail: bool) -> None:
+@limit_option(100, "Maximum number of checkpoints, newest first.")
+@click.option("--trail", is_flag=True, help="Only the ancestors of the head, without what rewinds left behind.")
+@pass_command_context
+def command(context: CommandContext, thread: str, limit: int, trail: bool) -> None:
     """Draw the history of THREAD as a graph, newest first.
 
-    ◉ is the head, ● a checkpoint on the way to it, ○ one that a rewind left behind. Each line has the step, its id, its
-    age, its label and tags, and what it added.
+    ◉ is the head, ● an ancestor of it, ○ a checkpoint that a rewind left behind. Each line has the step, id, age, label
+    and tags of a checkpoint, and what it added.
     """
     from backtrail import ThreadNotFound
 
-    with frame.store() as store:
+    with context.store() as store:
         handle: Thread[Any] = store.thread(thread)
         head = handle.head
         if head is None:
@@ -38,11 +38,11 @@ def command(frame: CommandContext, thread: str, limit: int, trail: bool) -> None
         history = handle.history(limit=limit + 1, all=not trail)
         more, history = len(history) > limit, history[-limit:]
         forks = handle.forks()
-        if frame.json:
+        if context.json:
             from backtrail.render.json_records import checkpoint_json, fork_json
 
             rows = [checkpoint_json(c) for c in reversed(history)]
-            frame.answer(
+            context.print_json(
                 {
                     "thread": thread,
                     "head": head.id,
@@ -52,17 +52,17 @@ def command(frame: CommandContext, thread: str, limit: int, trail: bool) -> None
                 }
             )
             return
-        _show(handle, history, head.id, forks, more=more)
+        _print_graph(handle, history, head.id, forks, more=more)
 
 
-def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:
-    from backtrail.cli.ansi import Span, show
+def _print_graph(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:
+    from backtrail.cli.ansi import Span, print_lines
     from backtrail.render.graph import arrange, draw
-    from backtrail.render.refs import shorten
+    from backtrail.render.refs import shorten_ids
 
     rows = arrange(history, head)
     by_id = {row.checkpoint.id: row for row in rows}
-    short = shorten(by_id)
+    short = shorten_ids(by_id)
     graph = draw(rows, head)
     rail = max((len(text) for _, text in graph), default=0)
     width = max(map(len, short.values()), default=0)
@@ -71,22 +71,22 @@ def _show(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list
     for id, text in graph:
         line = [Span(text[:1], "rail"), Span(text[1:].ljust(rail - 1), "rail.old")]
         if id is not None:
-            here = [fork for fork in forks if fork.at == id]
-            told = _describe(thread, by_id[id], short[id].ljust(width), outlines, here)
+            forks_here = [fork for fork in forks if fork.at == id]
+            description = _describe(thread, by_id[id], short[id].ljust(width), outlines, forks_here)
             faint = "" if by_id[id].on_trail else " dim"
-            line += [Span("  "), *(Span(span.text, span.style + faint) for span in told)]
+            line += [Span("  "), *(Span(span.text, span.style + faint) for span in description)]
         lines.append(line)
     if more:
         lines.append([Span("… older checkpoints: raise --limit", "dim")])
-    show(lines)
+    print_lines(lines)
 
 
 def _describe(
     thread: Thread[Any], row: GraphRow, short: str, outlines: dict[str, Outline], forks: list[Fork]
 ) -> list[Span]:
     from backtrail.cli.ansi import Span
-    from backtrail.cli.formatting import STYLES, age, line, size
-    from backtrail.render.change_summary import added
+    from backtrail.cli.formatting import STYLES, age, one_line, size
+    from backtrail.render.change_summary import summarize
 
     checkpoint = row.checkpoint
     spans = [
@@ -95,15 +95,16 @@ def _describe(
         Span(f" {age(checkpoint.created_at):>8}", "age"),
     ]
     if checkpoint.label:
-        spans.append(Span(f" [{line(checkpoint.label)}]", "label"))
-    spans += [Span(f" #{line(tag)}", "tag") for tag in checkpoint.tags]
+        spans.append(Span(f" [{one_line(checkpoint.label)}]", "label"))
+    spans += [Span(f" #{one_line(tag)}", "tag") for tag in checkpoint.tags]
     if checkpoint.files:
         spans.append(Span(" ▣ files", "tag"))
-    spans += [Span(f" ↱ {line(f.thread_id)}", "label" if f.relation == "child" else "dim") for f in forks]
-    what = added(thread, checkpoint, outlines)
-    if what.what:
-        spans.append(Span(f"  {line(what.what)}", "added"))
+    spans += [Span(f" ↱ {one_line(f.thread_id)}", "label" if f.relation == "child" else "dim") for f in forks]
+    change = summarize(thread, checkpoint, outlines)
+    if change.text:
+        spans.append(Span(f"  {one_line(change.text)}", "added"))
     spans.append(Span(f" {size(checkpoint.written)}", "size"))
-    if what.preview:
-        spans += [Span(f"  {line(what.role)}: ", what.role if what.role in STYLES else "dim"), Span(line(what.preview))]
+    if change.preview:
+        style = change.role if change.role in STYLES else "dim"
+        spans += [Span(f"  {one_line(change.role)}: ", style), Span(one_line(change.preview))]
     return spans

@@ -1,4 +1,4 @@
-"""`backtrail prune`: let go of old checkpoints."""
+"""`backtrail prune`: remove old checkpoints."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import re
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, pass_frame, say, yes_option
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    confirm,
+    dry_run_option,
+    pass_command_context,
+    print_line,
+    yes_option,
+)
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def span(text: str) -> dt.timedelta:
-    """A length of time: 90s, 30m, 12h, 7d, 4w."""
+def parse_duration(text: str) -> dt.timedelta:
+    """A duration: 90s, 30m, 12h, 7d, 4w."""
     matched = re.fullmatch(r"(\d{1,6})([smhdw])", text)
     if matched is None:
         raise click.BadParameter(f"{text!r} is no span: write 90s, 30m, 12h, 7d or 4w")
@@ -25,24 +33,26 @@ def span(text: str) -> dt.timedelta:
     epilog="\b\nExamples:\n  backtrail prune --dry-run\n  backtrail prune --keep-last 100 --dry-run\n"
     "  backtrail prune --max-age 30d --keep-tag release",
 )
-@click.option("--keep-last", metavar="N", type=click.IntRange(1), help="The newest checkpoints to keep in each thread.")
-@click.option("--max-age", type=span, metavar="SPAN", help="Older checkpoints may go: 12h, 30d, 8w.")
-@click.option("--ttl", type=span, metavar="SPAN", help="Threads that were idle for so long go as a whole.")
+@click.option("--keep-last", metavar="N", type=click.IntRange(1), help="Keep the newest N checkpoints of each thread.")
+@click.option(
+    "--max-age", type=parse_duration, metavar="SPAN", help="Remove checkpoints older than this: 12h, 30d, 8w."
+)
+@click.option("--ttl", type=parse_duration, metavar="SPAN", help="Remove threads that have been idle for this long.")
 @click.option("--keep-tag", metavar="TAG", multiple=True, help="Keep checkpoints with this tag.")
-@click.option("--drop-labelled", is_flag=True, help="Let go of labelled checkpoints as well.")
+@click.option("--drop-labelled", is_flag=True, help="Remove labelled checkpoints as well.")
 @click.option(
     "--undo-window",
-    type=span,
+    type=parse_duration,
     metavar="SPAN",
     default="7d",
     show_default=True,
-    help="Keep what rewinds left behind so long.",
+    help="Keep what rewinds left behind for this long.",
 )
 @dry_run_option
 @yes_option
-@pass_frame
+@pass_command_context
 def command(
-    frame: CommandContext,
+    context: CommandContext,
     keep_last: int | None,
     max_age: dt.timedelta | None,
     ttl: dt.timedelta | None,
@@ -52,10 +62,10 @@ def command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Let go of what the policy does not keep, and free what nobody needs any more. Without options, the policies count
-    that the store (?retention=… in its URL) and its threads have.
+    """Remove what the policy does not keep, and free what no checkpoint needs any more. Without options, the policies
+    of the store (?retention=… in its URL) and of its threads apply.
 
-    A head is never removed, a fork never broken; labelled checkpoints stay unless you say otherwise. The space goes
+    Heads are never removed and forks never broken; labelled checkpoints stay unless --drop-labelled. The space goes
     back to the disk with `backtrail compact`.
     """
     from backtrail import Retention
@@ -71,17 +81,17 @@ def command(
         undo_window=undo_window,
     )
     if policy == Retention():
-        policy = None  # those of the store and its threads
-    with frame.store() as store:
+        policy = None  # the policies of the store and its threads
+    with context.store() as store:
         if not dry_run and not yes:
             planned = store.prune(policy, dry_run=True)
             both = f"{counted(planned.threads, 'thread')} and {counted(planned.checkpoints, 'checkpoint')}"
-            confirm(frame, f"remove {both}", yes=False)
+            confirm(context, f"remove {both}", yes=False)
         with progress("pruning") as step:
             report = store.prune(policy, dry_run=dry_run, progress=step)
-    if frame.json:
+    if context.json:
         import msgspec
 
-        frame.answer(msgspec.to_builtins(report))
+        context.print_json(msgspec.to_builtins(report))
     else:
-        say(str(report))
+        print_line(str(report))

@@ -1,4 +1,4 @@
-"""`backtrail rekey`: another key for an encrypted store."""
+"""`backtrail rekey`: replace the key of an encrypted store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, confirm, pass_frame, read_key, say, yes_option
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    confirm,
+    pass_command_context,
+    print_line,
+    read_key,
+    yes_option,
+)
 
 
 @click.command(
@@ -14,17 +22,17 @@ from backtrail.cli.context import Command, CommandContext, confirm, pass_frame, 
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @yes_option
-@pass_frame
-def command(frame: CommandContext, file: Path, yes: bool) -> None:
-    """Lock an encrypted store with the key in FILE (32 bytes in hex or base64). BACKTRAIL_KEY holds the key it has
-    now."""
+@pass_command_context
+def command(context: CommandContext, file: Path, yes: bool) -> None:
+    """Replace the key of an encrypted store by the one in FILE (32 bytes in hex or base64). BACKTRAIL_KEY holds the
+    present key."""
     from backtrail.model import counted
 
     key = read_key(file)
-    with frame.store() as store:
-        confirm(frame, "replace the key of the store", yes=yes)
+    with context.store() as store:
+        confirm(context, "replace the key of the store", yes=yes)
         count = store.rekey(key)
-    if frame.json:
-        frame.answer({"data_keys": count})
+    if context.json:
+        context.print_json({"data_keys": count})
     else:
-        say(f"the store opens with the new key now; it holds {counted(count, 'data key')}")
+        print_line(f"the store opens with the new key now; it holds {counted(count, 'data key')}")

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, pass_frame, place, say, yes_option
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    confirm,
+    dry_run_option,
+    pass_command_context,
+    print_line,
+    resolve_ref,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -21,30 +30,32 @@ if TYPE_CHECKING:
 @click.option("--at", help="Delete only this checkpoint.")
 @dry_run_option
 @yes_option
-@pass_frame
-def command(frame: CommandContext, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
+@pass_command_context
+def command(context: CommandContext, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
     """Delete THREADS with all their checkpoints, or one checkpoint. Forks, and what followed a checkpoint, stay."""
     from backtrail import ThreadNotFound
     from backtrail.model import counted
 
     if at is not None and len(threads) > 1:
         raise click.UsageError("--at takes one thread.")
-    with frame.store() as store:
+    with context.store() as store:
         handles: list[Thread[Any]] = [store.thread(name) for name in threads]
         for handle in handles:
             if not handle.exists():
                 raise ThreadNotFound(handle.id)
         if at is not None:
-            checkpoint = place(handles[0], at)
+            checkpoint = resolve_ref(handles[0], at)
             what = f"delete step {checkpoint.step} of {threads[0]}"
         else:
             count = sum(len(handle.history(all=True)) for handle in handles)
             what = f"delete {', '.join(threads)}: {counted(count, 'checkpoint')}"
         if not dry_run:
-            confirm(frame, what, yes=yes)
+            confirm(context, what, yes=yes)
             for handle in handles:
                 handle.delete(checkpoint if at is not None else None)
-    if frame.json:
-        frame.answer({"threads": list(threads), "at": checkpoint.id if at is not None else None, "done": not dry_run})
+    if context.json:
+        context.print_json(
+            {"threads": list(threads), "at": checkpoint.id if at is not None else None, "done": not dry_run}
+        )
     else:
-        say(f"would {what}" if dry_run else f"{what}: done")
+        print_line(f"would {what}" if dry_run else f"{what}: done")

@@ -1,35 +1,31 @@
-"""`backtrail runs`: jobs that have not finished."""
+"""`backtrail runs`: runs that have not finished."""
 
 from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, limit_option, pass_frame
+from backtrail.cli.context import Command, CommandContext, pass_command_context
+from backtrail.cli.thread_listing import empty_message, page_limit_option, prefix_argument, print_page
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail runs\n  backtrail runs nightly- --json")
-@click.argument("prefix", default="")
-@limit_option(200, "At most so many.")
-@pass_frame
-def command(frame: CommandContext, prefix: str, limit: int) -> None:
+@prefix_argument
+@page_limit_option
+@pass_command_context
+def command(context: CommandContext, prefix: str, limit: int) -> None:
     """List runs whose name starts with PREFIX that have not finished, newest first: these can be resumed."""
-    with frame.store() as store:
+    with context.store() as store:
         found = store.runs(prefix, limit=limit + 1)
-    more, found = len(found) > limit, found[:limit]
-    if frame.json:
-        from backtrail.render.json_records import thread_json
-
-        facts = ("task", "iteration", "input_tokens", "output_tokens")
-        frame.answer(
-            {"runs": [thread_json(i) | {name: getattr(i, name) for name in facts} for i in found], "more": more}
-        )
-        return
-    from backtrail.cli import thread_table
-
-    columns = {
-        "task": [info.task for info in found],
-        "iteration": [str(info.iteration) for info in found],
-        "tokens in/out": [f"{info.input_tokens:,} / {info.output_tokens:,}" for info in found],
-    }
-    nothing = thread_table.nothing("run", prefix) if prefix else "no run is waiting: all have finished"
-    thread_table.show(found, columns, more=more, nothing=nothing)
+    print_page(
+        context,
+        "run",
+        found,
+        limit,
+        columns={
+            "task": lambda info: info.task,
+            "iteration": lambda info: info.iteration,
+            "tokens in/out": lambda info: f"{info.input_tokens:,} / {info.output_tokens:,}",
+        },
+        fields=("task", "iteration", "input_tokens", "output_tokens"),
+        empty=empty_message("run", prefix) if prefix else "no run is waiting: all have finished",
+    )

@@ -1,34 +1,35 @@
-"""`backtrail stats`: what the store holds and occupies."""
+"""`backtrail stats`: print what the store holds and how large it is."""
 
 from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame, rooms
+from backtrail.cli.context import Command, CommandContext, namespaces_of, pass_command_context
 
 _SIZES = ("total", "live", "garbage")
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail stats\n  backtrail stats -s redis://localhost --json")
-@click.option("--quick", is_flag=True, help="Do not work out how many bytes are live, and how many garbage.")
-@pass_frame
-def command(frame: CommandContext, quick: bool) -> None:
-    """Say what the store holds and occupies, and how much of it is live or garbage."""
-    with frame.store() as store:
-        found = {**store.stats(survey=not quick), "namespaces": rooms(store)}
-    if frame.json:
-        frame.answer(found)
+@click.option("--quick", is_flag=True, help="Skip the survey of live and garbage bytes.")
+@pass_command_context
+def command(context: CommandContext, quick: bool) -> None:
+    """Print what the store holds, how large it is, and how much of it is live or garbage."""
+    with context.store() as store:
+        found = {**store.stats(survey=not quick), "namespaces": namespaces_of(store)}
+    if context.json:
+        context.print_json(found)
         return
     from rich.table import Table
 
-    from backtrail.cli.output import console, line, size
+    from backtrail.cli.formatting import one_line, size
+    from backtrail.cli.output import console
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim")
     table.add_column(justify="right")
     for name, value in found.items():
         if name == "bytes" or (name in ("failed_writes", "namespaces") and not value):
-            continue  # `total` says it in words; and what there is none of need not be told
+            continue  # `total` shows the bytes; a count of zero is left out
         shown = f"{value:,}" if isinstance(value, int) else ", ".join(value) if name == "namespaces" else str(value)
-        table.add_row(name.replace("_", " "), size(value) if name in _SIZES else line(shown))
+        table.add_row(name.replace("_", " "), size(value) if name in _SIZES else one_line(shown))
     console().print(table)

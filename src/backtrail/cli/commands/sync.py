@@ -1,10 +1,10 @@
-"""`backtrail sync`: two stores made equal."""
+"""`backtrail sync`: make two stores equal."""
 
 from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame, same_place, say
+from backtrail.cli.context import Command, CommandContext, pass_command_context, print_line, same_store
 
 
 @click.command(
@@ -13,29 +13,30 @@ from backtrail.cli.context import Command, CommandContext, pass_frame, same_plac
 )
 @click.argument("one")
 @click.argument("other")
-@pass_frame
-def command(frame: CommandContext, one: str, other: str) -> None:
-    """Make the stores ONE and OTHER equal by exchanging only what is missing. Makes OTHER if it is not there.
+@pass_command_context
+def command(context: CommandContext, one: str, other: str) -> None:
+    """Make the stores ONE and OTHER equal by exchanging only what is missing. Creates OTHER if it does not exist.
 
-    Whichever is further on a branch is right about it; where both went on by themselves, the head of ONE counts and the
-    other one is kept beside it, labelled. An interrupted sync goes on where it stopped, and agents may go on working
-    meanwhile. Both stores must have the same key, or none.
+    The store that has more of a branch wins. If both went on independently, the head of ONE wins and the other head is
+    kept beside it, labelled. An interrupted sync goes on where it stopped, and agents may go on working meanwhile. Both
+    stores must have the same key, or none.
     """
-    from backtrail.cli.output import progress, size
+    from backtrail.cli.formatting import size
+    from backtrail.cli.output import progress
     from backtrail.model import counted
 
-    if same_place(one, other):
+    if same_store(one, other):
         raise click.UsageError(f"{one} and {other} are one store: name two.")
     with (
-        frame.store(target=one) as here,
-        frame.store(target=other, create=True) as there,
+        context.store(target=one) as first,
+        context.store(target=other, create=True) as second,
         progress("syncing") as step,
     ):
-        report = here.sync_to(there, lambda records, _: step(records, None))
+        report = first.sync_to(second, lambda records, _: step(records, None))
     kept = [found.head.thread for found in report.diverged if not found.known]
-    if frame.json:
-        frame.answer({"records": report.records, "bytes": report.bytes, "diverged": kept})
+    if context.json:
+        context.print_json({"records": report.records, "bytes": report.bytes, "diverged": kept})
         return
-    say(f"exchanged {counted(report.records, 'record')}, {size(report.bytes)}; both stores are equal")
+    print_line(f"exchanged {counted(report.records, 'record')}, {size(report.bytes)}; both stores are equal")
     for thread in kept:
-        say(f"{thread} was written to in both: the other store's head is kept beside it")
+        print_line(f"{thread} was written to in both: the other store's head is kept beside it")

@@ -1,4 +1,4 @@
-"""`backtrail tag`: words to find checkpoints by."""
+"""`backtrail tag`: add tags to a checkpoint, or remove them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame, place, say, thread_argument
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    pass_command_context,
+    print_line,
+    resolve_ref,
+    thread_argument,
+)
 
 if TYPE_CHECKING:
     from backtrail import Thread
@@ -20,18 +27,18 @@ if TYPE_CHECKING:
 @thread_argument
 @click.argument("tags", nargs=-1, required=True)
 @click.option("--at", default="@", show_default=True, help="The checkpoint.")
-@click.option("--remove", is_flag=True, help="Take these tags away.")
-@pass_frame
-def command(frame: CommandContext, thread: str, tags: tuple[str, ...], at: str, remove: bool) -> None:
+@click.option("--remove", is_flag=True, help="Remove these tags.")
+@pass_command_context
+def command(context: CommandContext, thread: str, tags: tuple[str, ...], at: str, remove: bool) -> None:
     """Add TAGS to a checkpoint of THREAD."""
     from backtrail.render.json_records import checkpoint_json
 
-    with frame.store() as store:
+    with context.store() as store:
         handle: Thread[Any] = store.thread(thread)
-        checkpoint = place(handle, at)
+        checkpoint = resolve_ref(handle, at)
         kept = [tag for tag in checkpoint.tags if tag not in tags]
         checkpoint = handle.annotate(checkpoint, tags=kept if remove else [*kept, *tags])
-    if frame.json:
-        frame.answer({"checkpoint": checkpoint_json(checkpoint)})
+    if context.json:
+        context.print_json({"checkpoint": checkpoint_json(checkpoint)})
     else:
-        say(f"step {checkpoint.step}: {' '.join('#' + tag for tag in checkpoint.tags) or 'no tags'}")
+        print_line(f"step {checkpoint.step}: {' '.join('#' + tag for tag in checkpoint.tags) or 'no tags'}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, limit_option, pass_frame, rooms
+from backtrail.cli.context import Command, CommandContext, namespaces_of, pass_command_context
+from backtrail.cli.thread_listing import empty_message, page_limit_option, prefix_argument, print_page
 
 
 @click.command(
@@ -12,23 +13,21 @@ from backtrail.cli.context import Command, CommandContext, limit_option, pass_fr
     epilog="\b\nExamples:\n  backtrail threads\n  backtrail threads support- --limit 20\n"
     "  backtrail threads --kind session --json",
 )
-@click.argument("prefix", default="")
-@limit_option(200, "At most so many.")
+@prefix_argument
+@page_limit_option
 @click.option("--kind", help="Only this kind: thread, session, run, workspace.")
-@click.option("--by-name", is_flag=True, help="By name instead of newest first.")
-@pass_frame
-def command(frame: CommandContext, prefix: str, limit: int, kind: str | None, by_name: bool) -> None:
+@click.option("--by-name", is_flag=True, help="Sort by name instead of newest first.")
+@pass_command_context
+def command(context: CommandContext, prefix: str, limit: int, kind: str | None, by_name: bool) -> None:
     """List threads whose name starts with PREFIX, newest first."""
-    with frame.store() as store:
+    with context.store() as store:
         found = store.threads(prefix, limit=limit + 1, kind=kind, newest_first=not by_name)
-        others = [] if found or prefix or kind else rooms(store)
-    more, found = len(found) > limit, found[:limit]
-    if frame.json:
-        from backtrail.render.json_records import thread_json
-
-        frame.answer({"threads": [thread_json(info) for info in found], "more": more})
-        return
-    from backtrail.cli import thread_table
-
-    columns = {"kind": [info.kind for info in found], "saved": [str(info.count) for info in found]}
-    thread_table.show(found, columns, more=more, nothing=thread_table.nothing("thread", prefix, kind, others))
+        namespaces = [] if found or prefix or kind else namespaces_of(store)
+    print_page(
+        context,
+        "thread",
+        found,
+        limit,
+        columns={"kind": lambda info: info.kind, "saved": lambda info: info.count},
+        empty=empty_message("thread", prefix, kind, namespaces),
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_frame
+from backtrail.cli.context import Command, CommandContext, pass_command_context
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -20,17 +20,19 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     epilog="\b\nExamples:\n  backtrail ui\n  backtrail ui --read-only --port 8080\n"
     "  BACKTRAIL_UI_TOKEN=… backtrail ui --host 0.0.0.0 --allow-host backtrail.example.com --no-browser",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "-p", "--port", metavar="N", type=click.IntRange(0, 65535), default=7357, show_default=True, help="0: any free one."
 )
-@click.option("--token", envvar="BACKTRAIL_UI_TOKEN", show_envvar=True, help="The token; without it one is made.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to answer to.")
-@click.option("--read-only", is_flag=True, help="Nothing can be changed from the inspector.")
-@click.option("--browser/--no-browser", default=True, help="Open the page in the browser, where there is a screen.")
-@pass_frame
+@click.option(
+    "--token", envvar="BACKTRAIL_UI_TOKEN", show_envvar=True, help="The access token (default: a generated one)."
+)
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to accept.")
+@click.option("--read-only", is_flag=True, help="Refuse every change from the inspector.")
+@click.option("--browser/--no-browser", default=True, help="Open the page in a browser, if there is a display.")
+@pass_command_context
 def command(
-    frame: CommandContext,
+    context: CommandContext,
     host: str,
     port: int,
     token: str | None,
@@ -40,8 +42,8 @@ def command(
 ) -> None:
     """Open the web inspector: threads, history, conversations, state, differences, live.
 
-    It listens on this machine only, and every call needs the token that is printed at the start. To listen elsewhere,
-    give --host and a token of your own.
+    It listens on this machine only, and every call needs the token that is printed at the start. To listen on another
+    address, give --host and a token of your own.
     """
     if host not in _LOOPBACK and (token is None or len(token) < 16):
         raise click.UsageError(
@@ -56,26 +58,28 @@ def command(
     from backtrail.server import application
 
     token = token or secrets.token_urlsafe(32)
-    with frame.store() as store, _listen(host, port) as socket:
+    with context.store() as store, _listen(host, port) as socket:
         bound = socket.getsockname()[1]
         hosts = {*_LOOPBACK, *allow_host} | ({host} if host not in ("0.0.0.0", "::") else set())  # noqa: S104
-        app = application(store, token=token, name=_shown(frame.target), hosts=hosts, read_only=read_only)
+        app = application(store, token=token, name=_without_secrets(context.target), hosts=hosts, read_only=read_only)
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
         address = f"http://{shown}:{bound}/#token={token}"
-        if frame.json:
-            frame.answer({"url": address, "port": bound, "token": token, "read_only": read_only})
+        if context.json:
+            context.print_json({"url": address, "port": bound, "token": token, "read_only": read_only})
         else:
-            click.echo(f"backtrail inspector of {_shown(frame.target)}{' (read-only)' if read_only else ''}")
+            click.echo(
+                f"backtrail inspector of {_without_secrets(context.target)}{' (read-only)' if read_only else ''}"
+            )
             click.echo(click.style(f"  {address}", bold=True))
             click.echo("  Ctrl-C stops it")
-        if browser and not frame.json and _screen():
+        if browser and not context.json and _has_display():
             click.launch(address)
-        with contextlib.suppress(KeyboardInterrupt):  # how one is meant to stop it
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to stop it
             Server(app).run(sockets=[socket])
 
 
-def _screen() -> bool:
-    """Whether a browser could be seen: on a server, looking for one only makes noise."""
+def _has_display() -> bool:
+    """True if a browser could be shown; on a server, launching one only prints errors."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -88,15 +92,15 @@ def _listen(host: str, port: int) -> Any:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen()  # before the address is told: whoever is quick waits until the server is up
+        listener.listen()  # before the address is printed: an early client waits until the server is up
     except OSError as error:
         listener.close()
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}; try --port 0") from error
     return listener
 
 
-def _shown(target: str) -> str:
-    """The store's name without a password or options."""
+def _without_secrets(target: str) -> str:
+    """The store's URL without its password and options."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(target)

@@ -1,4 +1,4 @@
-// Talking to the server. The token comes in the fragment of the address (which browsers never send), is kept for this tab
+// Calls of the HTTP API. The token comes in the fragment of the address (which browsers never send), is kept for this tab
 // only, and goes into a header of every call.
 
 const ROOT = "/api/v1";
@@ -14,7 +14,7 @@ function takeToken() {
 
 const token = takeToken();
 
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(status, kind, message) {
     super(message);
     this.status = status;
@@ -27,7 +27,7 @@ async function call(path, options = {}) {
   const response = await fetch(ROOT + path, { ...options, headers, cache: "no-store" });
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
-  throw new Refused(response.status, body?.error?.type ?? "Error", body?.error?.message ?? response.statusText);
+  throw new ApiError(response.status, body?.error?.type ?? "Error", body?.error?.message ?? response.statusText);
 }
 
 function query(parameters) {
@@ -36,12 +36,12 @@ function query(parameters) {
 }
 
 export const get = async (path, parameters = {}, signal) => (await call(path + query(parameters), { signal })).json();
-export const text = async (path, parameters = {}) => (await call(path + query(parameters))).text();
+export const getText = async (path, parameters = {}) => (await call(path + query(parameters))).text();
 export const post = async (path, body) =>
   (await call(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } })).json();
 
-// Server-sent events by fetch, because EventSource cannot send a header. Comes back by itself when the connection is lost.
-export async function follow(onEvent, onState) {
+// Server-sent events by fetch, because EventSource cannot send a header. Reconnects when the connection is lost.
+export async function listen(onEvent, onState) {
   let wait = 500;
   for (;;) {
     try {
@@ -60,13 +60,13 @@ export async function follow(onEvent, onState) {
 
 async function* events(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
-  let held = "";
+  let buffer = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    held += value;
-    const parts = held.split("\n\n");
-    held = parts.pop();
+    buffer += value;
+    const parts = buffer.split("\n\n");
+    buffer = parts.pop();
     for (const part of parts) {
       const name = /^event: (.*)$/m.exec(part)?.[1];
       const data = /^data: (.*)$/m.exec(part)?.[1];

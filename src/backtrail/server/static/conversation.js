@@ -1,12 +1,14 @@
-// The conversation at a checkpoint: the newest messages first into the page, earlier ones as they are scrolled to.
+// The view "Conversation": the newest messages at a checkpoint, and earlier ones when the page is scrolled to them.
 
 import { get } from "./api.js";
-import { h, plural } from "./dom.js";
+import { h } from "./dom.js";
+import { plural } from "./format.js";
+import { cutNote, shownText } from "./truncated.js";
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
-export async function conversation(view, thread, row, signal) {
-  const page = await get("/messages", { thread, at: row.id, limit: PAGE }, signal);
+export async function drawConversation(view, thread, row, signal) {
+  const page = await get("/messages", { thread, at: row.id, limit: PAGE_SIZE }, signal);
   if (page.key === null) {
     view.replaceChildren(h("p", { class: "hint" }, "This state holds no list of messages. See the state."));
     return;
@@ -15,8 +17,8 @@ export async function conversation(view, thread, row, signal) {
     view.replaceChildren(h("p", { class: "hint" }, "No messages yet."));
     return;
   }
-  const fresh = Number(/^\+(\d+) message/.exec(row.added)?.[1] ?? 0);
-  const draw = (messages) => messages.map((message) => bubble(message, message.index >= page.total - fresh));
+  const added = Number(/^\+(\d+) message/.exec(row.added)?.[1] ?? 0);
+  const draw = (messages) => messages.map((message) => messageItem(message, message.index >= page.total - added));
   const list = h("ol", { class: "talk", start: page.start }, draw(page.messages));
   let start = page.start;
   const earlier = h("button", { type: "button", class: "more" });
@@ -24,7 +26,7 @@ export async function conversation(view, thread, row, signal) {
   const load = async () => {
     if (!start || earlier.disabled) return;
     earlier.disabled = true;
-    const from = Math.max(0, start - PAGE);
+    const from = Math.max(0, start - PAGE_SIZE);
     const more = await get("/messages", { thread, at: row.id, start: from, limit: start - from }, signal);
     const height = view.scrollHeight;
     list.prepend(...draw(more.messages));
@@ -37,12 +39,12 @@ export async function conversation(view, thread, row, signal) {
   label();
   view.replaceChildren(earlier, list);
   view.scrollTop = view.scrollHeight;
-  const watch = new IntersectionObserver((seen) => { if (seen[0].isIntersecting) load(); }, { root: view, rootMargin: "200px" });
-  requestAnimationFrame(() => watch.observe(earlier));
-  signal.addEventListener("abort", () => watch.disconnect());
+  const observer = new IntersectionObserver((entries) => { if (entries[0].isIntersecting) load(); }, { root: view, rootMargin: "200px" });
+  requestAnimationFrame(() => observer.observe(earlier));
+  signal.addEventListener("abort", () => observer.disconnect());
 }
 
-function bubble(message, fresh) {
+function messageItem(message, isNew) {
   const parts = [];
   if (message.thinking) parts.push(fold("thinking", "Thinking", message.thinking));
   if (message.text) parts.push(h("div", { class: "said" }, prose(message.text)));
@@ -50,31 +52,28 @@ function bubble(message, fresh) {
   for (const result of message.results) parts.push(fold(result.failed ? "result failed" : "result", h("span", {}, h("b", {}, result.name || "result"), h("span", { class: "args" }, oneLine(result.text))), result.text));
   for (const extra of message.extra) parts.push(fold("extra", h("span", { class: "args" }, oneLine(extra)), extra));
   const role = ["user", "assistant", "tool", "system"].includes(message.role) ? message.role : "other";
-  return h("li", { class: `message ${role}${fresh ? " fresh" : ""}`, data: { index: message.index } },
-    h("header", {}, h("span", { class: "who" }, message.role), fresh ? h("span", { class: "new" }, "new here") : null, h("span", { class: "index" }, String(message.index))),
+  return h("li", { class: `message ${role}${isNew ? " fresh" : ""}`, data: { index: message.index } },
+    h("header", {}, h("span", { class: "who" }, message.role), isNew ? h("span", { class: "new" }, "new here") : null, h("span", { class: "index" }, String(message.index))),
     parts);
 }
 
 function fold(kind, title, body) {
-  return h("details", { class: `fold ${kind}` }, h("summary", {}, title), h("pre", {}, plain(body), cutNote(body)));
+  return h("details", { class: `fold ${kind}` }, h("summary", {}, title), h("pre", {}, shownText(body), cutNote(body)));
 }
 
-export const plain = (value) => (value && typeof value === "object" ? value.$cut ?? "" : value ?? "");
-export const cutNote = (value) =>
-  value && typeof value === "object" && "$cut" in value ? h("span", { class: "cut" }, ` … ${value.size.toLocaleString()} characters; export shows all`) : null;
-const oneLine = (value) => plain(value).replace(/\s+/g, " ").slice(0, 160);
+const oneLine = (value) => shownText(value).replace(/\s+/g, " ").slice(0, 160);
 
 function pretty(value) {
   try {
-    return JSON.stringify(JSON.parse(plain(value)), null, 2);
+    return JSON.stringify(JSON.parse(shownText(value)), null, 2);
   } catch {
     return value;
   }
 }
 
-// Code between fences and backticks is set as code; all of it stays text.
+// Text in backticks and fences becomes code elements; all of it stays text.
 function prose(value) {
-  const parts = plain(value).split(/^```[^\n]*\n?/m);
+  const parts = shownText(value).split(/^```[^\n]*\n?/m);
   const nodes = parts.map((part, i) => (i % 2 ? h("pre", {}, part.replace(/\n$/, "")) : inline(part)));
   return [nodes, cutNote(value)];
 }

@@ -1,7 +1,8 @@
-// Asking before something is changed. Every dialog is a native <dialog>: focus stays inside, Escape closes it.
+// The dialogs. Every one is a native <dialog>: focus stays inside, Escape closes it.
 
 import { h } from "./dom.js";
 
+// Shows a dialog; resolves to the values of its fields, or null if it was cancelled.
 function ask(title, fields, verb, { danger = false, cancel = true } = {}) {
   return new Promise((done) => {
     const form = h("form", { method: "dialog" }, h("h2", {}, title), fields,
@@ -23,18 +24,18 @@ const field = (name, label, value, hint) =>
   h("label", {}, h("span", {}, label), h("input", { name, value, autocomplete: "off", spellcheck: "false" }), hint ? h("small", {}, hint) : null);
 
 export const askLabel = (row) => ask(`Label step ${row.step}`, [
-  field("label", "Label", row.label ?? "", "Works as the checkpoint's name everywhere. Empty: no label."),
+  field("label", "Label", row.label ?? "", "A name for the checkpoint, everywhere. Empty: no label."),
   field("tags", "Tags", row.tags.join(" "), "Words, with spaces between them."),
 ], "Save");
 
 export const askFork = (row, thread) => ask(`Fork at step ${row.step}`, [
   h("p", {}, `A new thread that begins here. ${thread} stays as it is.`),
-  field("to", "Name", "", "Empty: a name is made."),
+  field("to", "Name", "", "Empty: a generated name."),
 ], "Fork");
 
 const SIGN = { added: "+", removed: "−", changed: "~", mode: "m", type: "t" };
 
-// `files`: the files that would change, or null where the checkpoint has no snapshot of them.
+// `files`: the files that would change, or null if the checkpoint has no snapshot of them.
 export const askRewind = (row, left, files) => ask(`Rewind to step ${row.step}`, [
   h("p", {}, left ? `${left} checkpoint${left === 1 ? "" : "s"} will no longer be on the way to the head. ${left === 1 ? "It stays" : "They stay"} in the graph, and undo goes back.` : "Nothing is left behind."),
   files ? h("label", { class: "radio" }, h("input", { type: "checkbox", name: "files", checked: true }), `Bring the directory back as well: ${files.length || "no"} file${files.length === 1 ? "" : "s"} will change`) : null,

@@ -1,7 +1,6 @@
-"""An error's advice in the words of whoever reads it: the library speaks to programmers, a command line to people.
+"""Replaces the advice in an error message, written for Python callers, by the command that does the same.
 
-What happened stays as the library said it; what to do about it becomes a command. Each entry stands in a message of the
-library word for word, which a test looks at.
+Each key occurs word for word in a message of the library; a test checks that.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _COMMANDS = {
 }
 
 
-def advised(message: str) -> str:
-    """The message with the commands that do what it advises."""
-    for theirs, ours in _COMMANDS.items():
-        message = message.replace(theirs, ours)
+def with_cli_hints(message: str) -> str:
+    """The message with commands in place of Python calls."""
+    for python_hint, command_hint in _COMMANDS.items():
+        message = message.replace(python_hint, command_hint)
     return message

@@ -1,26 +1,27 @@
-// The history as a graph. Only the rows in sight are in the page, and only their pages are asked for, so ten thousand
-// checkpoints scroll like ten.
+// The history as a list of checkpoints with the graph beside it. Only visible rows are in the page, and only their pages are
+// fetched, so ten thousand checkpoints scroll like ten.
 
 import { get } from "./api.js";
-import { $, age, bytes, h, svg } from "./dom.js";
+import { $, h, svg } from "./dom.js";
+import { age, bytes } from "./format.js";
 
-const ROW = 54;
-const LANE = 14;
-const PAGE = 60;
+const ROW_HEIGHT = 54;
+const LANE_WIDTH = 14;
+const PAGE_SIZE = 60;
 const MAX_LANES = 8;
 const RELATION = { child: "forked to", parent: "forked from", sibling: "shares its past with" };
 
 const forkMark = () => svg("svg", { width: 10, height: 11, viewBox: "0 0 10 11", "aria-hidden": "true" },
   svg("path", { d: "M2 1v3.500a2 2 0 0 0 2 2h2a2 2 0 0 0 2-2V1M5 6.500V10", fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round" }));
 
-export class History {
+export class CheckpointList {
   constructor(onSelect) {
     this.onSelect = onSelect;
     this.box = $("rows");
     this.sheet = h("div", { class: "sheet", role: "presentation" });
     this.box.append(this.sheet);
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()), { passive: true });
-    this.box.addEventListener("keydown", (event) => this.key(event));
+    this.box.addEventListener("keydown", (event) => this.onKey(event));
     new ResizeObserver(() => this.draw()).observe(this.box);
     this.clear(null);
   }
@@ -42,33 +43,33 @@ export class History {
     await this.refresh();
   }
 
-  // Reads the newest page again; other pages follow as they come into sight.
+  // Fetches the newest page again; other pages follow when they become visible.
   async refresh() {
     const thread = this.thread;
-    const [page, about] = await Promise.all([get("/history", { thread, limit: PAGE }), get("/thread", { thread })]);
+    const [page, about] = await Promise.all([get("/history", { thread, limit: PAGE_SIZE }), get("/thread", { thread })]);
     if (thread !== this.thread) return null;
     this.forks = new Map();
     for (const fork of about.forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
     const grown = page.total - this.total;
-    if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW;
+    if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW_HEIGHT;
     this.total = page.total;
     this.lanes = Math.min(page.lanes, MAX_LANES);
     this.head = page.thread.head;
     this.pages = new Map([[0, page.rows]]);
     this.index = page.rows.findIndex((row) => row.id === this.selected);
-    if (this.index < 0 && this.selected) this.index = await this.locate(this.selected);
+    if (this.index < 0 && this.selected) this.index = await this.indexOf(this.selected);
     this.draw();
     return page;
   }
 
-  row(i) { return this.pages.get(Math.floor(i / PAGE))?.[i % PAGE]; }
+  row(i) { return this.pages.get(Math.floor(i / PAGE_SIZE))?.[i % PAGE_SIZE]; }
 
-  async need(i) {
-    const number = Math.floor(i / PAGE);
+  async fetchRow(i) {
+    const number = Math.floor(i / PAGE_SIZE);
     if (!this.pages.has(number)) {
       this.pages.set(number, undefined);
       const thread = this.thread;
-      const page = await get("/history", { thread, start: number * PAGE, limit: PAGE });
+      const page = await get("/history", { thread, start: number * PAGE_SIZE, limit: PAGE_SIZE });
       if (thread !== this.thread) return undefined;
       this.pages.set(number, page.rows);
       this.draw();
@@ -76,10 +77,10 @@ export class History {
     return this.row(i);
   }
 
-  async locate(id) {
-    for (let i = 0; i < this.total; i += PAGE) {
-      await this.need(i);
-      const at = this.pages.get(i / PAGE)?.findIndex((row) => row.id === id) ?? -1;
+  async indexOf(id) {
+    for (let i = 0; i < this.total; i += PAGE_SIZE) {
+      await this.fetchRow(i);
+      const at = this.pages.get(i / PAGE_SIZE)?.findIndex((row) => row.id === id) ?? -1;
       if (at >= 0) return i + at;
     }
     return -1;
@@ -87,17 +88,17 @@ export class History {
 
   async select(i, { quiet = false } = {}) {
     if (i < 0 || i >= this.total) return;
-    const row = this.row(i) ?? await this.need(i);
+    const row = this.row(i) ?? await this.fetchRow(i);
     if (!row) return;
     this.index = i;
     this.selected = row.id;
-    this.show(i);
+    this.scrollTo(i);
     this.draw();
     if (!quiet) this.onSelect(row);
   }
 
   async selectId(id) {
-    const i = await this.locate(id);
+    const i = await this.indexOf(id);
     if (i >= 0) await this.select(i);
   }
 
@@ -105,13 +106,13 @@ export class History {
 
   get following() { return this.selected !== null && this.selected === this.head; }
 
-  show(i) {
-    const top = i * ROW;
+  scrollTo(i) {
+    const top = i * ROW_HEIGHT;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
-    else if (top + ROW > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + ROW - this.box.clientHeight;
+    else if (top + ROW_HEIGHT > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + ROW_HEIGHT - this.box.clientHeight;
   }
 
-  key(event) {
+  onKey(event) {
     const jumps = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10, Home: -this.total, End: this.total };
     if (!(event.key in jumps) || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -119,13 +120,13 @@ export class History {
   }
 
   draw() {
-    this.sheet.style.height = `${this.total * ROW}px`;
-    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW) - 6);
-    const last = Math.min(this.total, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW) + 6);
+    this.sheet.style.height = `${this.total * ROW_HEIGHT}px`;
+    const first = Math.max(0, Math.floor(this.box.scrollTop / ROW_HEIGHT) - 6);
+    const last = Math.min(this.total, Math.ceil((this.box.scrollTop + this.box.clientHeight) / ROW_HEIGHT) + 6);
     const nodes = [];
     for (let i = first; i < last; i++) {
       const row = this.row(i);
-      if (!row) this.need(i);
+      if (!row) this.fetchRow(i);
       nodes.push(row ? this.node(row, i) : this.blank(i));
     }
     this.sheet.replaceChildren(...nodes);
@@ -135,7 +136,7 @@ export class History {
 
   blank(i) {
     const node = h("div", { class: "row blank", role: "presentation" }, h("i"), h("b"));
-    node.style.top = `${i * ROW}px`;
+    node.style.top = `${i * ROW_HEIGHT}px`;
     return node;
   }
 
@@ -150,28 +151,28 @@ export class History {
       (this.forks.get(row.id) ?? []).map((fork) => h("span", { class: "fork", title: `${RELATION[fork.relation]} ${fork.thread_id}` }, forkMark(), fork.thread_id)),
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
     const preview = row.preview ? [row.role ? h("span", { class: `role ${row.role}` }, row.role) : null, row.preview] : row.added || "no change";
-    const spoken = [`Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind", row.label ?? "", row.added, row.preview];
+    const ariaLabel = [`Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind", row.label ?? "", row.added, row.preview];
     const node = h("div", {
       class: classes.filter(Boolean).join(" "), role: "option", id: `row-${i}`, "aria-selected": i === this.index ? "true" : "false",
-      "aria-setsize": this.total, "aria-posinset": i + 1, "aria-label": spoken.filter(Boolean).join(", "),
+      "aria-setsize": this.total, "aria-posinset": i + 1, "aria-label": ariaLabel.filter(Boolean).join(", "),
       onclick: () => { this.box.focus({ preventScroll: true }); this.select(i); },
     }, this.graph(row, head), h("div", { class: "text" }, title,
       h("span", { class: "side" }, h("span", { class: "wrote", title: `${row.added || "no change"}, ${bytes(row.written)} written` }, bytes(row.written)), h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at))),
       h("span", { class: "preview" }, preview)));
-    node.style.top = `${i * ROW}px`;
+    node.style.top = `${i * ROW_HEIGHT}px`;
     return node;
   }
 
   graph(row, head) {
-    const x = (lane) => 13 + Math.min(lane, MAX_LANES - 1) * LANE;
-    const mid = ROW / 2;
-    const parts = row.through.map((lane) => svg("path", { class: `lane l${lane % 5}`, d: `M${x(lane)} 0V${ROW}` }));
+    const x = (lane) => 13 + Math.min(lane, MAX_LANES - 1) * LANE_WIDTH;
+    const mid = ROW_HEIGHT / 2;
+    const parts = row.through.map((lane) => svg("path", { class: `lane l${lane % 5}`, d: `M${x(lane)} 0V${ROW_HEIGHT}` }));
     for (const lane of row.joins) {
       const d = lane === row.lane ? `M${x(lane)} 0V${mid}` : `M${x(lane)} 0V${mid - 9}Q${x(lane)} ${mid} ${x(lane) - 9} ${mid}H${x(row.lane)}`;
       parts.push(svg("path", { class: `lane l${lane % 5}`, d }));
     }
-    if (row.open) parts.push(svg("path", { class: `lane l${row.lane % 5}`, d: `M${x(row.lane)} ${mid}V${ROW}` }));
+    if (row.open) parts.push(svg("path", { class: `lane l${row.lane % 5}`, d: `M${x(row.lane)} ${mid}V${ROW_HEIGHT}` }));
     parts.push(svg("circle", { class: `dot l${row.lane % 5}${head ? " head" : ""}`, cx: x(row.lane), cy: mid, r: head ? 6 : 4.5 }));
-    return svg("svg", { class: "graph", width: 18 + this.lanes * LANE, height: ROW, "aria-hidden": "true" }, parts);
+    return svg("svg", { class: "graph", width: 18 + this.lanes * LANE_WIDTH, height: ROW_HEIGHT, "aria-hidden": "true" }, parts);
   }
 }

@@ -1,50 +1,51 @@
-// The state as a tree. Each level is asked for when it is opened, so a state of any size is at hand at once.
+// The view "State": the state as a tree. Each level is fetched when it is opened, so a state of any size is shown at once.
 
 import { get } from "./api.js";
-import { cutNote } from "./conversation.js";
-import { bytes, h } from "./dom.js";
+import { h } from "./dom.js";
+import { bytes } from "./format.js";
+import { cutNote } from "./truncated.js";
 
-const PAGE = 100;
+const PAGE_SIZE = 100;
 
-export async function tree(view, thread, row, signal) {
+export async function drawStateTree(view, thread, row, signal) {
   const top = await get("/state", { thread, at: row.id }, signal);
-  const ask = (path, start) => get("/state", { thread, at: row.id, path: JSON.stringify(path), start, limit: PAGE }, signal);
+  const fetchLevel = (path, start) => get("/state", { thread, at: row.id, path: JSON.stringify(path), start, limit: PAGE_SIZE }, signal);
   view.replaceChildren(
     h("p", { class: "hint" }, `${bytes(top.size)} of state, ${bytes(row.written)} written by this step.`),
-    h("ul", { class: "tree" }, level(top, [], ask)));
+    h("ul", { class: "tree" }, level(top, [], fetchLevel)));
 }
 
-function level(answer, path, ask) {
-  const nodes = answer.entries.map((entry) => branch(entry, [...path, entry.name], ask));
-  const seen = answer.start + answer.entries.length;
-  if (answer.count !== null && seen < answer.count) {
-    const more = h("button", { type: "button", class: "more" }, `${(answer.count - seen).toLocaleString()} more`);
+function level(page, path, fetchLevel) {
+  const nodes = page.entries.map((entry) => branch(entry, [...path, entry.name], fetchLevel));
+  const seen = page.start + page.entries.length;
+  if (page.count !== null && seen < page.count) {
+    const more = h("button", { type: "button", class: "more" }, `${(page.count - seen).toLocaleString()} more`);
     const item = h("li", {}, more);
-    more.addEventListener("click", async () => item.replaceWith(...level(await ask(path, seen), path, ask)));
+    more.addEventListener("click", async () => item.replaceWith(...level(await fetchLevel(path, seen), path, fetchLevel)));
     nodes.push(item);
   }
-  if (!answer.entries.length && answer.count === null) nodes.push(h("li", {}, leaf(answer.value)));
-  if (answer.count === 0) nodes.push(h("li", { class: "dim" }, "empty"));
+  if (!page.entries.length && page.count === null) nodes.push(h("li", {}, leaf(page.value)));
+  if (page.count === 0) nodes.push(h("li", { class: "dim" }, "empty"));
   return nodes;
 }
 
-function branch(entry, path, ask) {
+function branch(entry, path, fetchLevel) {
   const name = h("span", { class: typeof entry.name === "number" ? "key index" : "key" }, String(entry.name));
   if (entry.known) return h("li", {}, name, leaf(entry.value));
   const kind = entry.type ?? (entry.kind === "dict" ? "{ }" : entry.kind === "list" ? "[ ]" : entry.kind);
   const facts = [entry.count !== null ? entry.count.toLocaleString() : null, entry.size ? bytes(entry.size) : null].filter(Boolean).join(" · ");
   const inside = h("ul", {});
   const node = h("details", {}, h("summary", {}, name, h("span", { class: "kind" }, kind), h("span", { class: "dim" }, facts)), inside);
-  let asked = false;
+  let loaded = false;
   node.addEventListener("toggle", async () => {
-    if (!node.open || asked) return;
-    asked = true;
-    inside.replaceChildren(...level(await ask(path, 0), path, ask));
+    if (!node.open || loaded) return;
+    loaded = true;
+    inside.replaceChildren(...level(await fetchLevel(path, 0), path, fetchLevel));
   });
   return h("li", {}, node);
 }
 
-// A value in the JSON form of the API: `$bytes`, `$datetime`, … are shown as what they are.
+// A value in the JSON of the API; `$bytes`, `$datetime`, … are shown with their type.
 export function leaf(value) {
   if (value === null) return h("span", { class: "v null" }, "null");
   if (typeof value === "string") return h("span", { class: "v str" }, value);

@@ -1,12 +1,13 @@
-// What changed between two checkpoints: by default from the parent to the chosen one, else from any other by its name.
+// The view "Changes": the changes of the state from another checkpoint, by default the parent, to the selected one.
 
 import { get } from "./api.js";
-import { bytes, h, plural } from "./dom.js";
-import { leaf } from "./tree.js";
+import { h } from "./dom.js";
+import { bytes, plural } from "./format.js";
+import { leaf } from "./state-tree.js";
 
 const SIGN = { added: "+", removed: "−", changed: "~" };
 
-export async function diff(view, thread, row, signal, base, onBase) {
+export async function drawStateDiff(view, thread, row, signal, base, onBase) {
   const from = base ?? row.parent_id;
   const input = h("input", {
     id: "diff-base", value: base ?? "", placeholder: row.parent_id ? "its parent" : "nothing before it",
@@ -31,27 +32,27 @@ export async function diff(view, thread, row, signal, base, onBase) {
   const grown = found.b.size - found.a.size;
   const summary = h("p", { class: "hint" }, `Step ${found.a.step} → step ${found.b.step}: ${plural(found.total, "change")}, ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}.`);
   const items = found.changes.map((change) => h("li", { class: `change ${change.kind}` },
-    h("header", {}, h("b", { "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)), body(change)));
+    h("header", {}, h("b", { "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)), changeBody(change)));
   if (found.total > found.changes.length) items.push(h("li", { class: "dim" }, `… ${found.total - found.changes.length} more changes; \`backtrail diff\` shows all`));
   view.replaceChildren(form, summary, h("ul", { class: "changes" }, items));
 }
 
-function body(change) {
-  if (typeof change.old === "string" && typeof change.new === "string" && (change.old + change.new).includes("\n")) return lines(change.old, change.new);
+function changeBody(change) {
+  if (typeof change.old === "string" && typeof change.new === "string" && (change.old + change.new).includes("\n")) return lineDiff(change.old, change.new);
   return [
-    "old" in change ? h("div", { class: "old" }, value(change.old)) : null,
-    "new" in change ? h("div", { class: "new" }, value(change.new)) : null,
+    "old" in change ? h("div", { class: "old" }, valueNodes(change.old)) : null,
+    "new" in change ? h("div", { class: "new" }, valueNodes(change.new)) : null,
   ];
 }
 
-function value(held) {
-  if (held && typeof held === "object" && typeof held.role === "string") {
-    return [h("span", { class: `role ${held.role}` }, held.role), h("span", { class: "v" }, spoken(held))];
+function valueNodes(value) {
+  if (value && typeof value === "object" && typeof value.role === "string") {
+    return [h("span", { class: `role ${value.role}` }, value.role), h("span", { class: "v" }, messageText(value))];
   }
-  return leaf(held);
+  return leaf(value);
 }
 
-function spoken(message) {
+function messageText(message) {
   if (typeof message.content === "string" && message.content) return message.content;
   const calls = Array.isArray(message.tool_calls) ? message.tool_calls.map((call) => call.function ?? call) : [];
   if (calls.length && calls.every((call) => typeof call.name === "string")) {
@@ -60,8 +61,8 @@ function spoken(message) {
   return JSON.stringify(message.tool_calls ?? message.content ?? message, null, 1);
 }
 
-// A line diff by the longest common subsequence; for very long texts the two are shown one after the other.
-export function lines(old, fresh) {
+// A line diff by the longest common subsequence; two very long texts are shown one after the other.
+function lineDiff(old, fresh) {
   const a = old.split("\n"), b = fresh.split("\n");
   if (a.length * b.length > 400000) return [h("pre", { class: "old" }, old), h("pre", { class: "new" }, fresh)];
   const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));

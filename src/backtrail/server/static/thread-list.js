@@ -1,9 +1,10 @@
 // The list of threads on the left: searched by the server, newest first, kept up to date by events.
 
 import { get } from "./api.js";
-import { $, age, h, plural } from "./dom.js";
+import { $, h } from "./dom.js";
+import { age, plural } from "./format.js";
 
-export class Threads {
+export class ThreadList {
   constructor(onChoose) {
     this.onChoose = onChoose;
     this.list = $("thread-list");
@@ -37,18 +38,18 @@ export class Threads {
   get search() { return $("search").value.trim(); }
 
   async load(more = false) {
-    const asked = this.search;
-    const page = await get("/threads", { search: asked, after: more ? this.next : null, limit: 100 });
-    if (asked !== this.search) return;
+    const search = this.search;
+    const page = await get("/threads", { search, after: more ? this.next : null, limit: 100 });
+    if (search !== this.search) return;
     if (!more) this.known.clear();
     for (const info of page.threads) this.known.set(info.id, info);
     this.next = page.next;
     this.draw();
   }
 
-  changed(infos, gone) {
+  update(infos, deleted) {
     const wanted = this.search.toLowerCase();
-    for (const id of gone) this.known.delete(id);
+    for (const id of deleted) this.known.delete(id);
     for (const info of infos) if (info.id.toLowerCase().includes(wanted)) this.known.set(info.id, info);
     this.draw(new Set(infos.map((info) => info.id)));
   }

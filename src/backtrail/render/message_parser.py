@@ -1,7 +1,10 @@
-"""Messages of any framework as one shape: who spoke, what was said, which tools were called and what they answered.
+"""Parses messages of any framework into one shape: role, text, tool calls and their results.
 
-Knows the message forms of OpenAI (chat and responses), Anthropic, Google, LangChain, pydantic-ai, the Vercel AI SDK and
-Claude Code's transcripts. What it does not know it shows as it is: nothing is ever left out.
+Knows the message formats of OpenAI (chat and responses), Anthropic, Google, LangChain, pydantic-ai, the Vercel AI SDK
+and Claude Code's transcripts. Anything else is kept as JSON in `extra`: nothing is left out.
+
+The Markdown of `backtrail.export` does not use this: it writes the blocks of a message in their order, and this gathers
+them by kind.
 """
 
 from __future__ import annotations
@@ -15,20 +18,20 @@ from backtrail import Outline, Unregistered, message_shapes
 from backtrail.render.jsonable import to_json
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
-_RESULTS = ("tool_result", "tool-result")
-_KEYS = ("messages", "history", "conversation", "events", "items", "chat")
+_RESULT_BLOCKS = ("tool_result", "tool-result")
+_CONVERSATION_KEYS = ("messages", "history", "conversation", "events", "items", "chat")
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A tool that was called."""
+class ToolCall(msgspec.Struct, frozen=True):
+    """A tool call."""
 
     id: str
     name: str
     arguments: str
 
 
-class Result(msgspec.Struct, frozen=True):
-    """What a tool answered. `id` is the call's."""
+class ToolResult(msgspec.Struct, frozen=True):
+    """The result of a tool call; `id` is that of the call."""
 
     id: str
     name: str
@@ -36,61 +39,61 @@ class Result(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message. `thinking` is what a model thought aloud, `extra` whatever has no other place."""
+class ParsedMessage(msgspec.Struct, frozen=True):
+    """One message. `thinking` is the model's reasoning, `extra` holds everything that fits nowhere else, as JSON."""
 
     role: str
     text: str = ""
     thinking: str = ""
-    calls: tuple[Call, ...] = ()
-    results: tuple[Result, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
     extra: tuple[str, ...] = ()
 
 
 def conversation_key(outline: Outline) -> str | None:
-    """Under which top-level key the messages are, if there are any."""
+    """The top-level key of the state that holds the messages, if there is one."""
     lists = [part for part in outline.parts if part.kind == "list" and isinstance(part.name, str)]
     names = {str(part.name) for part in lists}
-    for key in _KEYS:
+    for key in _CONVERSATION_KEYS:
         if key in names:
             return key
     return None
 
 
-def read(value: Any) -> Message:
-    """Any message-like value as a `Message`."""
+def parse_message(value: Any) -> ParsedMessage:
+    """Parse any message-like value."""
     if isinstance(value, Unregistered):
         value = value.value
     if isinstance(value, str):
-        return Message("message", value)
+        return ParsedMessage("message", value)
     if not isinstance(value, dict):
-        return Message("message", extra=(_text(value),))
+        return ParsedMessage("message", extra=(_text(value),))
     inner = message_shapes.body(value)
-    if inner is not value and "content" in inner:  # an entry of a transcript, around the message
+    if inner is not value and "content" in inner:  # an entry of a transcript that wraps the message
         value = {"role": value.get("type"), **inner}
     draft = _Draft(_role(value))
     kind = value.get("type")
     if kind == "function_call":
-        draft.calls.append(Call(_str(value.get("call_id")), _str(value.get("name")), _text(value.get("arguments"))))
+        draft.calls.append(ToolCall(_str(value.get("call_id")), _str(value.get("name")), _text(value.get("arguments"))))
     elif kind == "function_call_output":
-        draft.results.append(Result(_str(value.get("call_id")), "", _text(value.get("output"))))
+        draft.results.append(ToolResult(_str(value.get("call_id")), "", _text(value.get("output"))))
     elif kind == "reasoning":
         draft.thinking += _text(value.get("summary") or value.get("content") or "")
-    elif draft.role == "tool" and not _blocks(value):
-        answered = Result(
+    elif draft.role == "tool" and not _has_result_blocks(value):
+        result = ToolResult(
             _str(value.get("tool_call_id")),
             _str(value.get("name")),
-            _text(_said(value)),
+            _text(_content_of(value)),
             value.get("status") == "error",
         )
-        draft.results.append(answered)
+        draft.results.append(result)
     else:
-        _content(draft, _said(value))
+        _add_content(draft, _content_of(value))
     for call in value.get("tool_calls") or ():
         draft.call(call)
     known = draft.done()
-    if known == Message(known.role) and "content" not in value and "parts" not in value:
-        return Message(known.role, extra=(_text(value),))
+    if known == ParsedMessage(known.role) and "content" not in value and "parts" not in value:
+        return ParsedMessage(known.role, extra=(_text(value),))
     return known
 
 
@@ -105,28 +108,28 @@ def _role(value: dict[Any, Any]) -> str:
     return _ROLES.get(str(role), str(role))
 
 
-def _said(value: dict[Any, Any]) -> Any:
+def _content_of(value: dict[Any, Any]) -> Any:
     for key in ("content", "parts", "text"):
         if key in value:
-            said = value[key]
-            return said.get("parts", said) if isinstance(said, dict) else said
+            content = value[key]
+            return content.get("parts", content) if isinstance(content, dict) else content
     return ""
 
 
-def _blocks(value: dict[Any, Any]) -> bool:
-    said = _said(value)
-    return isinstance(said, list) and any(isinstance(b, dict) and b.get("type") in _RESULTS for b in said)
+def _has_result_blocks(value: dict[Any, Any]) -> bool:
+    content = _content_of(value)
+    return isinstance(content, list) and any(isinstance(b, dict) and b.get("type") in _RESULT_BLOCKS for b in content)
 
 
 class _Draft:
-    """A message in the making."""
+    """A message while it is parsed."""
 
     def __init__(self, role: str) -> None:
         self.role = role
         self.text: list[str] = []
         self.thinking = ""
-        self.calls: list[Call] = []
-        self.results: list[Result] = []
+        self.calls: list[ToolCall] = []
+        self.results: list[ToolResult] = []
         self.extra: list[str] = []
 
     def call(self, call: Any) -> None:
@@ -137,30 +140,30 @@ class _Draft:
         inner = function if isinstance(function, dict) else call
         arguments = inner.get("arguments", inner.get("args", inner.get("input", "")))
         id = _first(call, "id", "tool_call_id", "call_id", "toolCallId")
-        self.calls.append(Call(_str(id), _str(_first(inner, "name", "tool_name", "toolName")), _text(arguments)))
+        self.calls.append(ToolCall(_str(id), _str(_first(inner, "name", "tool_name", "toolName")), _text(arguments)))
 
-    def result(self, answer: dict[Any, Any], content: Any) -> None:
-        id = _first(answer, "tool_use_id", "tool_call_id", "toolCallId", "id")
-        name = _first(answer, "name", "tool_name", "toolName")
-        self.results.append(Result(_str(id), _str(name), _flat(content), bool(answer.get("is_error"))))
+    def result(self, block: dict[Any, Any], content: Any) -> None:
+        id = _first(block, "tool_use_id", "tool_call_id", "toolCallId", "id")
+        name = _first(block, "name", "tool_name", "toolName")
+        self.results.append(ToolResult(_str(id), _str(name), _flat(content), bool(block.get("is_error"))))
 
-    def done(self) -> Message:
-        return Message(
+    def done(self) -> ParsedMessage:
+        return ParsedMessage(
             self.role, "\n".join(self.text), self.thinking, tuple(self.calls), tuple(self.results), tuple(self.extra)
         )
 
 
-def _content(draft: _Draft, content: Any) -> None:
+def _add_content(draft: _Draft, content: Any) -> None:
     if isinstance(content, str):
         draft.text += [content] if content else []
     elif isinstance(content, list | tuple):
         for block in content:
-            _block(draft, block)
+            _add_block(draft, block)
     elif content is not None:
         draft.extra.append(_text(content))
 
 
-def _block(draft: _Draft, block: Any) -> None:
+def _add_block(draft: _Draft, block: Any) -> None:
     if isinstance(block, str):
         draft.text.append(block)
         return
@@ -172,16 +175,16 @@ def _block(draft: _Draft, block: Any) -> None:
     kind = str(block.get("type") or block.get("part_kind") or "")
     if kind in ("tool_use", "tool-call", "tool_call"):
         draft.call(block)
-    elif kind in (*_RESULTS, "tool-return"):
-        answer = _first(block, "content", "output", "result")
-        wrapped = isinstance(answer, dict) and set(answer) == {"type", "value"}
-        draft.result(block, answer["value"] if wrapped else answer)
+    elif kind in (*_RESULT_BLOCKS, "tool-return"):
+        output = _first(block, "content", "output", "result")
+        wrapped = isinstance(output, dict) and set(output) == {"type", "value"}
+        draft.result(block, output["value"] if wrapped else output)
     elif kind == "thinking":
         draft.thinking += _text(block.get("thinking") or block.get("content") or "")
     elif isinstance(call := _first(block, "function_call", "functionCall"), dict):
         draft.call(call)
-    elif isinstance(answer := _first(block, "function_response", "functionResponse"), dict):
-        draft.result(answer, answer.get("response"))
+    elif isinstance(response := _first(block, "function_response", "functionResponse"), dict):
+        draft.result(response, response.get("response"))
     elif isinstance(block.get("text"), str):
         draft.text.append(block["text"])
     elif isinstance(block.get("content"), str):
@@ -191,12 +194,12 @@ def _block(draft: _Draft, block: Any) -> None:
 
 
 def _first(value: dict[Any, Any], *keys: str) -> Any:
-    """What stands under the first of the keys that frameworks use for it."""
+    """The first value under one of the keys that frameworks use for it."""
     return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
 def _flat(value: Any) -> str:
-    """A tool's answer: the texts of its blocks, or all of it."""
+    """A tool result as text: the texts of its blocks, or its JSON."""
     if isinstance(value, list) and all(isinstance(b, dict) and isinstance(b.get("text"), str) for b in value):
         return "\n".join(block["text"] for block in value)
     return _text(value)

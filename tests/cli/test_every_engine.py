@@ -1,4 +1,4 @@
-"""The command line and the desk behind the inspector, on each engine: only the URL differs."""
+"""The command line and the handlers of the inspector on every engine: only the URL differs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 import backtrail
-from backtrail.server import requests as ask
+from backtrail.server import requests
 from backtrail.server.handlers import Handlers
 from fix_stores import EVERY_ENGINE, address
 
@@ -31,7 +31,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return whole
 
 
-def test_a_thread_is_looked_at_and_changed_on_any_engine(run: Run, url: str, tmp_path: Path) -> None:
+def test_commands_read_and_change_a_thread_on_any_engine(run: Run, url: str, tmp_path: Path) -> None:
     env = {"BACKTRAIL_STORE": url}
     assert [t["id"] for t in run("threads", "--json", env=env).data["threads"]] == ["talk"]
     assert run("log", "talk", env=env).out.count("○") == 2
@@ -46,13 +46,16 @@ def test_a_thread_is_looked_at_and_changed_on_any_engine(run: Run, url: str, tmp
     assert run("rm", "talk", "other", "-y", env=env).code == 0
 
 
-def test_the_desk_answers_on_any_engine(url: str) -> None:
+def test_handlers_work_on_any_engine(url: str) -> None:
     with backtrail.open(url) as store:
-        desk = Handlers(store, name="test", read_only=False)
-        assert [t["id"] for t in desk.threads(ask.AskThreads())["threads"]] == ["talk"]
-        history = desk.history(ask.AskHistory(thread="talk"))
+        handlers = Handlers(store, name="test", read_only=False)
+        assert [t["id"] for t in handlers.threads(requests.ThreadsRequest())["threads"]] == ["talk"]
+        history = handlers.history(requests.HistoryRequest(thread="talk"))
         assert [row["step"] for row in history["rows"]] == [3, 4, 3, 2, 1]
-        assert desk.messages(ask.AskMessages(thread="talk", at="best"))["messages"][-1]["text"] == "another way"
-        assert desk.state(ask.AskState(thread="talk"))["entries"][0]["count"] == 3
-        assert desk.append(ask.Append(thread="talk", items=["x"]))["step"] == 4
-        assert desk.undo(ask.Undo(thread="talk"))["head"]["step"] == 3
+        assert (
+            handlers.messages(requests.MessagesRequest(thread="talk", at="best"))["messages"][-1]["text"]
+            == "another way"
+        )
+        assert handlers.state(requests.StateRequest(thread="talk"))["entries"][0]["count"] == 3
+        assert handlers.append(requests.AppendRequest(thread="talk", items=["x"]))["step"] == 4
+        assert handlers.undo(requests.UndoRequest(thread="talk"))["head"]["step"] == 3

@@ -1,7 +1,7 @@
-"""Finding and reading the files of an import: which there are, and what JSON they hold.
+"""Finds the files of an import, and reads their JSON.
 
-A line that is damaged costs that line, is named by its number, and nothing more; a torn last line is the usual end of a
-file whose writer was killed.
+A damaged line is left out and reported by its number; the rest of the file is imported. A torn last line is the usual
+end of a file whose writer was killed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from backtrail.errors import InvalidInput
-from backtrail.importers.model import BadFile, Content
+from backtrail.importers.model import BadFile, FileContent
 
 SUFFIXES = (".json", ".jsonl")
-META = ".meta.json"  # belongs to the .jsonl beside it
-_SHOWN = 5  # damaged lines that are named one by one
+META_SUFFIX = ".meta.json"  # belongs to the .jsonl beside it
+_MAX_NOTES = 5  # damaged lines reported one by one
 
 
-def scan(target: Any) -> list[tuple[Path, str]]:
-    """The files to import, each with a name for what it holds: a file, a directory with all below it, or several."""
+def find_files(target: Any) -> list[tuple[Path, str]]:
+    """The files in `target`, each with a default id. `target` is a file, a directory (searched recursively), or a list
+    of them."""
     targets = list(target) if isinstance(target, list | tuple) else [target]
     found: list[tuple[Path, str]] = []
     for one in targets:
@@ -38,11 +39,11 @@ def scan(target: Any) -> list[tuple[Path, str]]:
 
 
 def _is_meta(path: Path) -> bool:
-    return path.name.endswith(META) and path.with_name(path.name.removesuffix(META) + ".jsonl").exists()
+    return path.name.endswith(META_SUFFIX) and path.with_name(path.name.removesuffix(META_SUFFIX) + ".jsonl").exists()
 
 
-def read(path: Path, name: str) -> Content:
-    """What a file holds; `BadFile` if that is no JSON."""
+def read_file(path: Path, name: str) -> FileContent:
+    """The content of a file; `BadFile` if it is not JSON."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -54,16 +55,16 @@ def read(path: Path, name: str) -> Content:
     if path.suffix == ".jsonl":
         return _read_lines(path, name, text)
     try:
-        return Content(path, name, value=json.loads(text))
+        return FileContent(path, name, value=json.loads(text))
     except (ValueError, RecursionError) as error:
         if "\n" in text.strip():
             lines = _read_lines(path, name, text)
             if not lines.notes:
-                return lines  # lines of JSON under the wrong name
+                return lines  # JSON lines in a file named .json
         raise BadFile(f"it is not JSON: {error}") from error
 
 
-def _read_lines(path: Path, name: str, text: str) -> Content:
+def _read_lines(path: Path, name: str, text: str) -> FileContent:
     lines: list[tuple[int, dict[str, Any]]] = []
     bad: list[str] = []
     # Only \n ends a line: a JSON string may hold the other characters that str.splitlines() takes for one.
@@ -81,5 +82,5 @@ def _read_lines(path: Path, name: str, text: str) -> Content:
             bad.append(f"line {number} is no JSON object and was left out")
     if not lines:
         raise BadFile(f"none of its lines is a JSON object ({bad[0]})" if bad else "it is empty")
-    more = [f"and {len(bad) - _SHOWN} more such lines"] if len(bad) > _SHOWN else []
-    return Content(path, name, lines=lines, notes=(*bad[:_SHOWN], *more))
+    more = [f"and {len(bad) - _MAX_NOTES} more such lines"] if len(bad) > _MAX_NOTES else []
+    return FileContent(path, name, lines=lines, notes=(*bad[:_MAX_NOTES], *more))

@@ -1,12 +1,13 @@
-// What each step wrote, as bars, with the size of the state as a line above them. Ten thousand steps become as many bars as
-// fit; a bar stands for the largest of its steps.
+// The chart above the history: bytes written by each step as bars, the size of the state as a line. Ten thousand steps become
+// as many bars as fit; a bar stands for the largest of its steps.
 
 import { get } from "./api.js";
-import { $, bytes, h, svg } from "./dom.js";
+import { $, h, svg } from "./dom.js";
+import { bytes } from "./format.js";
 
 const HEIGHT = 44;
 
-export async function chart(thread, onStep) {
+export async function drawSizeChart(thread, onStep) {
   const box = $("chart");
   const { steps, written: total, size: large, points } = await get("/sizes", { thread });
   if (points.length < 2) {

@@ -1,0 +1,94 @@
+"""A page of threads, printed as JSON or as a table: the common part of `threads`, `sessions` and `runs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from backtrail.cli.context import CommandContext, limit_option
+from backtrail.cli.formatting import age, one_line, size
+
+if TYPE_CHECKING:
+    from backtrail import ThreadInfo
+
+Info = TypeVar("Info", bound="ThreadInfo")
+
+_MIN_NAME_WIDTH = 24  # columns that a long name needs at least to be told from others
+_STYLES = {"step": "step", "size": "size", "updated": "age"}
+
+
+prefix_argument = click.argument("prefix", default="")
+page_limit_option = limit_option(200, "Maximum number of lines.")
+
+
+def print_page(
+    context: CommandContext,
+    noun: str,
+    found: Sequence[Info],
+    limit: int,
+    *,
+    columns: Mapping[str, Callable[[Info], object]],
+    fields: Sequence[str] = (),
+    empty: str,
+) -> None:
+    """Print the first `limit` of `found`, which holds one more where there are more.
+
+    `columns` stand in the table between a thread's name and its size; `fields` are the attributes that the JSON has in
+    addition to those of every thread; `empty` is printed instead of a table without rows.
+    """
+    more, page = len(found) > limit, found[:limit]
+    if context.json:
+        from backtrail.render.json_records import thread_json
+
+        rows = [thread_json(info) | {name: getattr(info, name) for name in fields} for info in page]
+        context.print_json({f"{noun}s": rows, "more": more})
+        return
+    cells = {name: [one_line(str(value(info))) for info in page] for name, value in columns.items()}
+    _print_table(page, cells, more=more, empty=empty)
+
+
+def empty_message(noun: str, prefix: str, kind: str | None = None, namespaces: Sequence[str] = ()) -> str:
+    """Say why a listing is empty; `namespaces` are those in which there may be more."""
+    which = f" of kind {one_line(kind)!r}" if kind else ""
+    if namespaces:
+        names = ", ".join(map(one_line, namespaces))
+        return f"no {noun}s here; there are namespaces, for ?namespace=… in the URL: {names}"
+    return f"no {noun}{which} starts with {one_line(prefix)!r}" if prefix else f"no {noun}s{which} yet"
+
+
+def _print_table(page: Sequence[ThreadInfo], cells: dict[str, list[str]], *, more: bool, empty: str) -> None:
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    from backtrail.cli.output import paged
+
+    names = [one_line(info.id) for info in page]
+    cells["step"] = [str(info.step) for info in page]
+    cells["size"] = [size(info.size) for info in page]
+    cells["updated"] = [age(info.updated_at) for info in page]
+    with paged() as out:
+        _fit(cells, min(_MIN_NAME_WIDTH, max(map(cell_len, names), default=0)), out.width)
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        table.add_column("thread", overflow="fold")
+        for title in cells:
+            table.add_column(title, justify="right", style=_STYLES.get(title, ""), no_wrap=True)
+        for name, *values in zip(names, *cells.values(), strict=True):
+            table.add_row(Text(name), *map(Text, values))
+        out.print(table if page else Text(empty, "dim"))
+        if more:
+            out.print(Text("… and more: raise --limit, or give a prefix", "dim"))
+
+
+def _fit(cells: dict[str, list[str]], name_width: int, width: int) -> None:
+    """Drop columns until a line fits: first sizes, then those special to this listing, then steps."""
+    from rich.cells import cell_len
+
+    special = [title for title in cells if title not in _STYLES]
+    for dropped in ("size", *reversed(special), "step"):
+        needed = sum(2 + max(map(cell_len, [title, *values])) for title, values in cells.items())
+        if name_width + needed <= width:
+            return
+        del cells[dropped]

@@ -1,0 +1,19 @@
+// Numbers and times as text.
+
+export function bytes(count) {
+  if (count < 1000) return `${count} B`;
+  for (const [unit, size] of [["kB", 1e3], ["MB", 1e6], ["GB", 1e9]]) {
+    if (count < size * 1000) return `${(count / size).toFixed(1)} ${unit}`;
+  }
+  return `${(count / 1e12).toFixed(1)} TB`;
+}
+
+export function age(iso) {
+  const seconds = Math.max(0, (Date.now() - Date.parse(iso)) / 1000);
+  for (const [unit, length] of [["y", 31557600], ["mo", 2629800], ["d", 86400], ["h", 3600], ["m", 60]]) {
+    if (seconds >= length) return `${Math.floor(seconds / length)}${unit}`;
+  }
+  return seconds < 5 ? "now" : `${Math.floor(seconds)}s`;
+}
+
+export const plural = (count, word) => `${count.toLocaleString()} ${word}${count === 1 ? "" : "s"}`;
