@@ -1,4 +1,4 @@
-"""Takes the pictures of the docs from the demo store: docs/log.svg, docs/inspector.png and docs/inspector-phone.png.
+"""Makes the pictures of the docs from the demo store: docs/log.svg and docs/inspector*.png.
 
 python scripts/pictures.py
 
@@ -29,7 +29,7 @@ THREAD = "api/rate-limiter"
 COLUMNS = 118
 
 
-def terminal(store: Path) -> None:
+def log_svg(store: Path) -> None:
     """`backtrail log`, as a terminal shows it."""
     command = ["log", THREAD]
     environment = os.environ | {
@@ -45,14 +45,14 @@ def terminal(store: Path) -> None:
     out = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True)  # noqa: SIM115, PTH123
     out.print(Text("$ ", "green").append(f"backtrail {' '.join(command)}", "bold"))
     out.print(Text.from_ansi(ran.stdout.rstrip()), no_wrap=True, crop=True)
-    # The fonts that rich would have the picture fetch from the web are left to the reader's machine.
+    # Without rich's web fonts: the picture must not load anything, and the reader's machine has a monospace font.
     form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     (DOCS / "log.svg").write_text(out.export_svg(title="backtrail", code_format=form, unique_id="backtrail-log"))
 
 
 @contextmanager
-def running(store: Path) -> Iterator[str]:
-    """`backtrail ui` on a free port; gives its address."""
+def running_inspector(store: Path) -> Iterator[str]:
+    """Run `backtrail ui` on a free port; gives its URL."""
     command = [sys.executable, "-m", "backtrail.cli", "ui", "--store", store.name, "--port", "0", "--json"]
     with subprocess.Popen(command, cwd=store.parent, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -62,39 +62,40 @@ def running(store: Path) -> Iterator[str]:
             process.terminate()
 
 
-def page(browser: Browser, url: str, name: str, *, width: int, height: int, scheme: str, pane: str) -> None:
-    """One picture of the inspector."""
+def inspector_png(browser: Browser, url: str, name: str, *, width: int, height: int, scheme: str, pane: str) -> None:
+    """Save one picture of the inspector."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if scheme == "dark" else "light",
         device_scale_factor=2,
     )
-    shown = context.new_page()
-    shown.goto(url)
-    shown.locator(f'[data-thread="{THREAD}"]').click()
-    shown.locator(".row").first.wait_for()
+    page = context.new_page()
+    page.goto(url)
+    page.locator(f'[data-thread="{THREAD}"]').click()
+    page.locator(".row").first.wait_for()
     if pane == "detail":
-        shown.locator(".row").first.click()
-    shown.locator("#live[data-state=live]").wait_for()
-    shown.locator(".message").first.wait_for(state="attached")
-    shown.locator("#rows").focus()
-    shown.wait_for_timeout(400)  # the browser's own fade of scroll bars
-    shown.screenshot(path=DOCS / name)
+        page.locator(".row").first.click()
+    page.locator("#live[data-state=live]").wait_for()
+    page.locator(".message").first.wait_for(state="attached")
+    page.locator("#rows").focus()
+    page.mouse.move(0, 0)  # nothing is hovered in the picture
+    page.wait_for_timeout(400)  # until the scroll bars have faded
+    page.screenshot(path=DOCS / name)
     context.close()
 
 
 def main() -> None:
-    """All pictures."""
+    """Make all pictures."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    with tempfile.TemporaryDirectory() as place:
-        store = Path(place) / "agents.db"
+    with tempfile.TemporaryDirectory() as directory:
+        store = Path(directory) / "agents.db"
         build(str(store))
-        terminal(store)
-        with sync_playwright() as playwright, running(store) as url:
+        log_svg(store)
+        with sync_playwright() as playwright, running_inspector(store) as url:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            page(browser, url, "inspector.png", width=1440, height=860, scheme="light", pane="detail")
-            page(browser, url, "inspector-dark.png", width=1440, height=860, scheme="dark", pane="detail")
-            page(browser, url, "inspector-phone.png", width=390, height=780, scheme="dark", pane="history")
+            inspector_png(browser, url, "inspector.png", width=1440, height=860, scheme="light", pane="detail")
+            inspector_png(browser, url, "inspector-dark.png", width=1440, height=860, scheme="dark", pane="detail")
+            inspector_png(browser, url, "inspector-phone.png", width=390, height=780, scheme="dark", pane="history")
             browser.close()
 
 
