@@ -133,7 +133,7 @@ def test_a_rewind_says_what_it_leaves_behind_and_can_be_undone(served: Inspector
     _choose(page)
     page.locator(".row").last.click()
     page.get_by_role("button", name="Rewind").click()
-    expect(page.get_by_role("dialog")).to_contain_text("5 checkpoints will no longer be on the way")
+    expect(page.get_by_role("dialog")).to_contain_text("5 checkpoints will be left behind")
     page.get_by_role("button", name="Cancel").click()
     assert served.store.thread(TALK).step == 6
     page.get_by_role("button", name="Rewind").click()
@@ -183,7 +183,7 @@ def test_hostile_content_is_text_wherever_it_is_shown(served: Inspector, open_pa
     assert page.locator("img[src=x], #view script, main script").count() == 0
 
 
-def test_the_policy_stops_a_script_and_markup_that_somebody_smuggles_in(served: Inspector, open_page: Open) -> None:
+def test_the_content_security_policy_stops_injected_scripts_and_markup(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     expect(page.locator(".thread")).to_have_count(2)
     ran = page.evaluate(
@@ -201,7 +201,7 @@ def test_the_policy_stops_a_script_and_markup_that_somebody_smuggles_in(served: 
     )
 
 
-def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
+def test_a_long_history_and_a_large_state_are_loaded_in_pages(open_page: Open) -> None:
     with backtrail.open("memory:") as store:
         thread: backtrail.Thread[Any] = store.thread("long")
         thread.save({"notes": {f"key {i}": "n" * 4000 for i in range(2500)}, "messages": []})
@@ -210,7 +210,7 @@ def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
         sizes: list[int] = []
         with inspector(store) as served:
             page = open_page(served)
-            page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
+            page.on("response", lambda response: sizes.append(int(response.headers.get("content-length", 0))))
             _choose(page, "long")
             expect(page.locator(".message")).to_have_count(50)
             page.locator("#view").evaluate("node => { node.scrollTop = 0; }")
@@ -229,7 +229,7 @@ def test_a_long_history_and_a_large_state_stay_fluid(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_one_pane_is_shown_at_a_time_and_nothing_sticks_out(
+def test_on_a_phone_one_pane_is_shown_at_a_time_and_nothing_overflows(
     served: Inspector, open_page: Open, scheme: str
 ) -> None:
     page = open_page(served, width=360, height=740, scheme=scheme)
@@ -263,7 +263,7 @@ def test_read_only_offers_nothing_that_changes(open_page: Open) -> None:
             expect(page.get_by_role("button", name="Export")).to_be_enabled()
 
 
-def test_files_are_shown_and_go_back_with_the_conversation(open_page: Open, tmp_path: Path) -> None:
+def test_files_are_shown_and_restored_with_the_conversation(open_page: Open, tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     file.write_text("import this\n<b>bold</b>\n")
     with backtrail.open("memory:") as store:
@@ -311,7 +311,9 @@ def test_a_checkpoint_is_downloaded(served: Inspector, open_page: Open, tmp_path
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_screen_reader_and_a_weak_eye_find_their_way(served: Inspector, open_page: Open, scheme: str) -> None:
+def test_the_page_works_for_screen_readers_and_has_enough_contrast(
+    served: Inspector, open_page: Open, scheme: str
+) -> None:
     page = open_page(served, scheme=scheme)
     _choose(page)
     for role, name in (

@@ -67,6 +67,12 @@ class CommandContext:
         with opened as store:
             yield store
 
+    @contextlib.contextmanager
+    def thread(self, id: str) -> Iterator[Thread[Any]]:
+        """Open the store, and give one of its threads."""
+        with self.store() as store:
+            yield store.thread(id)
+
     @property
     def keys(self) -> list[str]:
         """Keys from BACKTRAIL_KEY, newest first; empty for a store that is not encrypted."""
@@ -156,7 +162,7 @@ def _common_option(name: str) -> Callable[[click.Context, click.Parameter, Any],
     return callback
 
 
-pass_command_context = click.make_pass_decorator(CommandContext, ensure=True)
+with_context = click.make_pass_decorator(CommandContext, ensure=True)
 
 
 def _complete_thread(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context
+from backtrail.cli.context import Command, CommandContext, with_context
 
 if TYPE_CHECKING:
     from backtrail import Store, Thread
@@ -25,7 +25,7 @@ _TEXT = "The quick brown fox jumps over the lazy dog, and notes what it did on t
 @click.option(
     "--turns", metavar="N", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Turns to save."
 )
-@pass_command_context
+@with_context
 def command(context: CommandContext, turns: int) -> None:
     """Measure appends, loads, history and listing. Uses a thread of its own, and deletes it afterwards."""
     from backtrail.cli.output import progress

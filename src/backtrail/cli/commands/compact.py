@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context, print_line
+from backtrail.cli.context import Command, CommandContext, print_line, with_context
 
 
 @click.command(cls=Command, epilog="\b\nExample:\n  backtrail compact -s agents.db")
-@pass_command_context
+@with_context
 def command(context: CommandContext) -> None:
     """Free everything that no checkpoint needs, and return the space to the disk or server. Removes no checkpoint."""
     from backtrail.cli.formatting import size

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context, print_line, read_key, same_store
+from backtrail.cli.context import Command, CommandContext, print_line, read_key, same_store, with_context
 
 
 @click.command(
@@ -22,7 +22,7 @@ from backtrail.cli.context import Command, CommandContext, pass_command_context,
     help="The key of TARGET is in this file; without it, TARGET has the key in BACKTRAIL_KEY.",
 )
 @click.option("--no-key", is_flag=True, help="TARGET is not encrypted, although this store is.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, target: str, key: Path | None, no_key: bool) -> None:
     """Copy everything that the store TARGET lacks into it, on any engine. Creates TARGET if it does not exist.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context, resolve_ref, thread_argument
+from backtrail.cli.context import Command, CommandContext, resolve_ref, thread_argument, with_context
 
 if TYPE_CHECKING:
-    from backtrail import Diff, Thread
+    from backtrail import Diff
     from backtrail.workspace import Change as FileChange
 
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 @click.argument("b", default="@")
 @click.option("--full", is_flag=True, help="Do not shorten values.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if anything changed.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, a: str, b: str, full: bool, exit_code: bool) -> None:
     """Show what changed in THREAD from A (default: the checkpoint before the head) to B (default: the head).
 
     Includes the files if both were saved with files.
     """
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         found = handle.diff(resolve_ref(handle, a), resolve_ref(handle, b))
         files = handle.workspace(found.b).diff(found.a, found.b).changes if found.a.files and found.b.files else ()
     if context.json:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, ExitCode, is_sqlite_file, pass_command_context, store_path
+from backtrail.cli.context import Command, CommandContext, ExitCode, is_sqlite_file, store_path, with_context
 
 if TYPE_CHECKING:
     from backtrail import BacktrailError, Store
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail doctor\n  backtrail doctor -s redis://localhost")
-@pass_command_context
+@with_context
 def command(context: CommandContext) -> None:
     """Check the environment and the store, and say what to do. Exits with 1 if something is wrong."""
     findings = [*_check_environment(), *_check_file(context.target), *_check_store(context)]

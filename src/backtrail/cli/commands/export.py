@@ -11,10 +11,10 @@ from backtrail.cli.context import (
     Command,
     CommandContext,
     at_argument,
-    pass_command_context,
     print_line,
     resolve_ref,
     thread_argument,
+    with_context,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout."
 )
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, at: str, format: str | None, output: Path | None) -> None:
     """Write THREAD at AT (default: the head). Without --format, the suffix of the output file decides."""
     from backtrail.export import write_file

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import (
-    Command,
-    CommandContext,
-    confirm,
-    dry_run_option,
-    pass_command_context,
-    print_line,
-    yes_option,
-)
+from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, print_line, with_context, yes_option
 
 if TYPE_CHECKING:
     from backtrail.workspace import Change, Changes, Workspace
@@ -43,7 +35,7 @@ def command() -> None:
 
 
 def _workspace_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    return dir_option(name_option(pass_command_context(function)))
+    return dir_option(name_option(with_context(function)))
 
 
 @contextmanager

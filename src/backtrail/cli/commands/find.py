@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, ExitCode, pass_command_context
+from backtrail.cli.context import Command, CommandContext, ExitCode, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Store, Thread
@@ -25,7 +25,7 @@ _PAGE_SIZE = 500
 @click.option("--tag", help="Checkpoints with this tag.")
 @click.option("--custom", metavar="KEY=VALUE", multiple=True, help="With this custom field (JSON, or a plain word).")
 @click.option("--text", help="Messages at the heads that contain this text, ignoring case.")
-@pass_command_context
+@with_context
 def command(
     context: CommandContext, prefix: str, label: str | None, tag: str | None, custom: tuple[str, ...], text: str | None
 ) -> None:

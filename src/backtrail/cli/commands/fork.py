@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from backtrail.cli.context import (
     Command,
     CommandContext,
     at_argument,
-    pass_command_context,
     print_line,
     resolve_ref,
     thread_argument,
+    with_context,
 )
-
-if TYPE_CHECKING:
-    from backtrail import Thread
 
 
 @click.command(
@@ -27,11 +22,10 @@ if TYPE_CHECKING:
 @thread_argument
 @at_argument()
 @click.option("--to", metavar="NAME", help="Name of the new thread (default: a generated one).")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, at: str, to: str | None) -> None:
     """Start a new thread at checkpoint AT of THREAD. It shares everything that was saved up to there."""
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         checkpoint = resolve_ref(handle, at)
         made = handle.fork(to, at=checkpoint)
     if context.json:

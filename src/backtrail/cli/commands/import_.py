@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, ExitCode, pass_command_context
+from backtrail.cli.context import Command, CommandContext, ExitCode, with_context
 from backtrail.errors import MissingExtra
 
 _DATABASES = ("langgraph-sqlite", "langgraph-postgres")
@@ -21,7 +21,7 @@ _DATABASES = ("langgraph-sqlite", "langgraph-postgres")
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--format", help="Read every file as this format, instead of detecting it.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, paths: tuple[str, ...], format: str | None) -> None:
     """Import files and directories. Nothing is imported twice, and nothing in the store is overwritten.
 

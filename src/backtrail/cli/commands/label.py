@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from backtrail.cli.context import (
-    Command,
-    CommandContext,
-    pass_command_context,
-    print_line,
-    resolve_ref,
-    thread_argument,
-)
-
-if TYPE_CHECKING:
-    from backtrail import Thread
+from backtrail.cli.context import Command, CommandContext, print_line, resolve_ref, thread_argument, with_context
 
 
 @click.command(
@@ -28,7 +16,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--at", default="@", show_default=True, help="The checkpoint.")
 @click.option("--remove", is_flag=True, help="Remove the label.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, name: str | None, at: str, remove: bool) -> None:
     """Give a checkpoint of THREAD the label NAME. Every command takes a label as the checkpoint's name."""
     from backtrail.render.json_records import checkpoint_json
@@ -38,8 +26,7 @@ def command(context: CommandContext, thread: str, name: str | None, at: str, rem
         raise click.UsageError("give a NAME, or --remove.")
     if name is not None and is_reserved_ref(name):
         raise click.UsageError(f"{name!r} already means a checkpoint (@, @~2, a step): choose another label.")
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         checkpoint = handle.annotate(resolve_ref(handle, at), label=name)
     if context.json:
         context.print_json({"checkpoint": checkpoint_json(checkpoint)})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, limit_option, pass_command_context, thread_argument
+from backtrail.cli.context import Command, CommandContext, limit_option, thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Fork, Outline, Thread
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @thread_argument
 @limit_option(100, "Maximum number of checkpoints, newest first.")
 @click.option("--trail", is_flag=True, help="Only the ancestors of the head, without what rewinds left behind.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, limit: int, trail: bool) -> None:
     """Draw the history of THREAD as a graph, newest first.
 
@@ -30,8 +30,7 @@ def command(context: CommandContext, thread: str, limit: int, trail: bool) -> No
     """
     from backtrail import ThreadNotFound
 
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         head = handle.head
         if head is None:
             raise ThreadNotFound(thread)

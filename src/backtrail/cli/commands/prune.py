@@ -7,15 +7,7 @@ import re
 
 import click
 
-from backtrail.cli.context import (
-    Command,
-    CommandContext,
-    confirm,
-    dry_run_option,
-    pass_command_context,
-    print_line,
-    yes_option,
-)
+from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, print_line, with_context, yes_option
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -50,7 +42,7 @@ def parse_duration(text: str) -> dt.timedelta:
 )
 @dry_run_option
 @yes_option
-@pass_command_context
+@with_context
 def command(
     context: CommandContext,
     keep_last: int | None,

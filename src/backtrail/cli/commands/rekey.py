@@ -6,15 +6,7 @@ from pathlib import Path
 
 import click
 
-from backtrail.cli.context import (
-    Command,
-    CommandContext,
-    confirm,
-    pass_command_context,
-    print_line,
-    read_key,
-    yes_option,
-)
+from backtrail.cli.context import Command, CommandContext, confirm, print_line, read_key, with_context, yes_option
 
 
 @click.command(
@@ -22,7 +14,7 @@ from backtrail.cli.context import (
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @yes_option
-@pass_command_context
+@with_context
 def command(context: CommandContext, file: Path, yes: bool) -> None:
     """Replace the key of an encrypted store by the one in FILE (32 bytes in hex or base64). BACKTRAIL_KEY holds the
     present key."""

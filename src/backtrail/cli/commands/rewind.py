@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from backtrail.cli.context import (
@@ -12,15 +10,12 @@ from backtrail.cli.context import (
     at_argument,
     confirm,
     dry_run_option,
-    pass_command_context,
     print_line,
     resolve_ref,
     thread_argument,
+    with_context,
     yes_option,
 )
-
-if TYPE_CHECKING:
-    from backtrail import Thread
 
 
 @click.command(
@@ -33,15 +28,14 @@ if TYPE_CHECKING:
 @click.option("--prune", is_flag=True, help="Delete what came after AT, instead of leaving it behind.")
 @dry_run_option
 @yes_option
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, at: str, files: bool, prune: bool, dry_run: bool, yes: bool) -> None:
     """Move the head of THREAD to AT. What is left behind stays in `backtrail log`, and `backtrail undo` goes back."""
     from backtrail.model import counted
     from backtrail.render.head_moves import left_behind
     from backtrail.render.json_records import checkpoint_json
 
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         target = resolve_ref(handle, at)
         head = handle.head
         left = left_behind(handle.history(all=True), head.id if head is not None else None, target)[::-1]

@@ -11,9 +11,9 @@ from backtrail.cli.context import (
     CommandContext,
     confirm,
     dry_run_option,
-    pass_command_context,
     print_line,
     resolve_ref,
+    with_context,
     yes_option,
 )
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--at", help="Delete only this checkpoint.")
 @dry_run_option
 @yes_option
-@pass_command_context
+@with_context
 def command(context: CommandContext, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
     """Delete THREADS with all their checkpoints, or one checkpoint. Forks, and what followed a checkpoint, stay."""
     from backtrail import ThreadNotFound

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context
+from backtrail.cli.context import Command, CommandContext, with_context
 from backtrail.cli.thread_listing import empty_message, page_limit_option, prefix_argument, print_page
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail runs\n  backtrail runs nightly- --json")
 @prefix_argument
 @page_limit_option
-@pass_command_context
+@with_context
 def command(context: CommandContext, prefix: str, limit: int) -> None:
     """List runs whose name starts with PREFIX that have not finished, newest first: these can be resumed."""
     with context.store() as store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context
+from backtrail.cli.context import Command, CommandContext, with_context
 from backtrail.cli.thread_listing import empty_message, page_limit_option, prefix_argument, print_page
 
 
@@ -13,7 +13,7 @@ from backtrail.cli.thread_listing import empty_message, page_limit_option, prefi
 )
 @prefix_argument
 @page_limit_option
-@pass_command_context
+@with_context
 def command(context: CommandContext, prefix: str, limit: int) -> None:
     """List sessions whose name starts with PREFIX, newest first, with their messages and user turns."""
     with context.store() as store:

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import (
-    Command,
-    CommandContext,
-    at_argument,
-    pass_command_context,
-    resolve_ref,
-    thread_argument,
-)
+from backtrail.cli.context import Command, CommandContext, at_argument, resolve_ref, thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
@@ -36,11 +29,10 @@ if TYPE_CHECKING:
     help="Show the last N messages.",
 )
 @click.option("--full", is_flag=True, help="All messages, tool calls unfolded, values not shortened.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, at: str, messages: int, full: bool) -> None:
     """Show the state of THREAD at AT (default: the head)."""
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         checkpoint = resolve_ref(handle, at)
         if context.json:
             from backtrail.render.json_records import checkpoint_json

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, namespaces_of, pass_command_context
+from backtrail.cli.context import Command, CommandContext, namespaces_of, with_context
 
 _SIZES = ("total", "live", "garbage")
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail stats\n  backtrail stats -s redis://localhost --json")
 @click.option("--quick", is_flag=True, help="Skip the survey of live and garbage bytes.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, quick: bool) -> None:
     """Print what the store holds, how large it is, and how much of it is live or garbage."""
     with context.store() as store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context, print_line, same_store
+from backtrail.cli.context import Command, CommandContext, print_line, same_store, with_context
 
 
 @click.command(
@@ -13,7 +13,7 @@ from backtrail.cli.context import Command, CommandContext, pass_command_context,
 )
 @click.argument("one")
 @click.argument("other")
-@pass_command_context
+@with_context
 def command(context: CommandContext, one: str, other: str) -> None:
     """Make the stores ONE and OTHER equal by exchanging only what is missing. Creates OTHER if it does not exist.
 

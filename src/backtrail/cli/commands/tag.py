@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from backtrail.cli.context import (
-    Command,
-    CommandContext,
-    pass_command_context,
-    print_line,
-    resolve_ref,
-    thread_argument,
-)
-
-if TYPE_CHECKING:
-    from backtrail import Thread
+from backtrail.cli.context import Command, CommandContext, print_line, resolve_ref, thread_argument, with_context
 
 
 @click.command(
@@ -28,13 +16,12 @@ if TYPE_CHECKING:
 @click.argument("tags", nargs=-1, required=True)
 @click.option("--at", default="@", show_default=True, help="The checkpoint.")
 @click.option("--remove", is_flag=True, help="Remove these tags.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, tags: tuple[str, ...], at: str, remove: bool) -> None:
     """Add TAGS to a checkpoint of THREAD."""
     from backtrail.render.json_records import checkpoint_json
 
-    with context.store() as store:
-        handle: Thread[Any] = store.thread(thread)
+    with context.thread(thread) as handle:
         checkpoint = resolve_ref(handle, at)
         kept = [tag for tag in checkpoint.tags if tag not in tags]
         checkpoint = handle.annotate(checkpoint, tags=kept if remove else [*kept, *tags])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, namespaces_of, pass_command_context
+from backtrail.cli.context import Command, CommandContext, namespaces_of, with_context
 from backtrail.cli.thread_listing import empty_message, page_limit_option, prefix_argument, print_page
 
 
@@ -17,7 +17,7 @@ from backtrail.cli.thread_listing import empty_message, page_limit_option, prefi
 @page_limit_option
 @click.option("--kind", help="Only this kind: thread, session, run, workspace.")
 @click.option("--by-name", is_flag=True, help="Sort by name instead of newest first.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, prefix: str, limit: int, kind: str | None, by_name: bool) -> None:
     """List threads whose name starts with PREFIX, newest first."""
     with context.store() as store:

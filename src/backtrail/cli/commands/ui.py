@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context
+from backtrail.cli.context import Command, CommandContext, with_context
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -30,7 +30,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to accept.")
 @click.option("--read-only", is_flag=True, help="Refuse every change from the inspector.")
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, if there is a display.")
-@pass_command_context
+@with_context
 def command(
     context: CommandContext,
     host: str,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, pass_command_context, print_line, thread_argument
+from backtrail.cli.context import Command, CommandContext, print_line, thread_argument, with_context
 
 
 @click.command(cls=Command, epilog="\b\nExample:\n  backtrail undo support-42")
 @thread_argument
 @click.option("--files", is_flag=True, help="Take back the restore of the directory as well.")
-@pass_command_context
+@with_context
 def command(context: CommandContext, thread: str, files: bool) -> None:
     """Take back the last move of THREAD's head: a rewind, or a save. Nothing is deleted."""
     from backtrail.render.head_moves import undo
     from backtrail.render.json_records import checkpoint_json
 
-    with context.store() as store:
-        head = undo(store.thread(thread), files=files)
+    with context.thread(thread) as handle:
+        head = undo(handle, files=files)
     if context.json:
         context.print_json({"thread": thread, "head": checkpoint_json(head)})
     else:

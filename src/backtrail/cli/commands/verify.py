@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, ExitCode, confirm, pass_command_context, yes_option
+from backtrail.cli.context import Command, CommandContext, ExitCode, confirm, with_context, yes_option
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail verify\n  backtrail verify --repair --json --yes")
 @click.option("--repair", is_flag=True, help="Set damaged parts aside; threads go back to a sound checkpoint.")
 @yes_option
-@pass_command_context
+@with_context
 def command(context: CommandContext, repair: bool, yes: bool) -> None:
     """Check every digest, chain, pointer, head and count. Exits with 5 if something is damaged."""
     from backtrail.cli.formatting import safe

@@ -1,5 +1,5 @@
-// Calls of the HTTP API. The token comes in the fragment of the address (which browsers never send), is kept for this tab
-// only, and goes into a header of every call.
+// Calls of the HTTP API. The token comes in the fragment of the address (which browsers never send), is kept for this
+// tab only, and goes into a header of every call.
 
 const ROOT = "/api/v1";
 
@@ -37,8 +37,10 @@ function query(parameters) {
 
 export const get = async (path, parameters = {}, signal) => (await call(path + query(parameters), { signal })).json();
 export const getText = async (path, parameters = {}) => (await call(path + query(parameters))).text();
-export const post = async (path, body) =>
-  (await call(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } })).json();
+export const post = async (path, body) => {
+  const headers = { "content-type": "application/json" };
+  return (await call(path, { method: "POST", body: JSON.stringify(body), headers })).json();
+};
 
 // Server-sent events by fetch, because EventSource cannot send a header. Reconnects when the connection is lost.
 export async function listen(onEvent, onState) {

@@ -47,9 +47,12 @@ function drawChart() {
 function drawHeading() {
   const head = rows.pages.get(0)?.find((row) => row.id === rows.head);
   const parents = [...rows.forks.values()].flat().filter((fork) => fork.relation === "parent");
+  const link = (fork) => h("button", {
+    type: "button", class: "link", onclick: () => open(fork.thread_id, { at: fork.at }),
+  }, fork.thread_id);
   $("history-head").replaceChildren(h("h1", { title: current.thread }, current.thread),
     h("p", {}, plural(rows.total, "checkpoint"), head ? `, ${bytes(head.size)}` : "",
-      parents.map((fork) => [", forked from ", h("button", { type: "button", class: "link", onclick: () => open(fork.thread_id, { at: fork.at }) }, fork.thread_id), ` at ${fork.step}`])));
+      parents.map((fork) => [", forked from ", link(fork), ` at ${fork.step}`])));
 }
 
 function showCheckpoint(row) {
@@ -67,18 +70,31 @@ function drawHeader() {
   const row = current.row;
   if (!views().some(([id]) => id === current.view)) current.view = "conversation";
   const head = row.id === rows.head;
-  const act = (name, key, run, off = false) =>
-    h("button", { type: "button", title: `${name} (${key})`, "aria-keyshortcuts": key, disabled: off || (current.readOnly && name !== "Export"), onclick: run }, name);
+  const action = (name, key, run, off = false) => h("button", {
+    type: "button", title: `${name} (${key})`, "aria-keyshortcuts": key, onclick: run,
+    disabled: off || (current.readOnly && name !== "Export"),
+  }, name);
   $("facts").replaceChildren(
     h("div", { class: "what" },
-      h("h2", {}, h("span", { class: "step" }, `Step ${row.step}`), head ? h("span", { class: "badge" }, "head") : null, row.on_trail ? null : h("span", { class: "badge old" }, "left behind"),
-        row.label ? h("span", { class: "label" }, row.label) : null, row.tags.map((tag) => h("span", { class: "tag" }, tag))),
-      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", timeAgo(row.created_at), ` · ${row.added || "no change"} · ${bytes(row.written)} written`)),
-    h("div", { class: "actions" }, act("Label", "l", label), act("Fork", "f", fork), act("Rewind", "r", rewind, head), act("Export", "e", exportCheckpoint)));
+      h("h2", {},
+        h("span", { class: "step" }, `Step ${row.step}`),
+        head ? h("span", { class: "badge" }, "head") : null,
+        row.on_trail ? null : h("span", { class: "badge old" }, "left behind"),
+        row.label ? h("span", { class: "label" }, row.label) : null,
+        row.tags.map((tag) => h("span", { class: "tag" }, tag))),
+      h("p", {}, h("code", { class: "id", title: "The checkpoint's id" }, row.id), " ", timeAgo(row.created_at),
+        ` · ${row.added || "no change"} · ${bytes(row.written)} written`)),
+    h("div", { class: "actions" }, action("Label", "l", label), action("Fork", "f", fork),
+      action("Rewind", "r", rewind, head), action("Export", "e", exportCheckpoint)));
   $("tabs").replaceChildren(...views().map(([id, name], i) => h("button", {
     type: "button", role: "tab", id: `tab-${id}`, "aria-selected": String(current.view === id), "aria-controls": "view",
     tabindex: current.view === id ? 0 : -1, title: String(i + 1), onclick: () => chooseView(id),
-    onkeydown: (event) => { const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]; if (step) { chooseView(views().at((i + step) % views().length)[0]); document.querySelector("[role=tab][aria-selected=true]").focus(); } },
+    onkeydown: (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      chooseView(views().at((i + step) % views().length)[0]);
+      document.querySelector("[role=tab][aria-selected=true]").focus();
+    },
   }, name)));
   $("view").setAttribute("aria-labelledby", `tab-${current.view}`);
 }
@@ -93,14 +109,22 @@ function drawView() {
   const drawing = (current.drawing = new AbortController());
   const view = $("view");
   const slow = setTimeout(() => view.classList.add("waiting"), 150);
+  const chooseBase = (base) => {
+    current.base = base;
+    drawView();
+  };
   const drawn = {
     conversation: () => drawConversation(view, current.thread, current.row, drawing.signal),
     state: () => drawStateTree(view, current.thread, current.row, drawing.signal),
     files: () => drawFileChanges(view, current.thread, current.row, drawing.signal),
-    changes: () => drawStateDiff(view, current.thread, current.row, drawing.signal, current.base, (base) => { current.base = base; drawView(); }),
+    changes: () => drawStateDiff(view, current.thread, current.row, drawing.signal, current.base, chooseBase),
   }[current.view]();
-  drawn.catch((error) => { if (error.name !== "AbortError") view.replaceChildren(h("p", { class: "hint bad" }, error.message)); })
-    .finally(() => { clearTimeout(slow); if (!drawing.signal.aborted) view.classList.remove("waiting"); });
+  drawn.catch((error) => {
+    if (error.name !== "AbortError") view.replaceChildren(h("p", { class: "hint bad" }, error.message));
+  }).finally(() => {
+    clearTimeout(slow);
+    if (!drawing.signal.aborted) view.classList.remove("waiting");
+  });
 }
 
 function showPane(name) {
@@ -118,7 +142,7 @@ async function attempt(run) {
   }
 }
 
-// -- changing -----------------------------------------------------------------------------------------------------------
+// -- changes ----------------------------------------------------------------------------------------------------------
 
 async function refresh() {
   await rows.refresh();
@@ -131,7 +155,8 @@ async function label() {
   if (!given) return;
   await attempt(async () => {
     const tags = given.tags.split(/\s+/).filter(Boolean);
-    const saved = await post("/annotate", { thread: current.thread, at: current.row.id, label: given.label.trim() || null, tags });
+    const name = given.label.trim() || null;
+    const saved = await post("/annotate", { thread: current.thread, at: current.row.id, label: name, tags });
     current.row = { ...current.row, label: saved.label, tags: saved.tags };
     await refresh();
     drawHeader();
@@ -197,7 +222,8 @@ document.addEventListener("keydown", (event) => {
   const keys = {
     j: () => rows.move(1), k: () => rows.move(-1), g: () => rows.select(0), G: () => rows.select(rows.total - 1),
     "/": () => { showPane("threads"); $("search").focus(); $("search").select(); }, "?": showKeys,
-    l: () => canChange && label(), f: () => canChange && fork(), r: () => canChange && rewind(), u: () => canChange && undo(), e: () => current.row && exportCheckpoint(),
+    l: () => canChange && label(), f: () => canChange && fork(), r: () => canChange && rewind(),
+    u: () => canChange && undo(), e: () => current.row && exportCheckpoint(),
   };
   const run = tab ? () => chooseView(tab[0]) : Object.hasOwn(keys, event.key) ? keys[event.key] : null;
   if (!run) return;
@@ -208,12 +234,18 @@ document.addEventListener("keydown", (event) => {
 $("keys").addEventListener("click", showKeys);
 $("back").addEventListener("click", () => showPane(document.body.dataset.pane === "detail" ? "history" : "threads"));
 $("rows").addEventListener("click", (event) => { if (event.target.closest(".row")) showPane("detail"); });
-$("rows").addEventListener("keydown", (event) => { if (event.key === "Enter") { showPane("detail"); $("view").focus(); } });
+$("rows").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  showPane("detail");
+  $("view").focus();
+});
 
 function showConnection(state) {
   $("live").dataset.state = state;
   $("live").lastElementChild.textContent = { live: "live", lost: "reconnecting", refused: "no access" }[state];
-  if (state === "refused") $("empty-text").textContent = "This page needs the token that `backtrail ui` printed: open the whole address it gave.";
+  if (state !== "refused") return;
+  const hint = "This page needs the token that `backtrail ui` printed: open the whole address it gave.";
+  $("empty-text").textContent = hint;
 }
 
 async function onEvent(name, data) {

@@ -1,5 +1,5 @@
-// The history as a list of checkpoints with the graph beside it. Only visible rows are in the page, and only their pages are
-// fetched, so ten thousand checkpoints scroll like ten.
+// The history as a list of checkpoints with the graph beside it. Only visible rows are in the page, and only their
+// pages are fetched, so ten thousand checkpoints scroll like ten.
 
 import { get } from "./api.js";
 import { $, h, svg } from "./dom.js";
@@ -12,7 +12,10 @@ const MAX_LANES = 8;
 const RELATION = { child: "forked to", parent: "forked from", sibling: "shares its past with" };
 
 const forkMark = () => svg("svg", { width: 10, height: 11, viewBox: "0 0 10 11", "aria-hidden": "true" },
-  svg("path", { d: "M2 1v3.500a2 2 0 0 0 2 2h2a2 2 0 0 0 2-2V1M5 6.500V10", fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round" }));
+  svg("path", {
+    d: "M2 1v3.500a2 2 0 0 0 2 2h2a2 2 0 0 0 2-2V1M5 6.500V10",
+    fill: "none", stroke: "currentColor", "stroke-width": 1.5, "stroke-linecap": "round",
+  }));
 
 export class CheckpointList {
   constructor(onSelect) {
@@ -46,10 +49,13 @@ export class CheckpointList {
   // Fetches the newest page again; other pages follow when they become visible.
   async refresh() {
     const thread = this.thread;
-    const [page, about] = await Promise.all([get("/history", { thread, limit: PAGE_SIZE }), get("/thread", { thread })]);
+    const [page, { forks }] = await Promise.all([
+      get("/history", { thread, limit: PAGE_SIZE }),
+      get("/thread", { thread }),
+    ]);
     if (thread !== this.thread) return null;
     this.forks = new Map();
-    for (const fork of about.forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
+    for (const fork of forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
     const grown = page.total - this.total;
     if (this.box.scrollTop > 0 && grown > 0 && this.total) this.box.scrollTop += grown * ROW_HEIGHT;
     this.total = page.total;
@@ -108,8 +114,9 @@ export class CheckpointList {
 
   scrollTo(i) {
     const top = i * ROW_HEIGHT;
+    const lowest = top + ROW_HEIGHT - this.box.clientHeight;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
-    else if (top + ROW_HEIGHT > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + ROW_HEIGHT - this.box.clientHeight;
+    else if (lowest > this.box.scrollTop) this.box.scrollTop = lowest;
   }
 
   onKey(event) {
@@ -143,22 +150,33 @@ export class CheckpointList {
   node(row, i) {
     const head = row.id === this.head;
     const inherited = row.thread_id !== this.thread;
-    const classes = ["row", head && "is-head", !row.on_trail && "left", inherited && "inherited", this.base === row.id && "base"];
+    const classes = [
+      "row", head && "is-head", !row.on_trail && "left", inherited && "inherited", this.base === row.id && "base",
+    ];
+    const forkTag = (fork) =>
+      h("span", { class: "fork", title: `${RELATION[fork.relation]} ${fork.thread_id}` }, forkMark(), fork.thread_id);
     const title = h("span", { class: "title" },
       h("b", { class: "step" }, String(row.step)),
       row.label ? h("span", { class: "label" }, row.label) : null,
       row.tags.map((tag) => h("span", { class: "tag" }, tag)),
-      (this.forks.get(row.id) ?? []).map((fork) => h("span", { class: "fork", title: `${RELATION[fork.relation]} ${fork.thread_id}` }, forkMark(), fork.thread_id)),
+      (this.forks.get(row.id) ?? []).map(forkTag),
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
-    const preview = row.preview ? [row.role ? h("span", { class: `role ${row.role}` }, row.role) : null, row.preview] : row.added || "no change";
-    const ariaLabel = [`Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind", row.label ?? "", row.added, row.preview];
+    const summary = row.added || "no change";
+    const role = row.role ? h("span", { class: `role ${row.role}` }, row.role) : null;
+    const ariaLabel = [
+      `Step ${row.step}`, head ? "the head" : "", row.on_trail ? "" : "left behind",
+      row.label ?? "", row.added, row.preview,
+    ];
+    const side = h("span", { class: "side" },
+      h("span", { class: "wrote", title: `${summary}, ${bytes(row.written)} written` }, bytes(row.written)),
+      h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at)));
     const node = h("div", {
-      class: classes.filter(Boolean).join(" "), role: "option", id: `row-${i}`, "aria-selected": i === this.index ? "true" : "false",
-      "aria-setsize": this.total, "aria-posinset": i + 1, "aria-label": ariaLabel.filter(Boolean).join(", "),
+      class: classes.filter(Boolean).join(" "), role: "option", id: `row-${i}`,
+      "aria-selected": i === this.index ? "true" : "false", "aria-setsize": this.total, "aria-posinset": i + 1,
+      "aria-label": ariaLabel.filter(Boolean).join(", "),
       onclick: () => { this.box.focus({ preventScroll: true }); this.select(i); },
-    }, this.graph(row, head), h("div", { class: "text" }, title,
-      h("span", { class: "side" }, h("span", { class: "wrote", title: `${row.added || "no change"}, ${bytes(row.written)} written` }, bytes(row.written)), h("time", { datetime: row.created_at, title: new Date(row.created_at).toLocaleString() }, age(row.created_at))),
-      h("span", { class: "preview" }, preview)));
+    }, this.graph(row, head), h("div", { class: "text" }, title, side,
+      h("span", { class: "preview" }, row.preview ? [role, row.preview] : summary)));
     node.style.top = `${i * ROW_HEIGHT}px`;
     return node;
   }
@@ -166,13 +184,17 @@ export class CheckpointList {
   graph(row, head) {
     const x = (lane) => 13 + Math.min(lane, MAX_LANES - 1) * LANE_WIDTH;
     const mid = ROW_HEIGHT / 2;
-    const parts = row.through.map((lane) => svg("path", { class: `lane l${lane % 5}`, d: `M${x(lane)} 0V${ROW_HEIGHT}` }));
+    const colour = (lane) => `l${lane % 5}`;
+    const line = (lane, d) => svg("path", { class: `lane ${colour(lane)}`, d });
+    const parts = row.through.map((lane) => line(lane, `M${x(lane)} 0V${ROW_HEIGHT}`));
     for (const lane of row.joins) {
-      const d = lane === row.lane ? `M${x(lane)} 0V${mid}` : `M${x(lane)} 0V${mid - 9}Q${x(lane)} ${mid} ${x(lane) - 9} ${mid}H${x(row.lane)}`;
-      parts.push(svg("path", { class: `lane l${lane % 5}`, d }));
+      const bend = `V${mid - 9}Q${x(lane)} ${mid} ${x(lane) - 9} ${mid}H${x(row.lane)}`;
+      parts.push(line(lane, `M${x(lane)} 0${lane === row.lane ? `V${mid}` : bend}`));
     }
-    if (row.open) parts.push(svg("path", { class: `lane l${row.lane % 5}`, d: `M${x(row.lane)} ${mid}V${ROW_HEIGHT}` }));
-    parts.push(svg("circle", { class: `dot l${row.lane % 5}${head ? " head" : ""}`, cx: x(row.lane), cy: mid, r: head ? 6 : 4.5 }));
-    return svg("svg", { class: "graph", width: 18 + this.lanes * LANE_WIDTH, height: ROW_HEIGHT, "aria-hidden": "true" }, parts);
+    if (row.open) parts.push(line(row.lane, `M${x(row.lane)} ${mid}V${ROW_HEIGHT}`));
+    const dot = `dot ${colour(row.lane)}${head ? " head" : ""}`;
+    parts.push(svg("circle", { class: dot, cx: x(row.lane), cy: mid, r: head ? 6 : 4.5 }));
+    const width = 18 + this.lanes * LANE_WIDTH;
+    return svg("svg", { class: "graph", width, height: ROW_HEIGHT, "aria-hidden": "true" }, parts);
   }
 }

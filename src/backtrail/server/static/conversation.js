@@ -39,7 +39,9 @@ export async function drawConversation(view, thread, row, signal) {
   label();
   view.replaceChildren(earlier, list);
   view.scrollTop = view.scrollHeight;
-  const observer = new IntersectionObserver((entries) => { if (entries[0].isIntersecting) load(); }, { root: view, rootMargin: "200px" });
+  const observer = new IntersectionObserver((entries) => {
+    if (entries[0].isIntersecting) load();
+  }, { root: view, rootMargin: "200px" });
   requestAnimationFrame(() => observer.observe(earlier));
   signal.addEventListener("abort", () => observer.disconnect());
 }
@@ -48,12 +50,21 @@ function messageItem(message, isNew) {
   const parts = [];
   if (message.thinking) parts.push(fold("thinking", "Thinking", message.thinking));
   if (message.text) parts.push(h("div", { class: "said" }, prose(message.text)));
-  for (const call of message.calls) parts.push(fold("call", h("span", {}, h("b", {}, call.name || "tool"), h("span", { class: "args" }, oneLine(call.arguments))), pretty(call.arguments)));
-  for (const result of message.results) parts.push(fold(result.failed ? "result failed" : "result", h("span", {}, h("b", {}, result.name || "result"), h("span", { class: "args" }, oneLine(result.text))), result.text));
+  const summary = (name, value) => h("span", {}, h("b", {}, name), h("span", { class: "args" }, oneLine(value)));
+  for (const call of message.calls) {
+    parts.push(fold("call", summary(call.name || "tool", call.arguments), pretty(call.arguments)));
+  }
+  for (const result of message.results) {
+    const kind = result.failed ? "result failed" : "result";
+    parts.push(fold(kind, summary(result.name || "result", result.text), result.text));
+  }
   for (const extra of message.extra) parts.push(fold("extra", h("span", { class: "args" }, oneLine(extra)), extra));
   const role = ["user", "assistant", "tool", "system"].includes(message.role) ? message.role : "other";
   return h("li", { class: `message ${role}${isNew ? " fresh" : ""}`, data: { index: message.index } },
-    h("header", {}, h("span", { class: "who" }, message.role), isNew ? h("span", { class: "new" }, "new here") : null, h("span", { class: "index" }, String(message.index))),
+    h("header", {},
+      h("span", { class: "who" }, message.role),
+      isNew ? h("span", { class: "new" }, "new here") : null,
+      h("span", { class: "index" }, String(message.index))),
     parts);
 }
 

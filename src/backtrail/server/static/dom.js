@@ -1,5 +1,5 @@
-// Builds elements of the page. Stored content becomes text nodes and never markup: there is no innerHTML anywhere, and the
-// content security policy (trusted types) would refuse it.
+// Builds elements of the page. Stored content becomes text nodes and never markup: there is no innerHTML anywhere, and
+// the content security policy (trusted types) would refuse it.
 
 import { age } from "./format.js";
 
@@ -24,13 +24,18 @@ export const $ = (id) => document.getElementById(id);
 // A <time> element: how long ago, with the date as its tooltip.
 export function timeAgo(iso) {
   const passed = age(iso);
-  return h("time", { datetime: iso, title: new Date(iso).toLocaleString() }, passed === "now" ? "just now" : `${passed} ago`);
+  const title = new Date(iso).toLocaleString();
+  return h("time", { datetime: iso, title }, passed === "now" ? "just now" : `${passed} ago`);
 }
 
 // A note at the edge of the page that goes away by itself.
 export function toast(message, { bad = false, action = null } = {}) {
   const node = h("div", { class: bad ? "toast bad" : "toast" }, h("span", {}, message));
-  if (action) node.append(h("button", { type: "button", onclick: () => { node.remove(); action.run(); } }, action.name));
+  const act = () => {
+    node.remove();
+    action.run();
+  };
+  if (action) node.append(h("button", { type: "button", onclick: act }, action.name));
   $("toasts").append(node);
   setTimeout(() => node.remove(), bad ? 9000 : 6000);
 }

@@ -13,7 +13,11 @@ export async function drawStateDiff(view, thread, row, signal, base, onBase) {
     id: "diff-base", value: base ?? "", placeholder: row.parent_id ? "its parent" : "nothing before it",
     "aria-label": "Compare with: a step, @, @~2, a label or an id", spellcheck: "false", autocomplete: "off",
   });
-  const form = h("form", { class: "compare", onsubmit: (event) => { event.preventDefault(); onBase(input.value.trim() || null); } },
+  const submit = (event) => {
+    event.preventDefault();
+    onBase(input.value.trim() || null);
+  };
+  const form = h("form", { class: "compare", onsubmit: submit },
     h("label", { for: "diff-base" }, "Compared with"), input, h("button", { type: "submit" }, "Compare"),
     base ? h("button", { type: "button", onclick: () => onBase(null) }, "Parent") : null,
     h("button", { type: "button", onclick: () => onBase("@") }, "Head"));
@@ -30,15 +34,19 @@ export async function drawStateDiff(view, thread, row, signal, base, onBase) {
     return;
   }
   const grown = found.b.size - found.a.size;
-  const summary = h("p", { class: "hint" }, `Step ${found.a.step} → step ${found.b.step}: ${plural(found.total, "change")}, ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}.`);
+  const counts = `${plural(found.total, "change")}, ${grown < 0 ? "−" : "+"}${bytes(Math.abs(grown))}`;
+  const summary = h("p", { class: "hint" }, `Step ${found.a.step} → step ${found.b.step}: ${counts}.`);
   const items = found.changes.map((change) => h("li", { class: `change ${change.kind}` },
-    h("header", {}, h("b", { "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)), changeBody(change)));
-  if (found.total > found.changes.length) items.push(h("li", { class: "dim" }, `… ${found.total - found.changes.length} more changes; \`backtrail diff\` shows all`));
+    h("header", {}, h("b", { "aria-label": change.kind }, SIGN[change.kind]), h("code", {}, change.path)),
+    changeBody(change)));
+  const more = found.total - found.changes.length;
+  if (more > 0) items.push(h("li", { class: "dim" }, `… ${more} more changes; \`backtrail diff\` shows all`));
   view.replaceChildren(form, summary, h("ul", { class: "changes" }, items));
 }
 
 function changeBody(change) {
-  if (typeof change.old === "string" && typeof change.new === "string" && (change.old + change.new).includes("\n")) return lineDiff(change.old, change.new);
+  const texts = typeof change.old === "string" && typeof change.new === "string";
+  if (texts && (change.old + change.new).includes("\n")) return lineDiff(change.old, change.new);
   return [
     "old" in change ? h("div", { class: "old" }, valueNodes(change.old)) : null,
     "new" in change ? h("div", { class: "new" }, valueNodes(change.new)) : null,
@@ -56,7 +64,8 @@ function messageText(message) {
   if (typeof message.content === "string" && message.content) return message.content;
   const calls = Array.isArray(message.tool_calls) ? message.tool_calls.map((call) => call.function ?? call) : [];
   if (calls.length && calls.every((call) => typeof call.name === "string")) {
-    return calls.map((call) => `${call.name}(${typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.args ?? {})})`).join("\n");
+    const given = (call) => (typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.args ?? {}));
+    return calls.map((call) => `${call.name}(${given(call)})`).join("\n");
   }
   return JSON.stringify(message.tool_calls ?? message.content ?? message, null, 1);
 }
@@ -67,14 +76,22 @@ function lineDiff(old, fresh) {
   if (a.length * b.length > 400000) return [h("pre", { class: "old" }, old), h("pre", { class: "new" }, fresh)];
   const table = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
   for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
+    for (let j = b.length - 1; j >= 0; j--) {
+      table[i][j] = a[i] === b[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
+    }
   }
   const out = [];
   let i = 0, j = 0;
   while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) { out.push(h("span", {}, `  ${a[i]}\n`)); i++; j++; }
-    else if (j < b.length && (i === a.length || table[i][j + 1] > table[i + 1][j])) out.push(h("ins", {}, `+ ${b[j++]}\n`));
-    else out.push(h("del", {}, `− ${a[i++]}\n`));
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      out.push(h("span", {}, `  ${a[i]}\n`));
+      i++;
+      j++;
+    } else if (j < b.length && (i === a.length || table[i][j + 1] > table[i + 1][j])) {
+      out.push(h("ins", {}, `+ ${b[j++]}\n`));
+    } else {
+      out.push(h("del", {}, `− ${a[i++]}\n`));
+    }
   }
   return h("pre", { class: "lines" }, out);
 }

@@ -1,4 +1,5 @@
-// The view "State": the state as a tree. Each level is fetched when it is opened, so a state of any size is shown at once.
+// The view "State": the state as a tree. Each level is fetched when it is opened, so a state of any size is shown at
+// once.
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
@@ -9,7 +10,8 @@ const PAGE_SIZE = 100;
 
 export async function drawStateTree(view, thread, row, signal) {
   const top = await get("/state", { thread, at: row.id }, signal);
-  const fetchLevel = (path, start) => get("/state", { thread, at: row.id, path: JSON.stringify(path), start, limit: PAGE_SIZE }, signal);
+  const fetchLevel = (path, start) =>
+    get("/state", { thread, at: row.id, path: JSON.stringify(path), start, limit: PAGE_SIZE }, signal);
   view.replaceChildren(
     h("p", { class: "hint" }, `${bytes(top.size)} of state, ${bytes(row.written)} written by this step.`),
     h("ul", { class: "tree" }, level(top, [], fetchLevel)));
@@ -21,7 +23,9 @@ function level(page, path, fetchLevel) {
   if (page.count !== null && seen < page.count) {
     const more = h("button", { type: "button", class: "more" }, `${(page.count - seen).toLocaleString()} more`);
     const item = h("li", {}, more);
-    more.addEventListener("click", async () => item.replaceWith(...level(await fetchLevel(path, seen), path, fetchLevel)));
+    more.addEventListener("click", async () => {
+      item.replaceWith(...level(await fetchLevel(path, seen), path, fetchLevel));
+    });
     nodes.push(item);
   }
   if (!page.entries.length && page.count === null) nodes.push(h("li", {}, leaf(page.value)));
@@ -33,9 +37,11 @@ function branch(entry, path, fetchLevel) {
   const name = h("span", { class: typeof entry.name === "number" ? "key index" : "key" }, String(entry.name));
   if (entry.known) return h("li", {}, name, leaf(entry.value));
   const kind = entry.type ?? (entry.kind === "dict" ? "{ }" : entry.kind === "list" ? "[ ]" : entry.kind);
-  const facts = [entry.count !== null ? entry.count.toLocaleString() : null, entry.size ? bytes(entry.size) : null].filter(Boolean).join(" · ");
+  const count = entry.count !== null ? entry.count.toLocaleString() : null;
+  const facts = [count, entry.size ? bytes(entry.size) : null].filter(Boolean).join(" · ");
   const inside = h("ul", {});
-  const node = h("details", {}, h("summary", {}, name, h("span", { class: "kind" }, kind), h("span", { class: "dim" }, facts)), inside);
+  const summary = h("summary", {}, name, h("span", { class: "kind" }, kind), h("span", { class: "dim" }, facts));
+  const node = h("details", {}, summary, inside);
   let loaded = false;
   node.addEventListener("toggle", async () => {
     if (!node.open || loaded) return;

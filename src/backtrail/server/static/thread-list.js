@@ -63,15 +63,18 @@ export class ThreadList {
     const focused = document.activeElement?.dataset?.thread;
     const infos = [...this.known.values()].sort((a, b) => (a.updated_at < b.updated_at ? 1 : -1));
     const items = infos.map((info) => this.item(info, moved.has(info.id)));
-    if (!infos.length) items.push(h("li", { class: "none" }, this.search ? "No thread matches." : "No threads yet. They appear here as agents save."));
-    if (this.next) items.push(h("li", {}, h("button", { class: "more", type: "button", onclick: () => this.load(true) }, "More threads")));
+    const none = this.search ? "No thread matches." : "No threads yet. They appear here as agents save.";
+    if (!infos.length) items.push(h("li", { class: "none" }, none));
+    const more = h("button", { class: "more", type: "button", onclick: () => this.load(true) }, "More threads");
+    if (this.next) items.push(h("li", {}, more));
     this.list.replaceChildren(...items);
     if (focused) [...this.list.querySelectorAll("button")].find((node) => node.dataset.thread === focused)?.focus();
   }
 
   item(info, moved) {
     const cut = info.id.lastIndexOf("/") + 1;
-    const name = h("span", { class: "name" }, cut > 1 ? h("span", { class: "prefix" }, info.id.slice(0, cut)) : null, info.id.slice(cut));
+    const prefix = cut > 1 ? h("span", { class: "prefix" }, info.id.slice(0, cut)) : null;
+    const name = h("span", { class: "name" }, prefix, info.id.slice(cut));
     const kind = info.kind === "thread" ? "" : ` · ${info.kind}`;
     const facts = h("span", { class: "sub" }, plural(info.step, "step") + kind);
     const time = h("time", { datetime: info.updated_at }, age(info.updated_at));

@@ -3,5 +3,8 @@
 import { h } from "./dom.js";
 
 export const shownText = (value) => (value && typeof value === "object" ? value.$cut ?? "" : value ?? "");
-export const cutNote = (value) =>
-  value && typeof value === "object" && "$cut" in value ? h("span", { class: "cut" }, ` … ${value.size.toLocaleString()} characters; export shows all`) : null;
+
+export function cutNote(value) {
+  if (!value || typeof value !== "object" || !("$cut" in value)) return null;
+  return h("span", { class: "cut" }, ` … ${value.size.toLocaleString()} characters; export shows all`);
+}
