@@ -12,11 +12,11 @@ import pytest
 from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
 
 
-@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+@pytest.fixture(params=[f"{engine}-{mode}" for engine in EVERY_ENGINE for mode in COLOURS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """A function that opens the same store again and again: `opener(**options)`."""
-    engine, _, colour = request.param.partition("-")
-    yield from open_stores(engine, colour, tmp_path, request)
+    engine, _, mode = request.param.partition("-")
+    yield from open_stores(engine, mode, tmp_path, request)
 
 
 def write_lines(path: Path, rows: list[Any]) -> Path:

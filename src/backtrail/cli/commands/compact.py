@@ -10,7 +10,8 @@ from backtrail.cli.context import Command, CommandContext, print_line, with_cont
 @click.command(cls=Command, epilog="\b\nExample:\n  backtrail compact -s agents.db")
 @with_context
 def command(context: CommandContext) -> None:
-    """Free everything that no checkpoint needs, and return the space to the disk or server. Removes no checkpoint."""
+    """Free everything that no checkpoint needs, and return the space to the disk or the server. No checkpoint is
+    deleted."""
     from backtrail.cli.formatting import size
     from backtrail.cli.output import progress
     from backtrail.model import counted

@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail doctor\n  backtrail doctor -s redis://localhost")
 @with_context
 def command(context: CommandContext) -> None:
-    """Check the environment and the store, and say what to do. Exits with 1 if something is wrong."""
+    """Check the environment and the store, and print what to do. Exits with 1 if something is wrong."""
     findings = [*_check_environment(), *_check_file(context.target), *_check_store(context)]
     wrong = [finding for finding in findings if finding.verdict == "bad"]
     if context.json:

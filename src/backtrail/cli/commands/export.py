@@ -32,14 +32,15 @@ if TYPE_CHECKING:
     "--format",
     "format",
     type=click.Choice(["jsonl", "markdown", "json"]),
-    help="One message per line, for `backtrail import` (the default); a transcript to read; the whole state.",
+    help="One message per line, for `backtrail import` (the default); a readable transcript; the whole state.",
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of stdout."
 )
 @with_context
 def command(context: CommandContext, thread: str, at: str, format: str | None, output: Path | None) -> None:
-    """Write THREAD at AT (default: the head). Without --format, the suffix of the output file decides."""
+    """Write THREAD at AT (default: the head). Without --format, the suffix of the output file selects the
+    format."""
     from backtrail.export import write_file
     from backtrail.render.checkpoint_export import export_checkpoint, format_of
 

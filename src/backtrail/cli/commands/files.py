@@ -31,7 +31,7 @@ name_option = click.option("--name", help="Name of the workspace (default: the d
     "  backtrail files restore before -n"
 )
 def command() -> None:
-    """Snapshots of a directory: take one, compare, go back. Respects `.gitignore` and `.backtrailignore`."""
+    """Snapshots of a directory: take, compare, restore. Respects `.gitignore` and `.backtrailignore`."""
 
 
 def _workspace_options(function: Callable[..., Any]) -> Callable[..., Any]:

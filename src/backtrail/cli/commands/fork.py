@@ -24,7 +24,8 @@ from backtrail.cli.context import (
 @click.option("--to", metavar="NAME", help="Name of the new thread (default: a generated one).")
 @with_context
 def command(context: CommandContext, thread: str, at: str, to: str | None) -> None:
-    """Start a new thread at checkpoint AT of THREAD. It shares everything that was saved up to there."""
+    """Start a new thread at checkpoint AT of THREAD (default: the head). It shares everything that was saved up to
+    there."""
     with context.thread(thread) as handle:
         checkpoint = resolve_ref(handle, at)
         made = handle.fork(to, at=checkpoint)

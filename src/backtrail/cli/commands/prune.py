@@ -27,11 +27,11 @@ def parse_duration(text: str) -> dt.timedelta:
 )
 @click.option("--keep-last", metavar="N", type=click.IntRange(1), help="Keep the newest N checkpoints of each thread.")
 @click.option(
-    "--max-age", type=parse_duration, metavar="SPAN", help="Remove checkpoints older than this: 12h, 30d, 8w."
+    "--max-age", type=parse_duration, metavar="SPAN", help="Delete checkpoints older than this: 12h, 30d, 8w."
 )
-@click.option("--ttl", type=parse_duration, metavar="SPAN", help="Remove threads that have been idle for this long.")
+@click.option("--ttl", type=parse_duration, metavar="SPAN", help="Delete threads that have been idle for this long.")
 @click.option("--keep-tag", metavar="TAG", multiple=True, help="Keep checkpoints with this tag.")
-@click.option("--drop-labelled", is_flag=True, help="Remove labelled checkpoints as well.")
+@click.option("--drop-labelled", is_flag=True, help="Delete labelled checkpoints as well.")
 @click.option(
     "--undo-window",
     type=parse_duration,
@@ -54,8 +54,8 @@ def command(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Remove what the policy does not keep, and free what no checkpoint needs any more. Without options, the policies
-    of the store (?retention=… in its URL) and of its threads apply.
+    """Delete the checkpoints that the policy does not keep, and free what no checkpoint needs any more. Without
+    options, the policies of the store (?retention=… in its URL) and of its threads apply.
 
     Heads are never removed and forks never broken; labelled checkpoints stay unless --drop-labelled. The space goes
     back to the disk with `backtrail compact`.

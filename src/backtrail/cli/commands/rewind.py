@@ -30,7 +30,8 @@ from backtrail.cli.context import (
 @yes_option
 @with_context
 def command(context: CommandContext, thread: str, at: str, files: bool, prune: bool, dry_run: bool, yes: bool) -> None:
-    """Move the head of THREAD to AT. What is left behind stays in `backtrail log`, and `backtrail undo` goes back."""
+    """Move the head of THREAD to AT. The checkpoints left behind stay in `backtrail log`, and `backtrail undo` takes
+    the rewind back."""
     from backtrail.model import counted
     from backtrail.render.head_moves import left_behind
     from backtrail.render.json_records import checkpoint_json

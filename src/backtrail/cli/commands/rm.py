@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @yes_option
 @with_context
 def command(context: CommandContext, threads: tuple[str, ...], at: str | None, dry_run: bool, yes: bool) -> None:
-    """Delete THREADS with all their checkpoints, or one checkpoint. Forks, and what followed a checkpoint, stay."""
+    """Delete THREADS with all their checkpoints, or one checkpoint. Forks and later checkpoints stay."""
     from backtrail import ThreadNotFound
     from backtrail.model import counted
 

@@ -10,7 +10,7 @@ _SIZES = ("total", "live", "garbage")
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail stats\n  backtrail stats -s redis://localhost --json")
-@click.option("--quick", is_flag=True, help="Skip the survey of live and garbage bytes.")
+@click.option("--quick", is_flag=True, help="Skip the scan for live and garbage bytes.")
 @with_context
 def command(context: CommandContext, quick: bool) -> None:
     """Print what the store holds, how large it is, and how much of it is live or garbage."""

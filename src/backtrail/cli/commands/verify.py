@@ -8,7 +8,7 @@ from backtrail.cli.context import Command, CommandContext, ExitCode, confirm, wi
 
 
 @click.command(cls=Command, epilog="\b\nExamples:\n  backtrail verify\n  backtrail verify --repair --json --yes")
-@click.option("--repair", is_flag=True, help="Set damaged parts aside; threads go back to a sound checkpoint.")
+@click.option("--repair", is_flag=True, help="Set damaged parts aside; threads return to a sound checkpoint.")
 @yes_option
 @with_context
 def command(context: CommandContext, repair: bool, yes: bool) -> None:
