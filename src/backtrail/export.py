@@ -165,12 +165,9 @@ def _block(block: Any, kind: str) -> list[str]:
 
 
 def _call(call: Message) -> str:
-    inner = next(
-        (call[key] for key in ("function", "functionCall", "function_call") if type(call.get(key)) is dict), call
-    )
-    name = inner.get("name") or call.get("toolName") or call.get("tool_name") or "?"
-    arguments: Any = next((inner[key] for key in ("arguments", "args", "input") if key in inner), {})
-    return f"calls `{_one_line(str(name)).replace('`', ' ')}`\n\n{_fence('json', arguments)}"
+    name, arguments = message_shapes.name_and_arguments(call)
+    shown = _one_line(name or "?").replace("`", " ")
+    return f"calls `{shown}`\n\n{_fence('json', {} if arguments is None else arguments)}"
 
 
 def _fence(language: str, value: Any) -> str:

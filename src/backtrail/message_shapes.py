@@ -116,6 +116,14 @@ def calls(message: Message) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def name_and_arguments(call: Message) -> tuple[str, Any]:
+    """The tool that a call names, "" if none, and its arguments, None if there are none."""
+    inner = next((call[key] for key in ("function", *_CALLS) if type(call.get(key)) is dict), call)
+    names = (holder.get(key) for holder in (inner, call) for key in ("name", "tool_name", "toolName"))
+    arguments = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
+    return str(next(filter(None, names), "")), arguments
+
+
 def results(message: Message) -> list[str]:
     """The ids of the tool calls that a message answers."""
     if _only_talks(message) and message["role"] != "function":

@@ -218,10 +218,10 @@ def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> 
 def test_every_operation_is_documented_with_its_parameters(op: Operation) -> None:
     text = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
     [row] = [line for line in text.splitlines() if line.startswith(f"| `{op.path}` |")]
-    facts = set(WriteRequest.__struct_fields__) - {"thread"} if issubclass(op.request_type, WriteRequest) else set()
-    for name in set(op.request_type.__struct_fields__) - facts:
+    common = set(WriteRequest.__struct_fields__) - {"thread"} if issubclass(op.request_type, WriteRequest) else set()
+    for name in set(op.request_type.__struct_fields__) - common:
         assert f"`{name}`" in row, name
-    assert "facts" in row or not facts
+    assert "common fields" in row or not common
 
 
 def _refs(node: Any) -> Any:

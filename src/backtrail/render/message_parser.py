@@ -136,11 +136,9 @@ class _Draft:
         if not isinstance(call, dict):
             self.extra.append(_text(call))
             return
-        function = call.get("function")
-        inner = function if isinstance(function, dict) else call
-        arguments = inner.get("arguments", inner.get("args", inner.get("input", "")))
+        name, arguments = message_shapes.name_and_arguments(call)
         id = _first(call, "id", "tool_call_id", "call_id", "toolCallId")
-        self.calls.append(ToolCall(_str(id), _str(_first(inner, "name", "tool_name", "toolName")), _text(arguments)))
+        self.calls.append(ToolCall(_str(id), name, _text(arguments)))
 
     def result(self, block: dict[Any, Any], content: Any) -> None:
         id = _first(block, "tool_use_id", "tool_call_id", "toolCallId", "id")

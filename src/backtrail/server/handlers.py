@@ -90,10 +90,10 @@ class Handlers:
 
     def thread_info(self, thread: str) -> ThreadInfo:
         """A thread as in a listing."""
-        for info in self.store.threads(thread, limit=1):
-            if info.id == thread:
-                return info
-        raise ThreadNotFound(thread)
+        info = self._find(thread)
+        if info is None:
+            raise ThreadNotFound(thread)
+        return info
 
     # -- one thread ---------------------------------------------------------------------------------------------------
 
@@ -262,22 +262,23 @@ class Handlers:
     def save(self, request: requests.SaveRequest) -> CheckpointJson:
         """Save a whole state; only what changed is written."""
         handle = self._handle(request.thread)
-        return checkpoint_json(handle.save(from_json(request.state), **self._facts(handle, request)))
+        return checkpoint_json(handle.save(from_json(request.state), **_replace_options(handle, request)))
 
     def append(self, request: requests.AppendRequest) -> CheckpointJson:
         """Append items to a list of the state, whoever else appends to it."""
-        items, facts = from_json(request.items), _facts(request)
-        plain = facts == _facts(requests.AppendRequest(thread=request.thread, items=[]))
-        if plain and request.key == "messages" and self._kind(request.thread) == "session":
+        items, options = from_json(request.items), _save_options(request)
+        plain = options == _save_options(requests.AppendRequest(thread=request.thread, items=[]))
+        info = self._find(request.thread) if plain and request.key == "messages" else None
+        if info is not None and info.kind == "session":
             saved = self.store.session(request.thread).extend(items)  # counts the user's turns too
             if saved is not None:
                 return checkpoint_json(saved)
-        return checkpoint_json(self._handle(request.thread).append(request.key, items, **facts))
+        return checkpoint_json(self._handle(request.thread).append(request.key, items, **options))
 
     def update(self, request: requests.UpdateRequest) -> CheckpointJson:
         """Set some top-level keys of the state."""
         handle = self._handle(request.thread)
-        return checkpoint_json(handle.update(from_json(request.changes), **self._facts(handle, request)))
+        return checkpoint_json(handle.update(from_json(request.changes), **_replace_options(handle, request)))
 
     def fork(self, request: requests.ForkRequest) -> responses.ForkResponse:
         """Start a new thread at a checkpoint."""
@@ -321,24 +322,25 @@ class Handlers:
     def _handle(self, thread: str) -> Thread[Any]:
         return self.store.thread(thread)
 
-    def _kind(self, thread: str) -> str | None:
-        found = self.store.threads(thread, limit=1)
-        return found[0].kind if found and found[0].id == thread else None
+    def _find(self, thread: str) -> ThreadInfo | None:
+        first = self.store.threads(thread, limit=1)  # of those that start with this name, it is the first
+        return first[0] if first and first[0].id == thread else None
 
     def _at(self, request: requests.CheckpointRequest) -> Checkpoint:
         return resolve(self._handle(request.thread), request.at)
 
-    def _facts(self, handle: Thread[Any], request: requests.WriteRequest) -> dict[str, Any]:
-        """A save that replaces a state must name the head that it replaces: no handle remembers what was loaded over
-        HTTP."""
-        if request.expect is msgspec.UNSET and handle.exists():
-            raise InvalidInput("say which head this replaces: expect=<checkpoint id>, or use append")
-        return _facts(request)
+
+def _replace_options(handle: Thread[Any], request: requests.WriteRequest) -> dict[str, Any]:
+    """Options of a save that replaces a state: it must name the head that it replaces, because over HTTP no handle
+    remembers what was loaded."""
+    if request.expect is msgspec.UNSET and handle.exists():
+        raise InvalidInput("say which head this replaces: expect=<checkpoint id>, or use append")
+    return _save_options(request)
 
 
-def _facts(request: requests.WriteRequest) -> dict[str, Any]:
-    facts: dict[str, Any] = {"label": request.label, "tags": request.tags, "custom": from_json(request.custom)}
-    return facts if request.expect is msgspec.UNSET else facts | {"expect": request.expect}
+def _save_options(request: requests.WriteRequest) -> dict[str, Any]:
+    options: dict[str, Any] = {"label": request.label, "tags": request.tags, "custom": from_json(request.custom)}
+    return options if request.expect is msgspec.UNSET else options | {"expect": request.expect}
 
 
 def _file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:
