@@ -10,7 +10,7 @@ import backtrail
 from backtrail.engines.base import Drop
 from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.replicate import swept
+from backtrail.replicate import sweep_tombstones
 from backtrail.testing import records
 from fix_pairs import Pair
 
@@ -61,7 +61,7 @@ def test_what_was_pruned_while_the_replica_was_away_does_not_come_back_from_it(
     assert both(pair) == [kept, kept]
     pair.until(store, lambda _: len(set(figures(pair))) == 1)
     pair.equal()
-    assert finish(swept.lineages(pair.primary.engine)) == set()
+    assert finish(sweep_tombstones.lineages(pair.primary.engine)) == set()
     assert not store.verify().problems
 
 
@@ -127,7 +127,7 @@ def test_a_process_that_finds_stones_sweeps_the_other_side(pair: Pair) -> None:
     again = pair.open(health_every=60.0)
     assert settled(pair, again).diverged == 0
     assert both(pair) == [[5, 6], [5, 6]]
-    assert finish(swept.lineages(pair.primary.engine)) == set()
+    assert finish(sweep_tombstones.lineages(pair.primary.engine)) == set()
 
 
 def test_stones_name_everything_and_never_what_is_there_again() -> None:
@@ -138,18 +138,18 @@ def test_stones_name_everything_and_never_what_is_there_again() -> None:
     head = finish(side.head("t"))
     assert head is not None
     drop = Drop("t", [("t", head.key)], rows=[(own.id, n) for n in range(1, 150)], bodies=[(own.id, 150)])
-    finish(swept.remember(side, drop))
-    finish(swept.remember(side, drop))  # twice is no harm
-    found = finish(swept.of(side, "t"))
+    finish(sweep_tombstones.write(side, drop))
+    finish(sweep_tombstones.write(side, drop))  # twice is no harm
+    found = finish(sweep_tombstones.read(side, "t"))
     assert len(found.rows) == 149
     assert (own.id, 7) in found
     assert (own.id, 150) not in found
-    assert finish(swept.of(side, "another")).rows == set()
-    assert finish(swept.lineages(side)) == {"t"}
+    assert finish(sweep_tombstones.read(side, "another")).rows == set()
+    assert finish(sweep_tombstones.lineages(side)) == {"t"}
     finish(side.drop(Drop("t", [("t", head.key)], rows=[(own.id, n) for n in range(1, 100)])))
-    finish(swept.sweep(side, other, "t", found, [head]))
-    assert not finish(swept.of(side, "t"))
-    assert finish(swept.lineages(side)) == set()
+    finish(sweep_tombstones.apply(side, other, "t", found, [head]))
+    assert not finish(sweep_tombstones.read(side, "t"))
+    assert finish(sweep_tombstones.lineages(side)) == set()
     left = [step.step for step in finish(other.steps("t", own.id, 0, 1000))]
     assert left == list(range(100, 201))
     row = finish(other.row("t", own.id, 150))
@@ -165,12 +165,12 @@ def test_a_stone_that_is_left_while_others_are_taken_away_is_not_forgotten() -> 
     head = finish(side.head("t"))
     assert head is not None
     expect = [("t", head.key)]
-    finish(swept.remember(side, Drop("t", expect, rows=[(own.id, 1)])))
-    seen = finish(swept.of(side, "t"))
-    finish(swept.remember(side, Drop("t", expect, rows=[(own.id, 2)])))  # by another process
+    finish(sweep_tombstones.write(side, Drop("t", expect, rows=[(own.id, 1)])))
+    seen = finish(sweep_tombstones.read(side, "t"))
+    finish(sweep_tombstones.write(side, Drop("t", expect, rows=[(own.id, 2)])))  # by another process
     finish(side.drop(Drop("t", expect, rows=[(own.id, 1), (own.id, 2)])))
-    finish(swept.sweep(side, other, "t", seen, [head]))
-    assert finish(swept.of(side, "t")).rows == {(own.id, 2)}
-    finish(swept.sweep(side, other, "t", finish(swept.of(side, "t")), [head]))
-    assert not finish(swept.of(side, "t"))
+    finish(sweep_tombstones.apply(side, other, "t", seen, [head]))
+    assert finish(sweep_tombstones.read(side, "t")).rows == {(own.id, 2)}
+    finish(sweep_tombstones.apply(side, other, "t", finish(sweep_tombstones.read(side, "t")), [head]))
+    assert not finish(sweep_tombstones.read(side, "t"))
     assert [step.step for step in finish(other.steps("t", own.id, 0, 99))] == list(range(3, 10))

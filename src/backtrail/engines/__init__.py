@@ -1,7 +1,7 @@
-"""Engines: bytes only. `base` is the contract; each other module is one place to keep them.
+"""Engines store bytes. `base` is the contract that all of them keep; each other package is one engine.
 
 A URL's scheme chooses the engine, from a table of names that are imported only when they are used, and from the
-entry-point group `backtrail.engines` for engines of others.
+entry-point group `backtrail.engines` for those of other packages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUP = "backtrail.engines"
 
 
 class Scheme(NamedTuple):
-    """Where an engine's class is, which extra brings its client, and whether it takes the URL whole or its path."""
+    """An engine's class, the extra that installs its client, and True if it takes the whole URL instead of its path."""
 
     module: str
     name: str
@@ -48,7 +48,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters at least: C:\… is
 
 
 class Address(NamedTuple):
-    """A URL taken apart: its scheme, what the engine is given, and the options behind the question mark."""
+    """The parts of a URL: its scheme, the target that the engine is given, and the options behind the question mark."""
 
     scheme: str
     target: str

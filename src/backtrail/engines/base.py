@@ -2,10 +2,10 @@
 
 An engine knows nothing of states, messages or types. It keeps five kinds of record, all of them small and flat:
 
-* **branch**: who started it and where it hangs (`origin`). Written once.
+* **branch**: which thread started it, and the row it continues (`origin`). Written once.
 * **row**: one step of a branch, in four parts: `meta`, `root`, `payload`, `digest`. Written once, never changed.
-* **head**: where a thread stands. The only record that moves, and only by compare-and-swap.
-* **mark**: what was said about a row afterwards (an annotation, a deletion). The newest one counts.
+* **head**: the row at which a thread is. The only record that moves, and only by compare-and-swap.
+* **mark**: an annotation or a deletion of a row. Only the newest one counts.
 * **blob**: bytes under a name that was made from them, in a pool. Written once; writing it again is no change.
 
 Every byte string is opaque and already framed with a checksum by the layers above: an engine gives back exactly what
@@ -17,7 +17,7 @@ place, and is safe to call from several threads at once); any other engine await
 event loop. A store that cannot be used (closed, full, read-only, unreachable) is `Unavailable`, with the driver's error
 as `__cause__`; such a call may be repeated. A change that does not fit what is there is `Refused`.
 
-What only some engines can do besides is declared in `capabilities`, and found there with `capability()`.
+Abilities that only some engines have are declared in `capabilities`, and found with `capability()`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAST_STEP = 2**32 - 1  #: the highest number that a step can have
 
 #: Where a row is: (branch id, step). Rows never move, so a position means the same row for as long as it exists.
 Position = tuple[bytes, int]
-#: What a compare-and-swap of a head compares: (branch id, step, version). Never the same twice in the life of a store.
+#: Compared by the compare-and-swap of a head: (branch id, step, version). Never the same twice in the life of a store.
 HeadKey = tuple[bytes, int, int]
 
 
@@ -43,12 +43,12 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
     id: bytes  #: 16 random bytes, unique everywhere
     lineage: str
     thread: str  #: the thread that wrote it
-    owner: bytes  #: 16 bytes: the life of that thread; a thread deleted and made again has another
+    owner: bytes  #: 16 bytes: the incarnation of that thread; a thread deleted and made again has another
     origin: Position | None = None  #: the row that the first row follows
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """Where a thread stands, and what a listing of threads needs to know."""
+    """The row at which a thread is, and what a listing of threads shows of it."""
 
     thread: str
     lineage: str
@@ -111,7 +111,7 @@ class NewRow(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A mark to be written (`data`), or taken away (`None`)."""
+    """A mark to be written (`data`), or deleted (`None`)."""
 
     branch: bytes
     step: int
@@ -146,7 +146,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """What a sweep takes away from one lineage, if its heads are still the ones the sweep looked at."""
+    """All that a sweep deletes from one lineage, if its heads are still the ones the sweep looked at."""
 
     lineage: str
     expect: Sequence[tuple[str, HeadKey]]  #: (thread, Head.key) of every head of the lineage
@@ -166,14 +166,14 @@ class Lease(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The answer to a lease that somebody else has."""
+    """The answer to a request for a lease that another owner has."""
 
     owner: str
     expires: int
 
 
 class Properties(msgspec.Struct, frozen=True):
-    """What the layers above may rely on."""
+    """Properties that the layers above may rely on."""
 
     name: str  #: "sqlite", "memory", …
     blocking: bool  #: methods never suspend
@@ -205,14 +205,14 @@ class Engine(ABC):
 
     @abstractmethod
     async def drop(self, drop: Drop) -> None:
-        """Take away what a sweep found unreachable, atomically; `Refused` if any head of the lineage has moved,
-        appeared or gone since. What is not there is no error. A lineage without heads has `expect=()`."""
+        """Delete what a sweep found unreachable, atomically; `Refused` if any head of the lineage has moved,
+        appeared or gone since. Something that is not there is no error. A lineage without heads has `expect=()`."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def head(self, thread: str) -> Head | None:
-        """Where a thread stands now."""
+        """The head of a thread now."""
 
     @abstractmethod
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:

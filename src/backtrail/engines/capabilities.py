@@ -1,4 +1,4 @@
-"""What only some engines can do, each as a small class that such an engine inherits, and the one way to find it.
+"""Capabilities that only some engines have: small classes that such an engine inherits, and one way to find them.
 
 `capability(engine, SharesCommits)` gives the engine that has the capability, or None. It looks at the engine itself and
 then, through `Engine.unwrap`, at the one that it wraps. A mirror wraps nothing in that sense: it stands before two

@@ -1,4 +1,4 @@
-"""What engines that look things up in dicts of their own have in common: no database does it for them."""
+"""Checks and listings for engines that keep their records in dicts, where no database does this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backtrail.engines.base import Commit, Head, Position
 def check_rows(
     commit: Commit, is_taken: Callable[[bytes], bool], steps_of: Callable[[bytes], Container[int] | None]
 ) -> None:
-    """Refuse a commit whose branches exist, or whose rows have no branch or stand where there is one.
+    """Refuse a commit whose branches exist, whose rows have no branch, or whose rows are at a position that is taken.
 
     `is_taken` knows the branches of the whole store, `steps_of` the steps of a branch of the commit's lineage."""
     new: set[bytes] = set()
@@ -42,7 +42,7 @@ def page(
     found = [head for head in heads.values() if head.thread.startswith(prefix) and (kind is None or head.kind == kind)]
     found.sort(key=_age if newest_first else _name, reverse=newest_first)
     if after is not None and newest_first:
-        # A thread that has gone has no place in the order any more: nothing comes after it.
+        # A thread that is gone has no age to compare with: nothing comes after it.
         last = heads.get(after)
         found = [] if last is None else [head for head in found if _age(head) < _age(last)]
     elif after is not None:

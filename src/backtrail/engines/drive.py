@@ -1,4 +1,4 @@
-"""Finishing coroutines in place: what makes one text serve two colours.
+"""Finishing coroutines in place, so that one implementation serves both the sync and the async API.
 
 One coroutine is simply run to its end. Several at once may share a write: an engine that can commit for many in one go
 parks each commit while `sharing()`, and when all of them are parked or done, they are committed together and go on.
@@ -34,7 +34,7 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _finish_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Inside of a coroutine that shares, another one still must not wait for others."""
+    """Run a coroutine that another one, which shares its writes, calls by itself: it must not wait for others."""
     _local.sharing = False
     try:
         return finish(coroutine)
@@ -50,7 +50,7 @@ class Parked(Protocol):
 
 
 def sharing() -> bool:
-    """Whether the coroutine that runs now is one of several that may share a write."""
+    """True if the coroutine that runs now is one of several that may share a write."""
     return _local.sharing
 
 
@@ -61,7 +61,7 @@ def park(write: Parked) -> Generator[Parked, None, None]:
 
 
 def finish_all(coroutines: Sequence[Coroutine[Any, Any, Any]]) -> list[tuple[Any, BaseException | None]]:
-    """Run several coroutines to their ends, sharing their writes; what each returned, or raised."""
+    """Run several coroutines to their ends, sharing their writes; (result, error) of each."""
     results: list[tuple[Any, BaseException | None]] = [(None, None)] * len(coroutines)
     going = list(range(len(coroutines)))
     _local.sharing = True

@@ -1,7 +1,7 @@
 """Tells engines of this process about a fork: what is open must not be shared with the child.
 
 An inherited lock would be held by two processes, and an inherited connection used by two. An engine that registers here
-is asked to stand still before the fork, to go on in the parent, and to start anew in the child.
+is asked to pause before the fork, to resume in the parent, and to start anew in the child.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Forked(Protocol):
 
 
 _living: weakref.WeakSet[Forked] = weakref.WeakSet()
-_turn = threading.Lock()  # of two threads that fork at once, the second stands still until the first has gone on
-_forking: list[Forked] = []  # those that stand still
+_fork_lock = threading.Lock()  # of two threads that fork at once, the second waits for the first
+_forking: list[Forked] = []  # engines that are paused
 
 
 def watch(engine: Forked) -> None:
@@ -31,7 +31,7 @@ def watch(engine: Forked) -> None:
 
 
 class ForkSafe:
-    """Something that is guarded by a lock of its own, and whose child shall not find that held by a thread it lacks."""
+    """An object with a lock, which a forked child must not inherit held by a thread that it does not have."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class ForkSafe:
 
 
 def _before() -> None:
-    _turn.acquire()
+    _fork_lock.acquire()
     for engine in _all():
         engine.before_fork()
         _forking.append(engine)
@@ -65,13 +65,13 @@ def _all() -> list[Forked]:
 def _after_in_parent() -> None:
     while _forking:
         _forking.pop().after_fork_in_parent()
-    _turn.release()
+    _fork_lock.release()
 
 
 def _after_in_child() -> None:
     while _forking:
         _forking.pop().after_fork_in_child()
-    _turn.release()
+    _fork_lock.release()
 
 
 os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

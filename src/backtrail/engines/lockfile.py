@@ -1,9 +1,9 @@
 """A lock between processes: two small files beside the store, locked with `flock`.
 
 The kernel frees such a lock when its holder dies. It does not care who came first, though: a process that releases the
-lock and takes it again at once would win over those who sleep on it. So whoever wants the lock takes a place in front
-of it first (the second file) and leaves that place only with the lock in hand: a process that comes back finds the
-place taken and queues like everybody else.
+lock and takes it again at once would win over those who sleep on it. So whoever wants the lock locks the second file
+first, and unlocks that only with the lock in hand: a process that comes back finds it locked and queues like everybody
+else.
 
 The files are never removed: a lock on a name that somebody else may unlink is no lock.
 """

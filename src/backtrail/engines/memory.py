@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class _BranchRows:
-    """The rows of one branch, and what was said about them."""
+    """The rows of one branch, and their marks."""
 
     __slots__ = ("branch", "marks", "rows", "steps")
 

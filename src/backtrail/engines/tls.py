@@ -1,7 +1,7 @@
-"""Certificates: what is known before the first connection, and what a failed handshake means.
+"""TLS: certificate files are checked before the first connection, and a failed handshake is told from a cut one.
 
-A handshake that fails will fail again: it is said at once, and not tried until the deadline. A connection that is
-cut while it is made is another matter.
+A handshake that fails will fail again, so it is reported at once and not retried. A connection that is cut while it is
+made is retried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from backtrail.errors import InvalidInput
 
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-#: How libpq puts it. "SSL SYSCALL error" and "SSL connection has been closed" are not among them: those were cut.
+#: libpq's wording. "SSL SYSCALL error" and "SSL connection has been closed" are not among them: those were cut.
 _BY_LIBPQ = ("certificate", "SSL was required", "SSL error: ", "private key", "server does not support SSL")
 
 
@@ -25,7 +25,7 @@ def checked_files(files: Mapping[str, str]) -> None:
 
 
 def handshake_failed(error: BaseException) -> bool:
-    """Whether TLS was refused, by us or by them, according to an error or to one behind it."""
+    """True if TLS was refused, by us or by the server, according to an error or its causes."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLError) and not isinstance(seen, _CUT):
@@ -35,5 +35,5 @@ def handshake_failed(error: BaseException) -> bool:
 
 
 def handshake_failed_by_libpq(text: str) -> bool:
-    """The same, by what libpq says."""
+    """The same, for the text of libpq."""
     return any(phrase in text for phrase in _BY_LIBPQ)

@@ -1,7 +1,9 @@
 """Engines around engines: two stores that hold the same, one of which answers.
 
-`mirror` is the engine, `reconcile` makes one lineage equal on two engines, `control` is what each side knows of its
-role, `shipping` is the work that waits for the follower, `status` is what an operator sees. `spooled` is a mirror that
-goes on while both sides are away: `spool` is where saves wait, `landing` brings them where they belong, `tips` is what
-they build on meanwhile.
+`mirror` is the engine. `failover` knows which side is active, by the `role_record` of each; `replicator` brings the
+follower up to date: from the `outbox`, or by comparing (`anti_entropy`, with `row_copy`, `lost_heads` and
+`sweep_tombstones`). `status` and `report` tell what happened.
+
+`spooled` is a mirror that takes saves while both sides are unreachable: `spool` keeps them, `replay` delivers them, and
+`head_cache` is what they build on meanwhile.
 """

@@ -4,7 +4,7 @@ The active side is right about heads. Everything else is a union: branches, rows
 and two sides that were both written to did so in different generations, hence on different branches, so that nothing
 collides. What the follower has and the active side never got (it was acknowledged just before the active side changed)
 is brought over first, and reported: it becomes a branch of its thread beside the head, or the thread itself where the
-active side has none of that name. Only then is the follower brought up to date.
+active side has none of that name. Only then does the follower get what it lacks.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _RINGS = "the two stores are sealed with different key rings: copy one into the 
 
 
 class UnderWay(Refused):
-    """The follower has a save that the active side may be about to get: who looks again a little later will know."""
+    """The follower has a save that the active side may be about to get: to be compared again a little later."""
 
 
 class Doubts(NamedTuple):
-    """What a mirror knows of saves that only the follower has."""
+    """Saves that only the follower has and that may not count, as far as a mirror knows."""
 
-    stamp: int  #: how branches of this generation are marked: of those the follower has nothing of its own
-    refused: Container[HeadKey]  #: keys of heads to which the active side said no
+    generation: int  #: the one in the prefix of new branches: on those the follower has nothing of its own
+    refused: Container[HeadKey]  #: keys of heads that the active side refused
     rows: Collection[Position]  #: and the rows under them
     branches: Collection[bytes]  #: and the branches that began with them
-    under_way: Callable[[Head], bool]  #: whether somebody may still be making it
-    spools: bool = False  #: whether saves that build on them may wait in a spool
+    under_way: Callable[[Head], bool]  #: True if another process may still be saving it
+    spools: bool = False  #: True if saves that build on them may wait in a spool
 
 
 NO_DOUBTS = Doubts(-1, (), (), (), lambda _: False)
@@ -69,8 +69,8 @@ async def reconcile(
 
 
 class _Comparison:
-    """One look at a lineage on both sides, and what follows from it. Each part says False if a head moved meanwhile, or
-    something was done that makes another look necessary."""
+    """One look at a lineage on both sides, and the changes that follow from it. Each part returns False if a head moved
+    meanwhile, or if it did something that makes another look necessary."""
 
     def __init__(
         self, active: Engine, follower: Engine, transfer: Transfer, keep: Keep | None, mirror: bool, doubts: Doubts
@@ -83,14 +83,14 @@ class _Comparison:
         self._doubts = doubts
         self._theirs: dict[str, Head] = {}
         self._ours: dict[str, Head] = {}
-        self._news: list[Head] = []  # heads of the follower that may tell of something
+        self._news: list[Head] = []  # heads of the follower that the active side may lack
         self._lost: dict[str, Lost] = {}  # by thread: what only the follower has of it
         self._unknown: set[str] = set()  # threads that stand on something new
         self._taken: set[str] = set()  # names that the active side has given to threads of other lineages
-        self._gone = Swept()  # what the follower is to let go of
+        self._gone = Swept()  # rows, branches and blobs that the follower is to delete
 
     async def made_equal(self) -> bool:
-        """Whether both sides are equal now."""
+        """True if both sides are equal now."""
         await self._look()
         return await self._bring_over() and await self._end_what_ended() and await self._bring_up_to_date()
 
@@ -100,11 +100,12 @@ class _Comparison:
         self._theirs = {head.thread: head for head in await follower.heads(lineage)}
         self._ours = {head.thread: head for head in await active.heads(lineage)}
         news = [head for head in self._theirs.values() if await self._may_be_news(head)]
-        gone = await sweep_tombstones.of(active, lineage) if self._mirror else Swept()
+        gone = await sweep_tombstones.read(active, lineage) if self._mirror else Swept()
         for head in news:
             there = await active.row(lineage, head.branch, head.step) is not None
             known = there or (head.branch, head.step) in gone
-            if not (known and _at_or_past(self._ours.get(head.thread), head, doubts.stamp)) and doubts.under_way(head):
+            past = known and _at_or_past(self._ours.get(head.thread), head, doubts.generation)
+            if not past and doubts.under_way(head):
                 raise UnderWay(head.thread, f"a change of thread {head.thread!r} is under way: look again")
             if self._mirror and not there:
                 self._lost[head.thread] = await lost_to(active, follower, head, self._ours.get(head.thread))
@@ -114,10 +115,10 @@ class _Comparison:
                 self._taken.add(head.thread)
         lost = {thread: self._lost[thread] for thread in self._unknown & self._lost.keys()}
         again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
-        if again:  # the follower is to let go of it, also if we do not get that far
+        if again:  # the follower is to delete it, also if we do not get that far
             rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
-            await sweep_tombstones.remember(active, Drop(lineage, (), rows=rows, branches=branches))
-            gone = await sweep_tombstones.of(active, lineage)
+            await sweep_tombstones.write(active, Drop(lineage, (), rows=rows, branches=branches))
+            gone = await sweep_tombstones.read(active, lineage)
         for one in lost.values():
             if one not in again:
                 gone.spare(one.way)
@@ -125,29 +126,29 @@ class _Comparison:
         self._news, self._gone = news, gone
 
     def _saved_again(self, thread: str, lost: Lost) -> bool:
-        """Whether a thread was made on both sides, and the active one has each of its saves. If some of its rows are
+        """True if a thread was made on both sides, and the active one has each of its saves. If some of its rows are
         there already, without a head, or something may build on them, it has to be kept."""
         other = thread in self._ours and not same_incarnation(self._ours[thread], self._theirs[thread])
         return other and lost.newest is None and lost.known is None and not self._doubts.spools
 
     async def _may_be_news(self, head: Head) -> bool:
-        """Whether the follower's head can tell of something that was acknowledged and that the active side lacks."""
+        """True if the follower's head may stand for an acknowledged save that the active side lacks."""
         here = self._ours.get(head.thread)
-        if head.key in self._doubts.refused or here == head or await role_record.is_ended(self._active, head):
+        if head.key in self._doubts.refused or here == head or await role_record.is_deleted(self._active, head):
             return False
-        if here is None and await role_record.is_ended(self._follower, head):
+        if here is None and await role_record.is_deleted(self._follower, head):
             return False  # it was deleted while the follower was active; a save that was under way arrived afterwards
         if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
             raise Apart(head.thread, _RINGS)
         return True
 
     async def _bring_over(self) -> bool:
-        """Give the active side what only the follower has, and tell of the heads that lost."""
-        active, follower, lineage, stamp = self._active, self._follower, self._lineage, self._doubts.stamp
+        """Copy to the active side what only the follower has, and report the heads that lost."""
+        active, follower, lineage, generation = self._active, self._follower, self._lineage, self._doubts.generation
         losers: list[Diverged] = []
         news = [head for head in self._news if (head.branch, head.step) not in self._gone]
-        # What the active side knows, in its own generation, is where the follower was left behind: it has nothing more.
-        if any(head.thread in self._unknown or role_record.generation_of(head.branch) != stamp for head in news):
+        # If the active side knows them all, and from its own generation, the follower only lags, and has nothing more.
+        if any(head.thread in self._unknown or role_record.generation_of(head.branch) != generation for head in news):
             marks = await self._transfer.rows(follower, active, without=self._gone)
             if not await _put(active, (), lineage, marks):
                 return False
@@ -155,7 +156,7 @@ class _Comparison:
             here = self._ours.get(head.thread)
             # A name that was deleted does not come back, even if the other side had given it to another thread.
             sides = (active, follower)
-            ended = here is None and any([await role_record.was_any_ended(side, head.thread) for side in sides])
+            ended = here is None and any([await role_record.was_any_deleted(side, head.thread) for side in sides])
             free = here is None and not ended and head.thread not in self._taken and self._renamed(head) is None
             if free or (here is not None and _goes_on(here, head, self._mirror)):
                 if not await _put(active, [Swap(head.thread, here.key if here is not None else None, head)], lineage):
@@ -183,16 +184,16 @@ class _Comparison:
         return Diverged(self._lineage, head, same, lost.newest is None, lost.newest or lost.known)
 
     async def _end_what_ended(self) -> bool:
-        """A delete that only the follower knows of: it was acknowledged while the follower was active."""
+        """Delete threads that only the follower knows to be deleted: acknowledged while the follower was active."""
         active, follower, lineage = self._active, self._follower, self._lineage
         changed = False
         for thread, head in list(self._ours.items()):
             if thread in self._theirs:
                 continue
-            buried = await role_record.is_ended(follower, head)
+            buried = await role_record.is_deleted(follower, head)
             # Only a generation in between can have been the follower's.
-            between = role_record.generation_of(head.branch) + 1 < self._doubts.stamp
-            if not buried and between and await role_record.was_another_ended_later(follower, head):
+            between = role_record.generation_of(head.branch) + 1 < self._doubts.generation
+            if not buried and between and await role_record.was_deleted_later(follower, head):
                 # The name was made once more there, and deleted. This one never was, and has to have another name.
                 changed |= await self._report.tell([Diverged(lineage, head, same_incarnation=False)], self._keep)
                 buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
@@ -203,7 +204,7 @@ class _Comparison:
         return not changed
 
     async def _bring_up_to_date(self) -> bool:
-        """Give the follower what only the active side has, and its heads; take away what is to go."""
+        """Copy to the follower what only the active side has, and its heads; delete what is to go."""
         active, follower, lineage = self._active, self._follower, self._lineage
         ours, theirs = self._ours, self._theirs
         marks = await self._transfer.rows(active, follower)
@@ -214,32 +215,32 @@ class _Comparison:
         ]
         ends = [Swap(thread, head.key, None) for thread, head in theirs.items() if thread not in ours]
         still: list[Swap] = []
-        if marks:  # what is said of a step changes with a head: if none has moved here, it is still what is to be said
+        if marks:  # a mark changes together with a head: if none has moved here, these are still the newest
             still = [Swap(thread, head.key, head) for thread, head in theirs.items() if ours.get(thread) == head]
         if not await _put(follower, [*swaps, *ends, *still], lineage, marks):
             new = [swap.thread for swap in swaps if swap.expect is None]
             if ends and any([await follower.head(thread) is not None for thread in new]):
-                # Threads of two lineages may have changed their names with each other: one has to give its own free.
+                # Threads of two lineages may have exchanged their names: one has to free its own first.
                 await _put(follower, ends, lineage)
             return False
         if self._gone:
-            await sweep_tombstones.sweep(active, follower, lineage, self._gone, ours.values())
+            await sweep_tombstones.apply(active, follower, lineage, self._gone, ours.values())
         if not ours:
             await clear(active, lineage)
             await clear(follower, lineage)
-        # Until its heads moved, others may have let the follower go of what we brought from it: look once more.
+        # Until its heads moved, others may have deleted on the follower what we copied from it: look once more.
         return not ((swaps or ends) and self._report.kept)
 
 
-def _at_or_past(here: Head | None, head: Head, stamp: int) -> bool:
-    """Whether the active side has been where a head stands, as far as versions tell: within its own generation."""
-    of_now = role_record.generation_of(head.branch) == stamp
+def _at_or_past(here: Head | None, head: Head, generation: int) -> bool:
+    """True if the active side has been at this head, as far as versions tell: within its own generation."""
+    of_now = role_record.generation_of(head.branch) == generation
     return not of_now or here is None or here.owner != head.owner or here.version >= head.version
 
 
 def _goes_on(here: Head, head: Head, mirror: bool) -> bool:
-    """Whether the follower's head is simply further on the same branch. On a mirror's own branches it never is: what
-    only the follower has there was not acknowledged."""
+    """True if the follower's head is simply further on the same branch. On a mirror's own branches it never is: a save
+    that only the follower has there was not acknowledged."""
     same = here.owner == head.owner and here.branch == head.branch
     if mirror and role_record.generation_of(head.branch):
         return False
@@ -256,7 +257,7 @@ async def _put(side: Engine, swaps: Sequence[Swap], lineage: str, marks: Sequenc
 
 
 async def clear(side: Engine, lineage: str) -> None:
-    """No thread is left in a lineage: neither are its rows."""
+    """Delete everything of a lineage in which no thread is left."""
     branches = [branch.id for branch in await side.branches(lineage)]
     blobs = [id for id, _ in await side.blob_ids(lineage)]
     if branches or blobs:

@@ -1,4 +1,4 @@
-"""The colour of a mirror: how it waits, how it runs two things at once, and how it works in the background.
+"""Sync and async for a mirror: how it waits, runs two commits at once, locks, and works in the background.
 
 A mirror of two blocking engines is a blocking engine itself: its background work is a daemon thread. As soon as one
 side really suspends, the mirror does; then a blocking side is called in threads, and the background is a task.
@@ -36,7 +36,7 @@ class Workers:
         self._threads = self._idle = 0
 
     def take(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Begin with it now; what comes of it."""
+        """Begin with it now; a future for its result."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._idle > 0:
@@ -64,7 +64,7 @@ class Workers:
                 log.debug("a loop was closed before a side had answered")
 
     def let_go(self) -> None:
-        """No more work: each thread ends when it has done what it is at."""
+        """No more work: each thread ends after the work it has begun."""
         with self._lock:
             for _ in range(self._threads):
                 self._work.put(None)
@@ -109,7 +109,7 @@ class ThreadedEngine(DelegatingEngine):
 
 
 def side(engine: Engine, blocking: bool) -> Engine:
-    """An engine as a mirror of this colour calls it."""
+    """An engine as a mirror calls it: in threads, if the mirror suspends and the engine blocks."""
     return engine if blocking or not engine.properties.blocking else ThreadedEngine(engine)
 
 
@@ -144,13 +144,13 @@ class FencedEngine(DelegatingEngine):
 
 async def pause(blocking: bool, seconds: float) -> None:
     if blocking:
-        time.sleep(seconds)  # noqa: ASYNC251  # no loop runs in this colour
+        time.sleep(seconds)  # noqa: ASYNC251  # no event loop runs in a blocking mirror
     else:
         await asyncio.sleep(seconds)
 
 
 async def attempt(side: Engine, commit: Commit) -> Exception | None:
-    """Commit; what was raised, if anything."""
+    """Commit; the error that was raised, if any."""
     try:
         await side.commit(commit)
     except Exception as error:  # noqa: BLE001  # handed to the caller as a value
@@ -159,7 +159,7 @@ async def attempt(side: Engine, commit: Commit) -> Exception | None:
 
 
 async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tuple[Exception | None, Exception | None]:
-    """Commit on both sides at the same time; what each of them raised."""
+    """Commit on both sides at the same time; the error of each, if any."""
     # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it is
     # the one that is on its way to a server while the other one's thread keeps this one from working.
     if isinstance(one, ThreadedEngine):
@@ -178,7 +178,7 @@ async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tupl
 
 
 class Mutex:
-    """A lock in the mirror's colour: `async with turn: …`."""
+    """A lock between threads for a blocking mirror, between tasks for another: `async with mutex: …`."""
 
     def __init__(self, blocking: bool) -> None:
         self._lock = threading.Lock() if blocking else None
@@ -220,8 +220,8 @@ class ReentrantMutex:
 
 
 class LineageMutexes:
-    """Where both sides are written to at once, what concerns one lineage happens one after the other: a comparison
-    never sees a save that only one side has yet. A blocking mirror writes to its sides in turn and needs none."""
+    """Locks by lineage for a mirror that writes to both sides at once, so that a comparison never sees a save that only
+    one side has yet. A blocking mirror writes to one side after the other and needs none."""
 
     def __init__(self, blocking: bool) -> None:
         self._blocking = blocking
@@ -232,7 +232,7 @@ class LineageMutexes:
 
 
 class LineageLocks:
-    """What concerns one lineage happens one after the other, in either colour."""
+    """Locks by lineage, for a blocking mirror as well."""
 
     def __init__(self, blocking: bool) -> None:
         self._locks: WeakValueDictionary[str, Mutex] = WeakValueDictionary()
@@ -245,8 +245,8 @@ class LineageLocks:
 
 
 class Background:
-    """Calls `tick` every now and then, and soon after `wake`: `gather` seconds later, together with what is called for
-    meanwhile. Starts at the first `wake`; stops with `stop`."""
+    """Calls `tick` every now and then, and soon after `wake`: `gather` seconds later, once for all that woke it by
+    then. Starts at the first `wake`; stops with `stop`."""
 
     def __init__(self, blocking: bool, tick: Callable[[], Coroutine[Any, Any, float]], gather: float = 0.0) -> None:
         self._blocking = blocking
@@ -297,20 +297,20 @@ class Background:
                 if self._gather and not self._stopping:
                     await asyncio.sleep(self._gather)
             except TimeoutError:
-                wait = 0.0  # nobody called: it is time for the next look
+                wait = 0.0  # nobody woke it: it is time for the next tick
             self._task_due.clear()
             if not self._stopping:
                 wait = await self._tick()
 
-    async def stop(self, patience: float) -> None:
-        """Let a tick that is under way come to its end, for at most `patience` seconds."""
+    async def stop(self, timeout: float) -> None:
+        """Let a tick that is under way come to its end, for at most `timeout` seconds."""
         self._stopping = True
         self._due.set()
         self._stop.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(patience)
+            self._thread.join(timeout)
         if self._task is not None:
             if self._task_due is not None:
                 self._task_due.set()
-            await asyncio.wait([self._task], timeout=patience)
+            await asyncio.wait([self._task], timeout=timeout)
             self._task.cancel()

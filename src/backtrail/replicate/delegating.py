@@ -1,7 +1,7 @@
-"""An engine that asks others: what changes no row is one question, put by name to whoever can answer.
+"""An engine that delegates: every method that changes no row goes through one, which is given its name.
 
-What a mirror and a spool have in common. They differ in whom they ask, in what they do when nobody answers, and in how
-they write.
+The base of mirrors and of wrappers. They differ in the engine they ask, in what they do when it does not answer, and in
+how they write.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from backtrail.engines.base import Branch, Engine, Head, Lease, Row, Step, Taken
 
 
 class DelegatingEngine(Engine):
-    """Answers what it is asked with what `_ask` brings."""
+    """Answers every question with the result of `_ask`."""
 
     @abstractmethod
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """The answer of an engine's method."""
+        """Call the method of this name on the right engine."""
 
     async def head(self, thread: str) -> Head | None:
         found: Head | None = await self._ask("head", thread)

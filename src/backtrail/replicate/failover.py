@@ -1,8 +1,8 @@
-"""Who is active: the health of both sides, the generation, and the change from one side to the other.
+"""Failover: the health of both sides, the generation, and the switch from one side to the other.
 
-What a mirror believes is one frozen `Standing`, replaced as a whole and never by an older one; a caller reads it once
-and works with that. Its fences are how belief is checked: each commit names the generation's token on the side it
-goes to, so a mirror that missed a change is refused by the engine, and learns.
+The roles as a mirror knows them are one frozen `Standing`, replaced as a whole and never by an older one; a caller
+reads it once and works with that. Its fences check that knowledge: each commit names the generation's token on the side
+it goes to, so a mirror that missed a switch is refused by the engine, and learns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backtrail.replicate.status import log
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What a mirror believes: the role record, and the tokens of its generation on the sides that gave one."""
+    """The roles as a mirror knows them: the role record, and its generation's tokens on the sides that gave one."""
 
     role: Role = Role()
     fences: Mapping[Name, Fence] = {}
@@ -46,7 +46,7 @@ def opposite(name: Name) -> Name:
 
 
 class Failover:
-    """Knows, learns and changes the standing. `on_health` and `on_turn` are told after the fact."""
+    """Knows, learns and changes the standing. `on_health` and `on_switch` are called after the fact."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Failover:
         blocking: bool,
         settings: Settings,
         on_health: Callable[[Name, bool], None],
-        on_turn: Callable[[], None],
+        on_switch: Callable[[], None],
     ) -> None:
         self.sides = sides
         self.standing = Standing()
@@ -64,15 +64,15 @@ class Failover:
         self.counts = {"failovers": 0, "failbacks": 0}
         self.last_failover: float | None = None
         self.last_error: str | None = None
-        self.closed = False  # the sides are being let go of, so that they do not answer says nothing of them
+        self.closed = False  # the sides are being closed: no answer says nothing of them
         self._blocking = blocking
         self._settings = settings
         self._on_health = on_health
-        self._on_switch = on_turn
+        self._on_switch = on_switch
         self._switching = concurrency.Mutex(blocking)
         self._lock = threading.Lock()
         self._recent: list[float] = []
-        self._refusals = 0  # changes of side that could not be made
+        self._refusals = 0  # switches that could not be made
         self._refusal: Unavailable | None = None
 
     def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
@@ -94,7 +94,7 @@ class Failover:
             self._on_health(name, False)
 
     def recovered(self, name: Name, asked: int) -> None:
-        """A side has answered what it was asked after so many `troubles`; who could not reach it since knows more."""
+        """A side answered a question that was asked after so many `troubles`; a failure since then counts more."""
         if self.troubles[name] != asked:
             return
         if self.healthy_since[name] is None:
@@ -110,7 +110,7 @@ class Failover:
     # -- learning --------------------------------------------------------------------------------------------------
 
     async def learn(self) -> None:
-        """Read both sides' control records and take the newer one's word."""
+        """Read both sides' role records; the newer one is right."""
         for _ in limits.LEARNING.attempts():
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
@@ -142,8 +142,8 @@ class Failover:
                 return
 
     async def _beside_an_old_one(self, role: Role, known: Mapping[Name, Role]) -> Role:
-        """The side that is to be active is new. What the old one has of this generation was not made here, so another
-        one begins; and as long as there is nothing here yet, the old one is active."""
+        """The side that is to be active is new. The old one's rows of this generation were not made here, so another
+        generation begins; and as long as there is nothing here yet, the old side is active."""
         active, other = role.active, opposite(role.active)
         heads = await self.sides[active].threads(limit=1)
         if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
@@ -151,7 +151,7 @@ class Failover:
         return await role_record.write(self.sides[active], Role(role.generation + 1, active))
 
     async def _adopt(self, role: Role) -> bool:
-        """Take part in a generation; False if one of the sides switched out to be in a newer one."""
+        """Take part in a generation; False if one of the sides is in a newer one."""
         began = time.monotonic()
         active, other = self.sides[role.active], opposite(role.active)
         while True:
@@ -190,7 +190,7 @@ class Failover:
             self._on_switch()
 
     async def refresh(self) -> None:
-        """Look whether either side knows of a newer generation, or has not given its token yet."""
+        """Learn the roles anew if a side knows of a newer generation, or has not given its token yet."""
         standing = self.standing
         names: list[Name] = [name for name in self.sides if self.well(name)]
         known = [(await role_record.read(self.sides[name]))[0].generation for name in names]
@@ -200,7 +200,7 @@ class Failover:
     # -- changing --------------------------------------------------------------------------------------------------
 
     async def fail_over(self, away: Name) -> None:
-        """Make the other side active, or say why not. Of several that want it at once one tries, for all of them."""
+        """Make the other side active; `Unavailable` says why not. Of several callers one tries, for all of them."""
         asked = self._refusals
         async with self._switching:
             if self.closed:
@@ -217,13 +217,13 @@ class Failover:
                 raise
 
     def _changes(self) -> list[float]:
-        """When the sides were changed, within the window."""
+        """The times of switches within the window."""
         now, window = time.monotonic(), self._settings.failover_window
         return [at for at in self._recent if now - at < window]
 
     @property
     def may_change(self) -> bool:
-        """Whether the sides may be changed now."""
+        """True if the sides may be switched now."""
         return self._settings.failover and len(self._changes()) < self._settings.max_failovers
 
     async def _change_sides(self, away: Name) -> None:
@@ -265,7 +265,7 @@ class Failover:
         return following
 
     async def stay(self, role: Role) -> None:
-        """The way home was not free: go on with the replica, in the generation that was to be the primary's."""
+        """The primary is not equal yet: go on with the replica, in the generation that was to be the primary's."""
         await role_record.write(self.sides["replica"], Role(role.generation, "replica"))
         await self.learn()
 

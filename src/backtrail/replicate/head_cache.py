@@ -1,7 +1,7 @@
-"""What a process saw of each thread last: what a save can build on while nobody can be asked.
+"""The last head of each thread that this process saw: saves build on it while no side can be asked.
 
-It may be old, and for a save that is no harm: it hangs where the thread was seen last, and if others went on from
-there, both are kept. It is also how a process knows that a save was planned before another one of its own.
+It may be old, which does a save no harm: if others went on from there, both are kept. A process also knows by it that a
+save was planned before another one of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HeadCache:
         return None if found is None else found[0]
 
     def put(self, thread: str, tip: Tip | None, generation: int, *, sure: bool = False) -> None:
-        """Remember a tip, unless a newer one is known; `sure`: also then."""
+        """Remember a tip, unless a newer one is known; `sure`: even then."""
         with self._lock:
             old = self._tips.pop(thread)
             new = None if tip is None else (tip, generation)
@@ -38,7 +38,7 @@ class HeadCache:
                 self._tips.put(thread, new, _weight(new[0]))
 
     def learn(self, commit: Commit, generation: int) -> None:
-        """A commit was made: its threads stand elsewhere now."""
+        """Remember the heads of a commit that was made."""
         for swap in commit.swaps:
             row = None
             for one in commit.rows:
@@ -48,7 +48,7 @@ class HeadCache:
 
 
 def _newer(one: tuple[Tip, int], other: tuple[Tip, int]) -> bool:
-    """Versions only count within one generation: in the next one, the other side's word is the last."""
+    """True if `one` is newer. Versions only count within one generation: the next one's heads are newer than all."""
     (here, _), (there, _) = one[0], other[0]
     return here.owner == there.owner and (one[1], here.version) > (other[1], there.version)
 

@@ -1,8 +1,8 @@
-"""What a head that lost leads to: the steps that only the follower has, and which of them the active side has as well.
+"""The steps behind a head that lost: those that only the follower has, and those that the active side has as well.
 
 A caller who chooses the id of a checkpoint may save it again when it does not know whether it was saved. If the first
 attempt reached a side that went away and the second one the other side, both have it, on different branches. It is one
-save: the ids say so. What lost is only what was not saved again.
+save, by its id. Only checkpoints that were not saved again are lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from backtrail.engines.base import Branch, Engine, Head, Position
 
-_MOST = 1 << 17  # ids that are looked at; what lies beyond counts as lost, which is safe
+_MOST = 1 << 17  # ids that are looked at; a checkpoint beyond them counts as lost, which is safe
 _LOW, _HIGH = bytes(16), b"\xff" * 16
 
 
@@ -27,7 +27,7 @@ class Lost(NamedTuple):
 
 
 async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | None) -> Lost:
-    """What only the follower has of a thread that stands at `head` there, and at `here` on the active side."""
+    """The steps that only the follower has of a thread whose head is `head` there, and `here` on the active side."""
     lineage = head.lineage
     theirs = {branch.id: branch for branch in await follower.branches(lineage)}
     ours = {branch.id: branch for branch in await active.branches(lineage)}

@@ -34,7 +34,7 @@ from backtrail.replicate.status import Announcer, Meters, Mirrored, Side, SpoolS
 
 
 class _Lacking(NamedTuple):
-    """A side that has not got a commit, and what it said."""
+    """A side that did not get a commit, and the error that it raised."""
 
     side: Name
     raised: BaseException | None
@@ -66,7 +66,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         # Where both sides are written to at once, two processes that race for one step may each win it on one side.
         # So each has branches of its own there; and also where a save may have to wait in a spool.
         self._process_prefix = bytes(3) if blocking and settings.spool is None else _new_process_prefix()
-        self.spool: SpoolStatus | None = None  # what it holds, if there is one
+        self.spool: SpoolStatus | None = None  # of the spool, if there is one
         self._known = False
         self._closed = False
 
@@ -87,17 +87,17 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         self._replicator.on_diverged = keep
 
     def _can_do_without(self, name: Name) -> bool:
-        """Whether a side where nobody listens need not be waited for, since the other one has everything."""
+        """True if a refused connection of a side is final: the other one has everything, and may answer."""
         standing, settings = self._failover.standing, self.settings
         if not self._failover.well(opposite(name)):
             return False
         if not self._failover.well(name):
-            return True  # it was waited for before
+            return True  # it was retried before
         if not self._known:
             return False  # all that is started together may not be there yet
         if name == standing.follower:
             return not settings.replica_required
-        # What was not shipped yet would become a divergence, only because a server was started anew.
+        # Commits that were not shipped yet would become a divergence, only because a server was restarted.
         in_step = settings.replication == "sync" and not self._replicator.pending.behind
         return in_step and self._failover.may_change
 
@@ -114,7 +114,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         self.announce()
 
     def announce(self) -> None:
-        """Say in the log and to the callback how things are."""
+        """Tell the log and the callback of a change."""
         self._announcer.tell()
 
     async def _start(self) -> Standing:
@@ -152,13 +152,13 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
     # -- for a spool ---------------------------------------------------------------------------------------------------
 
-    def hold(self, held: Callable[[], bool]) -> None:
-        """While this is true the sides are not compared: of a save whose answer was lost one side may have what the
-        spool is about to bring to the other, and would seem to have been written to by somebody else."""
+    def pause_comparing_while(self, held: Callable[[], bool]) -> None:
+        """Do not compare the sides while this is true. A save whose answer was lost may be on one side, and the spool
+        is about to deliver it to the other: compared in between, they would seem to have diverged."""
         self._replicator.held = held
 
-    def go_on(self) -> None:
-        """It is not true any more."""
+    def resume_comparing(self) -> None:
+        """Compare again: `held` is false now."""
         self._replicator.wake()
 
     @property
@@ -184,25 +184,25 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         self._replicator.look_soon()
         self._replicator.wake()
 
-    def renew(self) -> None:
-        """Nobody goes on with the branches of before: of one of them a side may have a step that nobody knows of."""
+    def renew_process_prefix(self) -> None:
+        """Start new branches from now on: on an old one, a side may have a step that this process does not know."""
         self._process_prefix = _new_process_prefix()
 
     def planned_before(self, commit: Commit, prefix: bytes) -> bool:
-        """Whether a save must not be committed, because it goes on with a branch of before."""
+        """True if a save must not be committed, because it continues a branch of an older prefix."""
         return _planned_before(commit, prefix)
 
     def mark(self, lineage: str) -> None:
-        """The active side was given something that the follower has not."""
+        """Have a lineage compared: the follower lacks something of it."""
         self._replicator.pending.mark(lineage)
         self._replicator.wake()
 
     async def keep(self, active: Engine, found: Diverged) -> Kept:
-        """A head lost: count it, say so, and have it labelled."""
+        """Count a head that lost, log it, and have it labelled."""
         return await self._replicator.keep(active, found)
 
     def away(self, name: Name, error: BaseException) -> None:
-        """Somebody who asked one side by itself got no answer."""
+        """Note that a side did not answer somebody who asked it directly."""
         self._failover.away(name, error)
 
     def failed(self, error: BaseException) -> None:
@@ -221,7 +221,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             await self._replicator.catch_up(lacking.side, commit.lineage, lacking.raised)
 
     async def _commit(self, commit: Commit) -> _Lacking | None:
-        """Save on the active side, and on the follower if it is in step; what is left to do for it, if anything."""
+        """Save on the active side, and on the follower if it is in step; else the follower, as lacking it."""
         standing = self._failover.standing
         active, follower = standing.active, standing.follower
         if self.settings.replica_required and not self._failover.well(follower):
@@ -265,7 +265,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return None
 
     def _in_step(self, standing: Standing, lineage: str) -> bool:
-        """Whether the follower can take the same commits as the active side."""
+        """True if the follower can take the same commits as the active side."""
         follower = standing.follower
         return (
             follower in standing.fences
@@ -278,7 +278,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         try:
             return await concurrency.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
         except asyncio.CancelledError:
-            self.renew()  # one of them may have it, and the other get another one at that step
+            self.renew_process_prefix()  # one of them may have it, and the other may get another row at that step
             self._replicator.pending.mark(own.lineage)
             self._replicator.wake()
             raise
@@ -286,8 +286,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     async def _refused(
         self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool
     ) -> None:
-        """The active side did not take a commit: its answer is the caller's, its absence is ours to deal with.
-        `taken`: the follower did take it."""
+        """Deal with a commit that the active side did not take: its refusal goes to the caller, its absence is a reason
+        to fail over. `taken`: the follower did take it."""
         active = standing.active
         if not self._blocking:
             # Nobody goes on with a branch of which the follower may have a step too many.
@@ -313,13 +313,13 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         raise raised
 
     async def _arrived(self, commit: Commit, side: Name) -> bool:
-        """Whether a commit that only one side took is the newest there, and that side active now."""
+        """True if a commit that only one side took is the newest there, and that side is active now."""
         if self._failover.standing.active != side or not commit.swaps:
             return False
         return all([await self.sides[side].head(swap.thread) == swap.new for swap in commit.swaps])
 
     async def _write_tombstones(self, commit: Commit, standing: Standing) -> list[Head]:
-        """Tombstones for the threads that a commit ends, before it does; the heads of those that are new."""
+        """Write tombstones for the threads that a commit deletes, before it does; the heads of those that are new."""
         side = self._failover.fenced(standing.active)
         ended = []
         for swap in commit.swaps:
@@ -348,7 +348,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         standing = await self._start()
         in_step = self._in_step(standing, drop.lineage)
         if not in_step:
-            await self._remember(drop, standing)
+            await self._write_sweep_tombstones(drop, standing)
         await self._ask("drop", drop)
         if not in_step:
             return
@@ -357,14 +357,14 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         except (Unavailable, Refused) as error:
             if isinstance(error, Unavailable):
                 self._failover.away(standing.follower, error)
-            await self._remember(drop, standing)
+            await self._write_sweep_tombstones(drop, standing)
             self._replicator.pending.mark(drop.lineage)
             self._replicator.wake()
 
-    async def _remember(self, drop: Drop, standing: Standing) -> None:
-        """The follower does not take part in a sweep: what went must not come back from it."""
+    async def _write_sweep_tombstones(self, drop: Drop, standing: Standing) -> None:
+        """Write tombstones for a sweep that the follower misses: its rows must not come back."""
         try:
-            await sweep_tombstones.remember(self._failover.fenced(standing.active), drop)
+            await sweep_tombstones.write(self._failover.fenced(standing.active), drop)
         except LockLost as error:
             await self._failover.learn()
             raise Refused(drop.lineage, "the mirror changed sides during a sweep: look again") from error
@@ -428,7 +428,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
 
 def _planned_before(commit: Commit, prefix: bytes) -> bool:
-    """Whether a save goes on with a branch that must no longer be touched: it was planned before a change."""
+    """True if a save continues a branch that must no longer be written to: it was planned before a switch."""
     new = {branch.id for branch in commit.branches}
     return bool(commit.swaps) and any(
         row.branch not in new and not row.branch.startswith(prefix) for row in commit.rows
@@ -436,7 +436,7 @@ def _planned_before(commit: Commit, prefix: bytes) -> bool:
 
 
 def _new_process_prefix() -> bytes:
-    """How the branches of one process begin, after the generation; never like those of a blocking mirror."""
+    """How the branch ids of one process begin, after the generation; never like those of a blocking mirror."""
     return b"\1" + os.urandom(4)
 
 

@@ -1,4 +1,4 @@
-"""What the follower still lacks: commits in the order they were made, and lineages of which only a comparison can tell.
+"""Work that waits for the follower: commits in the order they were made, and lineages that have to be compared.
 
 Commits of one lineage that follow each other are shipped as one: the follower's side of a busy thread then costs a
 fraction of what the saves did, and no more of the process that makes them.
@@ -36,7 +36,7 @@ class Shipment(NamedTuple):
 
 
 class Outbox:
-    """Safe to use from several threads; nothing in it waits."""
+    """The queue of commits and the set of marked lineages. Safe to use from several threads; no method waits."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -75,7 +75,7 @@ class Outbox:
         self._queued = self._bytes = 0
 
     def next(self) -> Shipment | None:
-        """What has waited longest and is not marked. It counts as pending until `arrived` is called."""
+        """The commit that has waited longest and is not marked. It counts as pending until `arrived` is called."""
         with self._lock:
             while self._queues:
                 lineage, queue = next(iter(self._queues.items()))
@@ -95,24 +95,24 @@ class Outbox:
             return None
 
     def arrived(self, shipment: Shipment) -> None:
-        """What was taken is on the other side, or its lineage marked."""
+        """Forget a shipment: it is on the other side, or its lineage is marked."""
         with self._lock:
             self._under_way -= shipment.saves
             self._carried = None
 
     def expects(self, lineage: str) -> bool:
-        """Whether something of a lineage is on its way, so that it is no wonder if the sides differ."""
+        """True if a commit of a lineage is on its way, which explains why the sides differ."""
         with self._lock:
             return lineage in self._queues or lineage == self._carried
 
     def mark(self, *lineages: str) -> None:
-        """These lineages have to be compared."""
+        """Have these lineages compared."""
         with self._lock:
             for lineage in lineages:
                 self._behind.setdefault(lineage, time.monotonic())
 
     def mark_all(self) -> None:
-        """The follower is away: what was queued will have to be compared."""
+        """Have all queued lineages compared instead, because the follower is away."""
         with self._lock:
             self._overflow()
 
@@ -123,12 +123,12 @@ class Outbox:
             return list(self._comparing)
 
     def compared(self, lineage: str) -> None:
-        """One of those taken is equal now."""
+        """Forget a taken lineage: it is equal now."""
         with self._lock:
             self._comparing.pop(lineage, None)
 
     def give_back(self) -> None:
-        """Those taken that were not finished have to be compared again."""
+        """Mark taken lineages that were not finished again."""
         with self._lock:
             self._behind = {**self._behind, **self._comparing}
             self._comparing = {}

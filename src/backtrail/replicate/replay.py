@@ -1,12 +1,12 @@
-"""Bringing what was spooled to the side that is active: each save is made again as it was made, in its order.
+"""Replaying spooled saves on the active side: each is made again as it was made, in its order.
 
 A save that finds its thread where it expected it simply happens. One that had reached the side already (its answer was
 lost, or a delivery was cut and is repeated) is recognised by its row; one that its caller has made again elsewhere, by
 the id that the caller chose for it. Where others wrote to the thread meanwhile, its rows are kept beside theirs, and
 the head that lost is reported, as with two sides that were both written to.
 
-What was saved to a thread that was deleted meanwhile goes with it. What builds on a step that no side has any more
-stays in the spool: without that step it could not be read.
+A save to a thread that was deleted meanwhile is dropped. A save that builds on a step that no side has any more stays
+in the spool: without that step it could not be read. One lineage that has to wait keeps no other waiting.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ RunLocally = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
 
 
 class Stranded(Refused):
-    """A save in the spool cannot be brought over: it builds on a step that the active side does not have."""
+    """A save in the spool cannot be replayed: it builds on a step that the active side does not have."""
 
     def __init__(self, thread: str, reason: str) -> None:
         super().__init__(thread, f"what was spooled for thread {thread!r} stays in the spool: {reason}")
 
 
 class ReplayTarget(NamedTuple):
-    """Where saves are brought: the active side, all that may know of deletions, and who is told of what happened."""
+    """The active side, all sides that may know of deletions, and the callbacks for what happened."""
 
     active: Engine
     sides: Sequence[Engine]
@@ -49,7 +49,7 @@ class ReplayTarget(NamedTuple):
 
 
 async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, lineage: str) -> bool:
-    """Bring what is spooled of a lineage to the active side, and forget it here; False if more came meanwhile.
+    """Replay the spooled saves of a lineage on the active side, and delete them here; False if more came meanwhile.
 
     Safe to cut at any point and to repeat, also by two processes at once."""
     journal, entries = await local(spool.entries(lineage))
@@ -57,8 +57,8 @@ async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, li
         return True
     beside: dict[str, Head] = {}
     gone: set[str] = set()
-    again: list[Commit] = []  # made again elsewhere, and brought only if something builds on it
-    said: list[Commit] = []  # what was only said of checkpoints
+    again: list[Commit] = []  # made again elsewhere, and replayed only if something builds on it
+    said: list[Commit] = []  # annotations
     for entry in entries:
         commit = await local(spool.commit_of(lineage, entry))
         if commit is None:
@@ -69,7 +69,7 @@ async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, li
         if not threads & beside.keys() and await _repeat(target.active, commit):
             if not _begins(commit) or not await _deleted(target, commit.swaps, even_here=True):
                 continue
-            # Another process had brought it before us, and it was deleted since: we have made it anew.
+            # Another process had replayed it before us, and it was deleted since: we have made it again.
             await _end(target.active, commit)
         if await _deleted(target, commit.swaps):
             gone |= threads
@@ -114,7 +114,7 @@ async def _repeat(active: Engine, commit: Commit) -> bool:
 
 
 async def _was_made(active: Engine, commit: Commit) -> bool:
-    """Whether a save had been made there, and its threads stand at it or have gone on from it."""
+    """True if a save had been made there, and its threads are at it or have gone on from it."""
     heads: list[tuple[Head, Head]] = []
     for swap in commit.swaps:
         here = await active.head(swap.thread)
@@ -127,14 +127,14 @@ async def _was_made(active: Engine, commit: Commit) -> bool:
         return False
     for row in commit.rows:
         there = await active.row(commit.lineage, row.branch, row.step)
-        # A thread that went through this step had it, even if retention has taken it away since.
+        # A thread that went through this step had it, even if retention has deleted it since.
         if there is not None and (there.id, there.digest) != (row.id, row.digest):
             return False
     return True
 
 
 def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
-    """Whether the way to `here` leads through where `new` stands."""
+    """True if `new` is an ancestor of `here`, or the same."""
     place: Position | None = here.position
     while place is not None:
         branch, step = place
@@ -145,7 +145,7 @@ def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
 
 
 async def _made_again(active: Engine, commit: Commit) -> bool:
-    """Whether the checkpoints of a save are in its thread already, by their ids, and somewhere else."""
+    """True if the checkpoints of a save are in its thread already, by their ids, at another position."""
     heads = [await active.head(swap.thread) for swap in commit.swaps]
     owners = {head.owner for head in heads if head is not None}
     branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
@@ -158,12 +158,12 @@ async def _made_again(active: Engine, commit: Commit) -> bool:
 
 
 def _begins(commit: Commit) -> bool:
-    """Whether a save makes a thread: it finds nothing in its way if that was deleted meanwhile."""
+    """True if a save begins a thread: it would succeed although that was deleted meanwhile."""
     return any(swap.expect is None for swap in commit.swaps)
 
 
 async def _end(active: Engine, commit: Commit) -> None:
-    """Take a thread away again that was just made, and what belongs to it; others may be faster."""
+    """Delete a thread again that was just made, and what belongs to it; others may be faster."""
     await active.commit(
         Commit(commit.lineage, [Swap(swap.thread, swap.new.key, None) for swap in commit.swaps if swap.new is not None])
     )
@@ -171,20 +171,20 @@ async def _end(active: Engine, commit: Commit) -> None:
 
 
 async def _deleted(target: ReplayTarget, swaps: Sequence[Swap], *, even_here: bool = False) -> bool:
-    """Whether a thread of a save was deleted meanwhile, by any side's word; `even_here`: although it is here."""
+    """True if a side knows that a thread of a save was deleted; `even_here`: although the active side has it."""
     for swap in swaps:
         here = await target.active.head(swap.thread)
         if swap.new is None or (here is not None and here.owner == swap.new.owner and not even_here):
             continue
         for side in target.sides:
-            if await role_record.was_ended(side, swap.thread, swap.new.owner):
+            if await role_record.was_deleted(side, swap.thread, swap.new.owner):
                 return True
     return False
 
 
 async def _check_there(target: ReplayTarget, swaps: Sequence[Swap]) -> None:
-    """Let a save wait whose thread only the other side has. Its rows may be here already, because it is being brought
-    over at this moment; but as long as its head is not, what builds on it is not beside anything."""
+    """Refuse a save for now whose thread only the other side has. Its rows may be here already, because it is being
+    copied at this moment; but as long as its head is not, there is nothing to keep the save beside."""
     for swap in swaps:
         if swap.expect is None or swap.new is None:
             continue
@@ -199,7 +199,7 @@ async def _check_there(target: ReplayTarget, swaps: Sequence[Swap]) -> None:
 
 
 async def _put_beside(active: Engine, commit: Commit) -> None:
-    """Keep the rows of a save, and move no head."""
+    """Write the rows of a save, and move no head."""
     lineage, thread = commit.lineage, commit.swaps[0].thread
     known = {branch.id for branch in await active.branches(lineage)}
     branches = [branch for branch in commit.branches if branch.id not in known]
@@ -222,7 +222,7 @@ async def _put_beside(active: Engine, commit: Commit) -> None:
 
 
 class Delivery:
-    """What is brought from a spool to the active side of a mirror. One at a time: the caller sees to that."""
+    """Delivers a spool to the active side of a mirror. The caller sees to it that one delivery runs at a time."""
 
     def __init__(self, spool: Spool, local: RunLocally[Any], mirror: Mirror) -> None:
         self._spool = spool
@@ -231,8 +231,8 @@ class Delivery:
         self.under_way = False
         self.stranded: set[str] = set()  # lineages that could not be delivered
 
-    async def everything(self, without: set[str]) -> set[str]:
-        """Deliver all lineages but these; those that have to wait, with these."""
+    async def deliver_all(self, without: set[str]) -> set[str]:
+        """Deliver all lineages but these; returns these and all others that have to wait."""
         left = set(without)
         lineages: list[str] = await self._local(self._spool.lineages())
         for lineage in lineages:
@@ -247,9 +247,9 @@ class Delivery:
                 log.warning("%s", error)
         return left
 
-    async def first(self, lineage: str) -> None:
-        """What waits in the spool came before what is to be saved now; if it still cannot be delivered, it is kept
-        beside later."""
+    async def deliver_first(self, lineage: str) -> None:
+        """Deliver a lineage that was stranded, before the next save to it; if it still cannot be, it is kept beside
+        later."""
         self.under_way = True
         try:
             await self._lineage(lineage)

@@ -1,4 +1,4 @@
-"""What brings the follower up to date: shipping what waits, comparing what may differ, and the way home.
+"""Bringing the follower up to date: shipping queued commits, comparing what may differ, and failing back.
 
 One round of it runs at a time, whoever asks for it: the background, a caller who wants both sides equal now, or close.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from backtrail.engines.base import Commit, Engine, Head
+from backtrail.engines.base import Commit, Engine, Head, HeadKey
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits, role_record, sweep_tombstones
@@ -24,13 +24,13 @@ from backtrail.replicate.status import log
 
 
 class Replicator:
-    """The work of a mirror that no caller waits for."""
+    """The background work of a mirror."""
 
     def __init__(self, failover: Failover, blocking: bool, settings: Settings) -> None:
         self.pending = Outbox(settings.max_pending)
         self.lanes = concurrency.LineageMutexes(blocking)
         self.on_diverged: KeepOn | None = None
-        self.held: Callable[[], bool] = lambda: False  # whether comparing has to wait: more is still to be delivered
+        self.held: Callable[[], bool] = lambda: False  # while true, a spool is delivered and nothing is compared
         self.diverged = 0
         self._failover = failover
         self._blocking = blocking
@@ -39,8 +39,8 @@ class Replicator:
             blocking, self._tick, limits.GATHER if settings.replication == "async" else 0.0
         )
         self._round = concurrency.Mutex(blocking)
-        self._refused: dict[str, list[Commit]] = {}  # by lineage: what the follower took and the active side did not
-        self._counted: set[tuple[str, tuple[bytes, int, int]]] = set()  # heads that lost, and were reported
+        self._refused: dict[str, list[Commit]] = {}  # by lineage: taken by the follower, refused by the active side
+        self._counted: set[tuple[str, HeadKey]] = set()  # heads that lost, and were reported
         self._alone: dict[str, dict[str, tuple[Head, float]]] = {}  # heads that only the follower has, and since when
         self._checked = -math.inf
         self._until_whole = 0
@@ -50,7 +50,7 @@ class Replicator:
         self._background.wake()
 
     def look_soon(self) -> None:
-        """Something changed: the next round looks at everything."""
+        """Let the next round look at everything, because something changed."""
         self._checked, self._until_whole = -math.inf, 0
 
     def _wait(self) -> float:
@@ -65,13 +65,13 @@ class Replicator:
         return min(limits.LOOK_AGAIN, self._wait()) if self.pending.records else self._wait()
 
     async def round(self, whole: bool = False) -> None:
-        """Look at both sides, ship what waits, compare what has to be, return home."""
+        """Check both sides, ship queued commits, compare marked lineages, fail back."""
         async with self._round:
             if whole:
                 self.look_soon()
             try:
                 if whole:
-                    await self.ship()  # what is on its way would hide what differs
+                    await self.ship()  # commits on their way would hide differences
                 if time.monotonic() - self._checked >= self._wait():
                     await self._check()
                 for work in (self.ship, self._compare, self._fail_back):
@@ -79,7 +79,7 @@ class Replicator:
                         return
                     await work()
             except (BacktrailError, Refused) as error:
-                self._failover.last_error = str(error)  # something moved or went away: the next round looks again
+                self._failover.last_error = str(error)  # a head moved or a side went away: the next round looks again
             except Exception as error:  # noqa: BLE001
                 if self._stopped:
                     log.debug("the mirror was closed in the middle of its background work", exc_info=True)
@@ -125,7 +125,7 @@ class Replicator:
             raise
 
     async def _differs(self, lineage: str) -> bool:
-        """Whether a lineage that looked different does so still, and not because a commit is on its way."""
+        """True if a lineage that looked different still does, and no commit on its way explains it."""
         standing, sides = self._failover.standing, self._failover.sides
         async with self.lanes.of(lineage):  # no save is half done
             if self.pending.expects(lineage):
@@ -134,7 +134,7 @@ class Replicator:
             return theirs != await sides[standing.active].heads(lineage) and not self.pending.expects(lineage)
 
     async def ship(self, most: int | None = None) -> None:
-        """Send what waits in the queue now, in order; what comes meanwhile gathers for the next time."""
+        """Send the commits that are queued now, in order; those that come meanwhile gather for the next time."""
         failover = self._failover
         sent, left = 0, self.pending.records
         while left > 0 and (most is None or sent < most):
@@ -159,7 +159,7 @@ class Replicator:
             sent, left = sent + 1, left - shipment.saves
 
     async def _has(self, name: Name, commit: Commit) -> bool:
-        """Whether a side refused a commit because a comparison had brought it already."""
+        """True if a side refused a commit because a comparison had copied it already."""
         try:
             heads = [await self._failover.sides[name].head(swap.thread) for swap in commit.swaps]
         except Unavailable:
@@ -209,12 +209,12 @@ class Replicator:
                 self._refused.pop(lineage, None)
                 self._alone.pop(lineage, None)
         except Unavailable:
-            await self._whose(follower)
+            await self._check_follower(follower)
             raise
 
     def _under_way(self, lineage: str, head: Head) -> bool:
-        """Whether a save that only the follower has may be one that somebody is making now. In its own generation a
-        side that is not active has nothing of its own: either the active side gets it, too, or says no to it."""
+        """True if a save that only the follower has may be one that a process is making now. In its own generation a
+        side that is not active has nothing of its own: the active side either gets it, too, or refuses it."""
         if self.held():
             return True
         if role_record.generation_of(head.branch) != _prefix_number(self._failover.standing):
@@ -227,27 +227,27 @@ class Replicator:
         return time.monotonic() - since < limits.SAVE_UNDER_WAY.deadline
 
     def refused(self, commit: Commit) -> None:
-        """The follower took a save to which the active side said no. Its caller is told so and may save it again: it
-        is no divergence, and goes when the lineage is compared."""
+        """Remember a save that the follower took and the active side refused. Its caller may save it again: it is no
+        divergence, and is deleted when the lineage is compared."""
         self._refused.setdefault(commit.lineage, []).append(commit)
 
     def roles_changed(self) -> None:
-        """The roles have changed: what was known of the follower is not true of the new one."""
+        """Forget what was known of the follower: another side follows now."""
         self._refused.clear()
         self._alone.clear()
         self.pending.mark_all()
         self.look_soon()
 
-    async def _whose(self, follower: Name) -> None:
-        """Which side an Unavailable came from: the follower is asked, the active side's callers find out themselves."""
+    async def _check_follower(self, follower: Name) -> None:
+        """Ping the follower, to know if an Unavailable came from it; the active side's callers find out themselves."""
         try:
             await self._failover.sides[follower].ping()
         except Unavailable as error:
             self._failover.away(follower, error)
 
     async def keep(self, active: Engine, found: Diverged) -> Kept:
-        """A head of the follower's lost: count it, say so, and have it labelled on the side where it lost. If another
-        one becomes active meanwhile, that is none of this one's business."""
+        """Count a head of the follower that lost, log it, and have it labelled on `active`, the side where it lost,
+        even if another one becomes active meanwhile."""
         if not found.known:
             self._count(found.head)
         kept = Kept.ENOUGH
@@ -258,7 +258,7 @@ class Replicator:
                 raise  # this generation is over
             except Conflict as error:
                 raise Refused(found.head.thread, str(error)) from error  # its writers were faster: compared again
-        if kept is Kept.NAMED:  # also if it was known: a comparison had been cut before it could say so
+        if kept is Kept.NAMED:  # also if it was known: an earlier comparison was cut before it could label it
             self._count(found.head)
         return kept
 
@@ -270,7 +270,7 @@ class Replicator:
             log.warning("thread %r was written to on both sides; the head that lost is kept", head.thread)
 
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
-        """A commit that is acknowledged only when the follower has it, too, could not simply be repeated there."""
+        """Compare a lineage now, because a commit that needs the follower could not simply be repeated there."""
         if isinstance(raised, Unavailable):
             self._failover.away(follower, raised)
         elif self._failover.well(follower):
@@ -288,7 +288,7 @@ class Replicator:
             ) from raised
 
     async def _reconcile_now(self, lineage: str) -> None:
-        """Somebody waits for it: what is under way is soon done, or refused."""
+        """Compare a lineage while its caller waits: a save that is under way is soon done, or refused."""
         for attempt in limits.SAVE_UNDER_WAY.attempts():
             try:
                 return await self._reconcile(lineage)
@@ -298,7 +298,7 @@ class Replicator:
         raise last
 
     async def _fail_back(self) -> None:
-        """Return to the primary once it has been well for long enough and has everything."""
+        """Return to the primary once it has been healthy for long enough and has everything."""
         failover = self._failover
         since = failover.healthy_since["primary"]
         if self.held() or failover.standing.active != "replica" or since is None or not failover.well("primary"):
@@ -321,7 +321,7 @@ class Replicator:
         await failover.return_home(role)
 
     async def stop(self, *, drain: bool) -> None:
-        """Ship what waits, within the time that close() has; say what is left."""
+        """Ship queued commits, within the time that close() has; log what is left."""
         end = time.monotonic() + self._settings.drain
         pending, follower = self.pending, self._failover.standing.follower
         in_vain = 0
@@ -346,13 +346,13 @@ class Replicator:
 
 
 def _prefix_number(standing: Standing) -> int:
-    """What the branches of a generation are marked with."""
+    """The generation as the prefix of its branches has it: 16 bits."""
     return role_record.generation_of(role_record.branch_prefix(standing.generation))
 
 
 def _at_or_past(head: Head | None, new: Head | None) -> bool:
-    """Whether a thread stands where a swap would put it, or further on in the same life. Versions only count within one
-    generation: there one side made them all."""
+    """True if a head is where a swap would put it, or further on in the same incarnation. Versions only count within
+    one generation: there one side made them all."""
     if head is None or new is None:
         return head is new
     same = head.owner == new.owner and role_record.generation_of(head.branch) == role_record.generation_of(new.branch)

@@ -1,4 +1,4 @@
-"""What a reconciliation tells: what it shipped, and which heads lost, so that somebody can keep them."""
+"""The report of a comparison: the records it copied, and the heads that lost, so that they can be kept."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class Diverged(msgspec.Struct, frozen=True):
     same_incarnation: bool  #: False: another thread of the same name, made on the other side
     known: bool = False  #: the active side has what this head stands on, or the same save elsewhere
     newest: bytes | None = None  #: the newest checkpoint that may have lost, if it is not the one at the head
-    here: Head | None = None  #: the head of that life on the active side, if it has another name there
-    said: tuple[Mark, ...] = ()  #: what was said of its checkpoints, in a spool
+    here: Head | None = None  #: the head of that incarnation on the active side, if it has another name there
+    said: tuple[Mark, ...] = ()  #: annotations of its checkpoints, from a spool
 
 
 def same_incarnation(here: Head | None, head: Head) -> bool:
-    """Whether they are one thread, and not two of the same name."""
+    """True if they are one thread, and not two of the same name."""
     return here is not None and here.owner == head.owner
 
 
 class Kept(Enum):
-    """What was done for a head that lost."""
+    """The outcome for a head that lost."""
 
     ENOUGH = auto()  #: nothing: it had been kept before
     COUNTED = auto()  #: the active side's head knows of what came with it
@@ -40,7 +40,7 @@ class Kept(Enum):
 
 
 class Report(msgspec.Struct):
-    """What a reconciliation did."""
+    """All that a comparison did."""
 
     records: int = 0
     bytes: int = 0
@@ -49,7 +49,7 @@ class Report(msgspec.Struct):
     restored: list[str] = []  #: threads that only the follower had
 
     async def tell(self, losers: Sequence[Diverged], keep: Keep | None) -> bool:
-        """Have heads that lost kept, each once; whether that changed anything."""
+        """Have heads that lost kept, each once; True if that changed anything."""
         before = self.kept
         for found in losers:
             if found not in self.diverged:

@@ -1,6 +1,6 @@
-"""What each side of a mirror knows of its role: a generation, which side is active, and who was deleted.
+"""The role record of each side of a mirror: a generation and which side is active; and tombstones of threads.
 
-The control record is a head under a reserved name, which no user can give and no listing shows; its step is the
+The role record is a head under a reserved name, which no user can give and no listing shows; its step is the
 generation. Each change of the active side raises the generation, by compare-and-swap, so of two processes that both
 want to change it one does, and the other sees that it was done.
 
@@ -8,7 +8,7 @@ The *role lease* is how a writer that missed the change is stopped: all processe
 same owner, and so with the same token, and every commit names that token. Whoever raises the generation gives the lease
 to a new owner, and from then on the engine itself refuses the old token.
 
-A tombstone remembers that a life of a thread was ended on the active side, for a follower that missed it.
+A tombstone remembers that an incarnation of a thread was deleted on the active side, for a follower that missed it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Role(msgspec.Struct, frozen=True, array_like=True):
 
 
 async def read(side: Engine) -> tuple[Role, Head | None]:
-    """What a side knows; (generation 0, primary) on a side that was never mirrored."""
+    """The role record of a side, and its head; (generation 0, primary) on a side that was never mirrored."""
     head = await side.head(LINEAGE)
     if head is None:
         return Role(), None
     try:
         return msgspec.msgpack.decode(head.note, type=Role), head
     except msgspec.DecodeError as error:
-        raise Corrupt("the mirror's control record", str(error)) from error
+        raise Corrupt("the mirror's role record", str(error)) from error
 
 
 async def write(side: Engine, role: Role) -> Role:
-    """Bring a side up to `role`; what it knows afterwards, which may be newer."""
+    """Bring a side up to `role`; the role it has afterwards, which may be newer."""
     while True:
         known, head = await read(side)
         if head is not None and known.generation >= role.generation:
@@ -83,8 +83,8 @@ def _owner(generation: int) -> str:
 
 
 async def write_tombstone(side: Engine, head: Head, generation: int) -> bool:
-    """Remember that this life of a thread is about to be ended; False if that was known already. `LockLost` if the side
-    is fenced and its generation over."""
+    """Remember that this incarnation of a thread is about to be deleted; False if that was known already. `LockLost` if
+    the side is fenced and its generation over."""
     name = _tombstone(head.thread, head.owner)
 
     def written(known: Head | None) -> Head | None:
@@ -101,19 +101,19 @@ async def write_tombstone(side: Engine, head: Head, generation: int) -> bool:
             created=now,
             updated=now,
         )
-        # Its step and version say until when: what is written to the thread afterwards is not ended by it.
+        # Its step and version say until when: a save to the thread afterwards is newer than its deletion.
         return msgspec.structs.replace(stone, version=head.version)
 
     return await update(side, name, written)
 
 
 async def delete_tombstone(side: Engine, thread: str, owner: bytes) -> None:
-    """The thread lives on: its deletion was refused."""
+    """Forget a deletion that was refused."""
     await swap(side, await side.head(_tombstone(thread, owner)), None)  # unless another process writes it anew now
 
 
-async def is_ended(side: Engine, head: Head) -> bool:
-    """Whether this life of a thread was ended on that side, and nothing was written to it afterwards."""
+async def is_deleted(side: Engine, head: Head) -> bool:
+    """True if this incarnation of a thread was deleted on that side, and nothing was written to it afterwards."""
     stone = await side.head(_tombstone(head.thread, head.owner))
     if stone is None:
         return False
@@ -121,18 +121,18 @@ async def is_ended(side: Engine, head: Head) -> bool:
     return written < stone.step or (written == stone.step and head.version <= stone.version)
 
 
-async def was_ended(side: Engine, thread: str, owner: bytes) -> bool:
-    """Whether this life of a thread was ended on that side, at any time."""
+async def was_deleted(side: Engine, thread: str, owner: bytes) -> bool:
+    """True if this incarnation of a thread was deleted on that side, at any time."""
     return await side.head(_tombstone(thread, owner)) is not None
 
 
-async def was_any_ended(side: Engine, thread: str) -> bool:
-    """Whether any life of a thread of this name was ended on that side."""
+async def was_any_deleted(side: Engine, thread: str) -> bool:
+    """True if any incarnation of a thread of this name was deleted on that side."""
     return bool(await side.threads(prefix=_tombstone(thread, b""), limit=1))
 
 
-async def was_another_ended_later(side: Engine, head: Head) -> bool:
-    """Whether a thread of this name, but another one, was ended on that side after what `head` tells of was written."""
+async def was_deleted_later(side: Engine, head: Head) -> bool:
+    """True if an incarnation of this thread was deleted on that side in a later generation than `head` was written."""
     written = generation_of(head.branch)
     return any(stone.step > written for stone in await side.threads(prefix=_tombstone(head.thread, b"")))
 
@@ -151,7 +151,7 @@ def generation_of(branch: bytes) -> int:
 
 
 async def clear_tombstones(side: Engine, other: Engine) -> None:
-    """Take away old tombstones of threads that neither side has any more. A young one stays: a save that was on its way
+    """Delete old tombstones of threads that neither side has any more. A young one stays: a save that was on its way
     to the other side when the thread was deleted may still arrive there."""
     before = (time.time_ns() // 1000) - _REMEMBERED
     for stone in await side.threads(prefix=GONE):
@@ -162,11 +162,11 @@ async def clear_tombstones(side: Engine, other: Engine) -> None:
         if any(head is not None and head.owner == stone.owner for head in heads):
             continue
         try:
-            await swap(side, stone, None)  # unless another process did, or the thread was ended anew
+            await swap(side, stone, None)  # unless another process did, or the thread was deleted again
         except LockLost:
             return  # this generation is over: the next one clears
 
 
 def is_own_record(name: str) -> bool:
-    """Whether a thread or lineage is one of ours."""
+    """True if a thread or lineage is a record of the mirror itself."""
     return name.startswith(RESERVED)

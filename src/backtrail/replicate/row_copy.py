@@ -116,7 +116,7 @@ class Transfer:
 
 
 def _lacks_mark(ours: Step, theirs: Step, authority: bool) -> bool:
-    """Whether what is said of a step has to be said there as well; or, with authority, not to be said any more."""
+    """True if the mark of a step has to be copied; or, with authority, deleted."""
     return ours.mark != theirs.mark and (authority or theirs.mark is None)
 
 

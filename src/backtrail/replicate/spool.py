@@ -1,11 +1,11 @@
-"""Saves that neither side could take: a small store in a local directory, and the journal that says how to repeat them.
+"""The spool: saves that neither side could take, in a small local store, with a journal that says how to repeat them.
 
 Each save is one commit of the spool: its rows, blobs and branches as they are, the heads that it moved, and one row of
 the lineage's *journal*, which lists what belonged together and what the save expected to find. So the spool can be
 asked like any engine for what it has, and each save can be made again, byte for byte, where it belongs.
 
-A spool knows only what was saved into it. Of a branch that goes on here it has a stand-in, and of a list of steps maybe
-the last ones: it answers a question only if it has the whole answer.
+A spool has only what was saved into it: of a branch that began on a side, a stand-in and maybe the last steps. So it
+answers a question only if it has the whole answer.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
-_FACTS = f"{RESERVED}store/"  # + name: what the spool has to know of the store it belongs to
+_FACTS = f"{RESERVED}store/"  # + name: facts about the store that the spool belongs to
 _NOBODY = bytes(16)
-NOTHING: Final = object()  #: the answer to what a spool does not know, or not all of
+NOTHING: Final = object()  #: the answer to a question that a spool cannot answer, or not fully
 
 
 class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
@@ -47,7 +47,7 @@ class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Holdings(msgspec.Struct, frozen=True):
-    """What is in a spool."""
+    """The number and the bytes of saves in a spool, and the time of the oldest."""
 
     records: int = 0
     bytes: int = 0
@@ -55,8 +55,7 @@ class Holdings(msgspec.Struct, frozen=True):
 
 
 class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What was last known of a record that every store has to know when it is opened: its key ring, or that it has
-    none; and in which generation."""
+    """A record that a store needs when it is opened, as it was last seen: its key ring, or None; and the generation."""
 
     head: Head | None
     generation: int
@@ -67,7 +66,7 @@ _FACTS_VALUE = msgspec.msgpack.Decoder(StoreFacts)
 
 
 def weight(commit: Commit) -> int:
-    """The bytes that a save brings: what a spool counts."""
+    """The bytes that a spool counts for a save."""
     rows = sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
     return rows + sum(map(len, commit.blobs.values()))
 
@@ -135,15 +134,15 @@ class Spool:
         raise Refused(lineage, f"lineage {lineage!r} kept moving in the spool: save again")
 
     async def lineages(self) -> list[str]:
-        """Those for which something waits."""
+        """The lineages of which saves wait."""
         return [head.lineage for head in await self.engine.threads(prefix=JOURNAL)]
 
     async def holds(self, lineage: str) -> bool:
-        """Whether something waits for a lineage."""
+        """True if saves of a lineage wait."""
         return await self.engine.head(JOURNAL + lineage) is not None
 
     async def survey(self) -> Holdings:
-        """What waits."""
+        """Count the saves that wait."""
         journals = await self.engine.threads(prefix=JOURNAL)
         if not journals:
             return Holdings()
@@ -200,7 +199,7 @@ class Spool:
     # -- questions -----------------------------------------------------------------------------------------------------
 
     async def answer(self, method: str, *args: Any, **options: Any) -> Any:
-        """What an engine would answer, or NOTHING."""
+        """The answer of an engine with everything in it, or NOTHING."""
         if method in ("head", "tip", "row"):
             found = await getattr(self.engine, method)(*args)
             return NOTHING if found is None else found
@@ -223,11 +222,11 @@ class Spool:
         return NOTHING
 
     async def _began(self, lineage: str, branch: bytes) -> bool:
-        """Whether a branch was begun here, so that all of it is here."""
+        """True if a branch began here, so that all of it is here."""
         return any(one.id == branch and one.thread for one in await self.engine.branches(lineage))
 
     async def _whole(self, lineage: str) -> bool:
-        """Whether a lineage was begun here, so that all of it is here."""
+        """True if a lineage began here, so that all of it is here."""
         journal = _journal(lineage)
         branches = [branch for branch in await self.engine.branches(lineage) if branch.id != journal]
         ids = {branch.id for branch in branches if branch.thread}
@@ -237,7 +236,7 @@ class Spool:
     # -- what it belongs to --------------------------------------------------------------------------------------------
 
     async def remember(self, name: str, facts: StoreFacts) -> None:
-        """Keep what a store has to know when it is opened, for when neither side can tell."""
+        """Keep facts that a store needs when it is opened, for when neither side can be asked."""
         note = msgspec.msgpack.encode(facts)
 
         def changed(known: Head | None) -> Head | None:
@@ -263,7 +262,7 @@ class Spool:
 
 
 def _follows(swap: Swap, here: Head | None) -> Swap:
-    """A swap as the spool can check it: what the thread stood at before, only the sides know."""
+    """A swap as the spool can check it: where the thread was before, only the sides know."""
     if here is None:
         return Swap(swap.thread, None, swap.new)
     if here.key != swap.expect:
@@ -295,15 +294,15 @@ def _digest(commit: Commit) -> bytes:
     return hashlib.blake2b(msgspec.msgpack.encode(commit), digest_size=16).digest()
 
 
-def check_directory(value: Any, places: Sequence[Path]) -> None:
-    """Refuse what cannot be a spool, before anything is made. `places` are the files and directories of the sides."""
+def check_directory(value: Any, sides: Sequence[Path]) -> None:
+    """Refuse what cannot be a spool, before anything is made. `sides` are their files and directories."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fspath(value):
         raise InvalidInput(f"spool={value!r} is no directory: give a path")
     path = Path(os.path.realpath(value))
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"spool={value!r} is not a directory")
-    for place in places:
-        if place in (path, path / FILE) or place in path.parents:
+    for side in sides:
+        if side in (path, path / FILE) or side in path.parents:
             raise InvalidInput(
                 f"spool={value!r} is a side of the mirror itself, or inside of it: give another directory"
             )

@@ -1,4 +1,4 @@
-"""A mirror with a spool: while neither side can take a save, it is kept in a local store, and brought over afterwards.
+"""A mirror with a spool: while neither side can take a save, it is kept in a local store, and replayed afterwards.
 
 *Adrift* is the time from a save that nobody could take until everything in the spool has been delivered. Saves go
 straight to the spool then, and build on what the spool has, on what this process saw of a thread last, or, for a name
@@ -39,7 +39,7 @@ def _look_again(commit: Commit) -> Refused:
 
 
 def _made(ring: Head | None) -> int | None:
-    """What tells one key ring from another."""
+    """The time at which a key ring was made: the same for two copies of one."""
     return None if ring is None else ring.created
 
 
@@ -57,17 +57,17 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self._background = concurrency.Background(self._blocking, self._tick)
         self._lineage_locks = concurrency.LineageLocks(self._blocking)
         self._known = self._started = self._closed = False
-        self._refusals = 0  # attempts to land that came to nothing
-        self._generation = 0  # the last one that is known
+        self._refusals = 0  # deliveries that failed
+        self._generation = 0  # the newest that is known
         self._holdings = Holdings()
         self._spooled_lineages: set[str] = set()  # of which this process has spooled something since it went adrift
         self.adrift = False
-        # Also while this process is ashore and brings what another one left in the spool.
-        mirror.hold(lambda: self.adrift or self._delivery.under_way or not self._known)
+        # Also while this process is not adrift and delivers what another one left in the spool.
+        mirror.pause_comparing_while(lambda: self.adrift or self._delivery.under_way or not self._known)
 
     @property
     def _seen_generation(self) -> int:
-        """The generation in which something is seen now."""
+        """The generation of what is seen now."""
         return self.mirror.generation or self._generation
 
     def unwrap(self) -> Mirror:
@@ -78,7 +78,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         return self.mirror.branch_prefix_in(self._generation)
 
     async def _local(self, work: Coroutine[Any, Any, T]) -> T:
-        """Let the spool work, in the mirror's colour."""
+        """Run a coroutine of the spool: in place for a blocking mirror, else in a thread."""
         try:
             return await work if self._blocking else await asyncio.to_thread(finish, work)
         except Unavailable as error:
@@ -89,7 +89,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     # -- leaving and coming back ---------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        """At the first call: know the sides, or know that there is a spool to stand in for them."""
+        """At the first call: reach the sides, or find a spool that can stand in for them."""
         if self._closed:
             raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
         if not self._known:
@@ -112,7 +112,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self._go_adrift(error)
 
     async def _ready(self) -> None:
-        """Before anything is asked or saved: what an earlier process left in the spool goes first."""
+        """Before anything is asked or saved: deliver first what an earlier process left in the spool."""
         if self._started:
             if self._closed:
                 await self._start()
@@ -124,7 +124,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self._background.wake()
 
     async def _reach_sides(self) -> None:
-        """Somebody answers: know who is active, and remember what has to be known when nobody does."""
+        """Learn which side is active, and remember what is needed when no side answers."""
         await self.mirror.learn()
         self._generation = max(self._generation, self.mirror.generation)
         await self._local(self._spool.remember(_ROLE, StoreFacts(None, self._generation)))
@@ -132,9 +132,9 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     def _go_adrift(self, error: BaseException) -> None:
         if not self.adrift:
             self.adrift = True
-            # What is built on from here may be older than what the sides have, so nothing goes on with the branches of
-            # before: a step of one of them may be taken there.
-            self.mirror.renew()
+            # Saves from here on may build on heads older than the sides have, so they start new branches: on an old
+            # one, the next step may be taken.
+            self.mirror.renew_process_prefix()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
             self._tell()
         if self._started:
@@ -146,7 +146,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         async with self._delivering:
             if not self.adrift and not self._holdings.records:
                 return
-            if self._refusals > asked:  # somebody tried while we waited for our turn
+            if self._refusals > asked:  # another caller tried while we waited
                 raise self.mirror.both_away()
             try:
                 was_adrift = await self._deliver_despite_role_changes()
@@ -176,15 +176,16 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         try:
             await self._reach_sides()
             await self._same_store()
-            left = await self._delivery.everything(set())
-            async with self._save_gate:  # what was saved during the delivery; from here on saves wait
-                if await self._delivery.everything(left):
-                    self.mirror.renew()  # nobody goes on with a branch of which the spool has the next step
+            left = await self._delivery.deliver_all(set())
+            async with self._save_gate:  # deliver what was saved meanwhile; from here on saves wait
+                if await self._delivery.deliver_all(left):
+                    # Nothing is saved on a branch of which the spool has the next step.
+                    self.mirror.renew_process_prefix()
                 was_adrift, self.adrift = self.adrift, False
                 self._spooled_lineages.clear()
         finally:
             self._delivery.under_way = False
-        self.mirror.go_on()
+        self.mirror.resume_comparing()
         await self._count()
         return was_adrift
 
@@ -212,7 +213,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self.mirror.announce()
 
     async def _tick(self) -> float:
-        """Look whether a side is back, and whether another process left something."""
+        """Deliver if a side is back, or if another process left something."""
         try:
             await self._count()
             if self.adrift or self._holdings.records:
@@ -244,23 +245,23 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         if not self.adrift:
             if commit.lineage in self._delivery.stranded:
                 async with self._delivering:
-                    await self._delivery.first(commit.lineage)
+                    await self._delivery.deliver_first(commit.lineage)
             try:
                 await self.mirror.commit(commit)
                 return
             except Unavailable as error:
                 if self._closed:
                     raise
-                # A side may have got it. So the very same save goes to the spool, and nothing else onto its branch.
+                # A side may have it. So the very same save goes to the spool, and nothing else onto its branch.
                 in_doubt = True
                 self._go_adrift(error)
-                self.mirror.renew()
+                self.mirror.renew_process_prefix()
         if commit.lineage in self._spooled_lineages and not await self._local(self._spool.holds(commit.lineage)):
-            # Another process has delivered it: somebody can be reached.
+            # Another process has delivered it: a side can be reached.
             await self._try_to_deliver()
         async with self._save_gate:
             if in_doubt:
-                self.adrift = True  # also if a side came back just now: the delivery will know it
+                self.adrift = True  # also if a side came back just now: the delivery recognises it
                 self._background.wake()  # it may have looked into the spool before; now it waits for the gate
             elif not self.adrift or self.mirror.planned_before(commit, self.branch_prefix):
                 raise _look_again(commit)
@@ -274,15 +275,16 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self.mirror.spool = self._status()
 
     def _check_base(self, commit: Commit) -> None:
-        """Refuse a save that goes on with a branch from where this process itself has gone on already: on the sides, or
-        in a part of the spool that was delivered."""
+        """Refuse a save that continues a branch from a step from which this process itself has continued it already: on
+        the sides, or in a part of the spool that was delivered."""
         new = {branch.id for branch in commit.branches}
         if all(row.branch in new for row in commit.rows):
             return
         for swap in commit.swaps:
             known = self._tips.get(swap.thread)
             if known is None:
-                self.mirror.renew()  # it is not remembered any more: let it be planned anew, on a branch of its own
+                # It is not remembered any more: let it be planned again, on a branch of its own.
+                self.mirror.renew_process_prefix()
             if known is None or known[0].key != swap.expect:
                 raise _look_again(commit)
 
@@ -335,7 +337,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 self._go_adrift(error)
         found = await self._local(self._spool.answer("tip", thread))
         if found is not NOTHING:
-            # What is spooled is gone on with, whoever did it.
+            # A spooled head is the one to build on, whichever process saved it.
             self._tips.put(thread, found, self._seen_generation, sure=True)
         known = self._tips.get(thread)
         if known is not None and known[1] is None:
@@ -350,8 +352,8 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def head(self, thread: str) -> Head | None:
         if not thread.endswith(_KEYS):
             return await super().head(thread)
-        # A store is opened with its key ring, so that has to be known when nobody can be asked; and nothing is
-        # delivered before, because what lost against others could not be labelled.
+        # A store needs its key ring when it is opened, so the ring is remembered for when no side answers. Nothing is
+        # delivered before: heads that lost could not be labelled without it.
         await self._start()
         known = await self._local(self._spool.recall(thread))
         try:

@@ -1,4 +1,4 @@
-"""What an operator sees of a mirror, and how it gets into logs and metrics."""
+"""The status of a mirror, and how changes of it get into logs, callbacks and metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits in the spool. `adrift`: saves go there now, because neither side can take them."""
+    """The saves that wait in the spool. `adrift`: saves go there now, because neither side can take them."""
 
     adrift: bool
     records: int
@@ -67,7 +67,7 @@ class Mirrored(ABC):
 
 
 def announce(status: Status) -> None:
-    """Say a change in the log."""
+    """Log a status that changed."""
     for side in (status.primary, status.replica):
         level = logging.INFO if side.healthy else logging.WARNING
         state = "healthy" if side.healthy else f"away ({side.error})"
@@ -90,7 +90,7 @@ class Announcer:
         self._telling = False
 
     def tell(self) -> None:
-        """Something changed."""
+        """Tell of a change."""
         with self._lock:
             self._line.append(self._look())
             if self._telling:
@@ -114,7 +114,7 @@ class Announcer:
             try:
                 self._callback(status)
             except Exception:
-                # It is called in the middle of a change of sides, which must not fail because somebody listens badly.
+                # It is called in the middle of a failover, which must not fail because a callback does.
                 log.exception("on_change raised; the mirror goes on")
 
 

@@ -1,13 +1,13 @@
-"""What a sweep took away on one side only: remembered, so that it does not come back from the other.
+"""Tombstones of a sweep: what one side deleted is remembered, so that it does not come back from the other.
 
-Rows of two sides are united, so what one has and the other has not would be brought over. A sweep that the follower
-could not take part in (it was away, or had not got that far) therefore leaves a *stone* on the active side that names
-what went. When the follower is compared it gives nothing of that back, and lets go of it; then the stone is taken away.
+A comparison unites the rows of two sides, so rows that only one has would be copied. A sweep that the follower could
+not take part in (it was away, or behind) therefore leaves a *tombstone* on the active side that names what it deleted.
+When the follower is compared, it gives nothing of that back, and deletes it; then the tombstone is deleted.
 
-A stone never takes away what its own side has: what a stone names is only meant as long as it is not there.
+A tombstone never deletes what its own side has: it counts only for what is not there.
 
-Whether a lineage has stones is one question: its *marker* is there, and is touched after each new stone. So who takes
-the stones away that it saw takes the marker away only if no more have come since.
+One read tells that a lineage has tombstones: its *marker* is there, and is changed after each new tombstone. So a
+process that deletes the tombstones it saw deletes the marker only if no more have come since.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from backtrail.errors import Corrupt
 from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
-_MOST = 64  # things that one stone names: a head's note is a few KB at most
+_MOST = 64  # things that one tombstone names: a head's note is a few KB at most
 
 
 class _Names(msgspec.Struct, frozen=True, array_like=True):
-    """What one stone names."""
+    """The things that one tombstone names."""
 
     lineage: str
     rows: list[Position] = []
@@ -40,29 +40,29 @@ _NAMES = msgspec.msgpack.Decoder(_Names)
 
 
 class Swept:
-    """Everything that was swept from a lineage on one side, and the stones that say so."""
+    """Everything that was swept from a lineage on one side, and the tombstones that name it."""
 
-    def __init__(self, marker: Head | None = None, stones: Sequence[Head] = ()) -> None:
+    def __init__(self, marker: Head | None = None, tombstones: Sequence[Head] = ()) -> None:
         self.marker = marker
-        self.stones = stones
+        self.tombstones = tombstones
         self.rows: set[Position] = set()
         self.bodies: set[Position] = set()
         self.branches: set[bytes] = set()
         self.blobs: set[bytes] = set()
-        for stone in stones:
-            names = _read(stone)
+        for tombstone in tombstones:
+            names = _decode(tombstone)
             self.rows.update(names.rows)
             self.bodies.update(names.bodies)
             self.branches.update(names.branches)
             self.blobs.update(names.blobs)
 
     def add(self, rows: Iterable[Position], branches: Iterable[bytes]) -> None:
-        """These are to go as well, and are written on no stone."""
+        """Delete these as well, although no tombstone names them."""
         self.rows.update(rows)
         self.branches.update(branches)
 
     def spare(self, way: Mapping[bytes, int]) -> None:
-        """Something builds on these branches, up to these steps: it could not be read without them."""
+        """Keep these branches up to these steps, because something builds on them."""
         self.rows = {place for place in self.rows if place[1] > way.get(place[0], -1)}
         self.bodies = {place for place in self.bodies if place[1] > way.get(place[0], -1)}
         self.branches -= way.keys()
@@ -75,8 +75,8 @@ class Swept:
         return isinstance(place, tuple) and (place in self.rows or place[0] in self.branches)
 
 
-async def remember(side: Engine, drop: Drop) -> None:
-    """Leave stones for a sweep."""
+async def write(side: Engine, drop: Drop) -> None:
+    """Write the tombstones of a sweep."""
     marker = _marker(drop.lineage)
     for names in _parts(drop):
         note = msgspec.msgpack.encode(names)
@@ -87,26 +87,26 @@ async def remember(side: Engine, drop: Drop) -> None:
     await update(side, marker, lambda known: record(marker, LINEAGE, "swept", note, known))
 
 
-async def of(side: Engine, lineage: str) -> Swept:
-    """What a side remembers of a lineage."""
+async def read(side: Engine, lineage: str) -> Swept:
+    """All that a side remembers as swept from a lineage."""
     marker = await side.head(_marker(lineage))
     return Swept() if marker is None else Swept(marker, await side.threads(prefix=f"{marker.thread}/"))
 
 
 async def lineages(side: Engine) -> set[str]:
-    """Those of which a side remembers something."""
-    return {_read(stone).lineage for stone in await side.threads(prefix=_SWEPT)}
+    """The lineages of which a side has tombstones."""
+    return {_decode(tombstone).lineage for tombstone in await side.threads(prefix=_SWEPT)}
 
 
-def _read(stone: Head) -> _Names:
+def _decode(tombstone: Head) -> _Names:
     try:
-        return _NAMES.decode(stone.note)
+        return _NAMES.decode(tombstone.note)
     except msgspec.DecodeError as error:
-        raise Corrupt("what the mirror remembers of a sweep", str(error)) from error
+        raise Corrupt("a tombstone of a sweep", str(error)) from error
 
 
-async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: Iterable[Head]) -> None:
-    """Let `other`, whose heads are these, let go of what `side` swept; then forget it. `Refused` if a head moved."""
+async def apply(side: Engine, other: Engine, lineage: str, swept: Swept, heads: Iterable[Head]) -> None:
+    """Delete on `other`, whose heads are these, what `side` swept; then the tombstones. `Refused` if a head moved."""
     here = {branch.id for branch in await side.branches(lineage)}
     rows = [place for place in sorted(swept.rows) if await side.row(lineage, *place) is None]
     bodies = [
@@ -116,8 +116,8 @@ async def sweep(side: Engine, other: Engine, lineage: str, swept: Swept, heads: 
     expect = [(head.thread, head.key) for head in heads]
     blobs = [id for id in swept.blobs if id not in kept]
     await other.drop(Drop(lineage, expect, rows, bodies, [id for id in swept.branches if id not in here], blobs))
-    for stone in swept.stones:
-        await swap(side, stone, None)
+    for tombstone in swept.tombstones:
+        await swap(side, tombstone, None)
     await swap(side, swept.marker, None)
 
 

@@ -1,11 +1,11 @@
 """The JSONL engine: a directory of plain files, to be read, grepped, followed with `tail -f`, diffed and committed.
 
-* `names`: a file name for any lineage
-* `glass`: byte strings as JSON that a person can read, wherever that can be undone exactly
-* `lines`: one commit as one line, with a checksum
-* `log`: the file of one lineage, and `offsets`: where its records lie
-* `directory`: is it a store?
-* `catalogue`: what all the files hold, for listings, and a cache of that
+* `file_names`: a file name for any lineage
+* `readable_json`: byte strings as JSON that a person can read, wherever that can be undone exactly
+* `line_format`: one commit as one line, with a checksum
+* `log`: the file of one lineage; `offsets`: where its records lie; `compaction`: which of them still count
+* `layout`: checks that a directory is a store, or makes it one
+* `catalogue`: the heads and branches of all files, for listings, and a cache of them
 * `leases`: the file of leases
 * `engine`: the engine contract, in terms of these
 """

@@ -1,4 +1,4 @@
-"""What all the files of a store hold: the heads for listings, and in which file to look for a thread or a branch.
+"""The catalogue of all files of a store: heads for listings, and the file in which a thread or a branch is.
 
 Everything here can be found out by reading the logs, and is, where it is missing or damaged. Two small files spare
 that: `.index` has the heads of each log as they were when it had a certain inode, size and time, so that a listing
@@ -25,7 +25,7 @@ _SAVE_AFTER = 200  #: logs that were read for a listing
 
 
 class CatalogueEntry(msgspec.Struct, array_like=True):
-    """What a log held when its file looked like `stamp`."""
+    """The contents of a log at the time its file looked like `stamp`."""
 
     stamp: tuple[int, int, int]  #: inode, size, time of the last change
     lineage: str
@@ -121,7 +121,7 @@ class Catalogue:
     # -- hints -----------------------------------------------------------------------------------------------------
 
     def lineages_of(self, name: str | bytes) -> list[str]:
-        """Where a thread (besides the lineage named like it) or a branch may be found."""
+        """Lineages in which a thread (besides the lineage named like it) or a branch may be found."""
         self._read_hints()
         return self._hints.get(name, [])
 
@@ -206,7 +206,7 @@ _HINT = msgspec.json.Decoder(tuple[str | None, str | None, str])
 
 
 def lineage_at(path: Path) -> str | None:
-    """What a log's first line says; None if that is damaged."""
+    """The first line of a log; None if that is damaged."""
     first = _header(path)
     try:
         if not line_format.sound(first):

@@ -131,7 +131,7 @@ class JSONLEngine(Engine, StoredLocally):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Inside: keep the writers of other processes away; within itself it changes nothing."""
+        """Keep the writers of other processes away inside of the block; it may be nested."""
         if self._held:
             yield
             return
@@ -160,10 +160,11 @@ class JSONLEngine(Engine, StoredLocally):
             self._logs.put(lineage, log)
         log.refresh()
         if not (log.exists or known or self._held):
-            self._logs.pop(lineage)  # asking for what is not there must not push out what is
+            self._logs.pop(lineage)  # a question for what is not there must not evict what is
         mendable = self._held or (not known and os.access(self.directory, os.W_OK))
         if (log.torn and mendable) or (log.damages and self._salvage):
-            with self._locked():  # waits for a writer that is just at it; what is torn after that, nobody will finish
+            # The lock waits for a writer that is just writing: a line that is torn after that, nobody will finish.
+            with self._locked():
                 log.refresh()
                 self._repaired += bool(log.cut())
                 if self._salvage and log.damages:

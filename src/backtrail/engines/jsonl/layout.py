@@ -1,4 +1,4 @@
-"""The directory of a JSONL store: is it ours, or may it become ours? `backtrail.json` in it says so."""
+"""The directory of a JSONL store: `backtrail.json` marks it as one. Any other directory with files is refused."""
 
 from __future__ import annotations
 

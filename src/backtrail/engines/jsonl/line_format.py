@@ -2,8 +2,8 @@
 
     {"at":"2026-11-15T21:00:00.000000Z","rows":[{"branch":"…","step":7,…,"payload":{"items":[…],…}}],…,"sum":"0123456789abcdef"}
 
-The checksum covers everything before `,"sum"`. The first line of a file says whose it is. A line is never changed; what
-a sweep takes away is said by a later line, and goes when the file is compacted.
+The checksum covers everything before `,"sum"`. The first line of a file names its lineage. A line is never changed: a
+sweep adds a line that names what it deletes, and that goes when the file is compacted.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class DropLine(msgspec.Struct, omit_defaults=True):
 
 
 class CommitLine(msgspec.Struct, omit_defaults=True, gc=False):
-    """What a commit or a sweep wrote. Rows come first: they are what people look for."""
+    """All that a commit or a sweep wrote. Rows come first, because people look for them."""
 
     at: str
     rows: list[RowLine] = []
@@ -94,17 +94,17 @@ class CommitLine(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Records(NamedTuple):
-    """What a line tells, as far as it is remembered."""
+    """The records of a line, as far as they are kept in memory."""
 
     rows: Sequence[NewRow | tuple[bytes, int, bytes]]  #: branch, step, id
     heads: Sequence[Head]
     branches: Sequence[Branch]
-    marks: Sequence[Mark]  #: what is said is not remembered, but that something is
+    marks: Sequence[Mark]  #: the mark itself is not kept, only that there is one
     blobs: Iterable[bytes]
 
 
 class Payload(msgspec.Struct):
-    """Of a row, what a reader of messages needs."""
+    """The part of a row that a reader of messages needs."""
 
     payload: readable_json.Form | str
 
@@ -125,7 +125,7 @@ def seal(record: msgspec.Struct) -> bytes:
 
 
 def sound(line: bytes) -> bool:
-    """Whether the checksum of a whole line holds."""
+    """True if the checksum of a whole line holds."""
     body, tail = line[:-_TAIL], line[-_TAIL:]
     return tail == _SUM + blake3(body).hexdigest(8).encode() + b'"}\n'
 
@@ -162,13 +162,13 @@ def of_commit(commit: Commit) -> CommitLine:
 
 
 def records_of(commit: Commit) -> Records:
-    """What the line of a commit will tell, without reading it."""
+    """The records of a commit's line, without reading it."""
     heads = [swap.new for swap in commit.swaps if swap.new is not None]
     return Records(commit.rows, heads, commit.branches, commit.marks, commit.blobs)
 
 
 def records_in(line: CommitLine, lineage: str, where: str) -> Records:
-    """What a line tells; ValueError if that makes no sense."""
+    """The records of a line; ValueError if they make no sense."""
     return Records(
         [(bytes.fromhex(row.branch), row.step, bytes.fromhex(row.id)) for row in line.rows],
         [head_of(head, lineage, where) for head in line.heads],

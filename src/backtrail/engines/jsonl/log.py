@@ -70,7 +70,7 @@ class LineageLog:
         try:
             found = os.stat(self._name)  # noqa: PTH116  # half the time of Path.stat, at every commit
             if found.st_ino != self._inode or found.st_size < self.end:
-                self._forget()  # compacted, or made anew
+                self._forget()  # compacted, or deleted and made again
                 self._inode = found.st_ino
             if found.st_size != self.end:
                 self._read_on()
@@ -84,7 +84,7 @@ class LineageLog:
 
     @property
     def torn(self) -> bool:
-        """Whether something follows the last whole line: a write that goes on now, or one that a crash ended."""
+        """True if something follows the last whole line: a write that goes on now, or one that a crash ended."""
         return self.size > self.end
 
     def _read_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Where records lie in a log: what memory holds of a lineage."""
+"""Offsets of records in a log: all that memory holds of a lineage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDLESS = 1 << 31  #: a range up to here or further means "to the end, wherever 
 
 
 class Offset(NamedTuple):
-    """Where a record lies: a line of the file, and which of that line's rows or marks it is."""
+    """The line of the file in which a record lies, and which of that line's rows or marks it is."""
 
     offset: int
     length: int
@@ -20,8 +20,8 @@ class Offset(NamedTuple):
 
 
 def stretch(offsets: Sequence[Offset], number: int, limit: int) -> int:
-    """How many bytes, from the line of one of the offsets on, hold lines of the next ones without a gap; not many more
-    than `limit`."""
+    """Bytes, from the line of one of the offsets on, that hold lines of the next ones without a gap; not many more than
+    `limit`."""
     start = end = offsets[number].offset
     for at in range(number, len(offsets)):
         offset, length, _ = offsets[at]
@@ -55,7 +55,7 @@ class BranchIndex:
         return self.steps[bisect_left(self.steps, first) : bisect_right(self.steps, last)]
 
     def gaps(self, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
-        """Between which offsets of the file the missing steps of a range would be: a branch is written in order."""
+        """Pairs of offsets between which missing steps of a range would be: a branch is written in order."""
         steps = self.steps
         begin = self.branch.origin[1] if self.branch.origin else 0
         low, high = bisect_left(steps, max(first, begin + 1)), bisect_right(steps, last)

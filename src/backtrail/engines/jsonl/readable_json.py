@@ -52,7 +52,7 @@ class Section(msgspec.Struct):
 
 
 class Form(msgspec.Struct, rename={"values": "list"}):
-    """What is shown of bytes that are not empty."""
+    """The form in which bytes that are not empty are shown."""
 
     items: list[Section] | None = None
     slots: list[Any] = []
@@ -86,9 +86,9 @@ _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian C
 _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
 _AS_THEY_ARE = frozenset({str, int, bool, NoneType})
-#: what decoding or encoding may say about bytes that are not of the form that is tried
+#: errors of decoding or encoding bytes that are not of the form that is tried
 _NO = (msgspec.MsgspecError, struct.error, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
-#: what undoing may say about JSON that was not made here
+#: errors of undoing JSON that was not made here
 NOT_OURS = (*_NO, binascii.Error, LookupError)
 
 
@@ -221,7 +221,7 @@ def _text(content: bytes) -> dict[str, Any]:
     return {"text": content.decode()}
 
 
-#: What to try.
+#: Forms to try, in this order.
 _LIST_FIRST = (
     _list_with_bytes,
     _tried(_list_escaped),

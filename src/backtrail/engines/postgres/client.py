@@ -6,7 +6,7 @@ are suspected and closed, so that one attempt, not one per connection, finds out
 psycopg itself would wait for a silent server for ever: here every wait has an end.
 
 The one statement that nearly every commit is goes past psycopg's cursors, which take longer for it than the server
-does: its parameters are bytes already, and its answer is that it was carried out.
+does: its parameters are bytes already, and it returns no rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Query = LiteralString | bytes
 Rows = list[tuple[Any, ...]]
 Run = Callable[[Query, "Params | None"], Awaitable[Rows]]
 
-#: What a server says while it comes up, goes down, or has no connection to spare.
+#: Words of a server that comes up, goes down, or has no connection to spare.
 _PASSING = (
     "starting up",
     "shutting down",
@@ -63,7 +63,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
     libpq: dict[str, str]  #: options of libpq, which win over the URL's
 
     def for_psycopg(self) -> dict[str, Any]:
-        """As psycopg names them."""
+        """The options under psycopg's names."""
         return {
             **self.libpq,
             "autocommit": True,
@@ -92,7 +92,7 @@ class Client(Protocol):
     """All that the engine needs of a server."""
 
     async def execute_prepared(self, statement: Statement, values: Sequence[bytes | None]) -> None:
-        """A statement in its own transaction, whose answer is only that it was carried out."""
+        """A prepared statement in its own transaction, which returns no rows."""
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         """One statement in its own transaction, for at most so many seconds (None: the read timeout)."""
@@ -170,7 +170,7 @@ def _check_deadline(end: float, seconds: float) -> None:
 
 
 def _checked(result: Any, but: type[psycopg.Error] = errors.Error) -> psycopg.Error | None:
-    """Raise the error that a result is, but return it if it is such a one."""
+    """Raise the error of a result; return it instead if it is a `but`."""
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         return None
     error = errors.error_from_result(result)

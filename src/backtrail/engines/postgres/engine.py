@@ -1,4 +1,4 @@
-"""The engine: one text, over a wire that blocks or one that awaits."""
+"""The PostgreSQL engine: one implementation, over a client that blocks or one that is awaited."""
 
 from __future__ import annotations
 
@@ -116,11 +116,12 @@ class PostgresEngine(Engine, FailsFast):
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
-        """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
+        """The mirror's `fail_fast`, but only for a single server and if the user chose no limits: a server that has
+        successors, and limits that were chosen, are waited for."""
         return self.fail_fast if self._one_server and self._retries == NETWORK else None
 
     async def _change(self, call: Callable[[], Awaitable[Any]]) -> tuple[psycopg.Error | None, bool]:
-        """Call a function that may refuse: the refusal, if any, and whether an earlier answer may have been lost."""
+        """Call a function that may refuse: the refusal, if any, and True if an earlier answer may have been lost."""
 
         async def attempt() -> psycopg.Error | None:
             try:
@@ -263,7 +264,7 @@ def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | N
 
 
 def _of_append(commit: Commit) -> list[bytes | None] | None:
-    """For append(): a commit that is one row behind the head and the head's move onto it; None if it is not."""
+    """Arguments of append(), for a commit that is one row behind the head and the head's move onto it; else None."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
     if commit.branches or commit.marks or commit.blobs:
@@ -282,7 +283,7 @@ def _of_append(commit: Commit) -> list[bytes | None] | None:
 
 
 def _of_commit(commit: Commit) -> list[Any]:
-    """For commit(): any commit."""
+    """Arguments of commit(), for any commit."""
     fence = commit.fence
     branches = [(b.id, b.thread, b.owner, *(b.origin or (b"", 0))) for b in commit.branches]
     marks = [(mark.branch, mark.step, mark.data is not None, mark.data or b"") for mark in commit.marks]

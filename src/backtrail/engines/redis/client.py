@@ -40,7 +40,7 @@ _FOR_NOW = (
 )
 #: Not all errors of the driver are of one family.
 _ANY = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
-#: States that pass, as a server says it; one before Redis 7 puts what a script met behind words of its own and a dash.
+#: States that pass, in a server's words; one before Redis 7 puts an error that a script met behind its own and a dash.
 _PASSING = re.compile(r"(?:^|-)(?:LOADING|MASTERDOWN|BUSY|UNBLOCKED|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|READONLY) ")
 
 
@@ -64,7 +64,7 @@ class Client(Protocol):
         """Open some connections before they are needed."""
 
     async def ping(self) -> None:
-        """Ask the server whether it is there."""
+        """Ask the server for any answer."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait, without keeping others from working."""

@@ -34,7 +34,7 @@ SCHEMES = (
 
 
 class Login(msgspec.Struct, frozen=True):
-    """What a connection needs besides the URL; what is given here wins over the URL."""
+    """Options of a connection besides the URL; those given here win over the URL's."""
 
     username: str | None = None
     password: str | None = None
@@ -63,7 +63,7 @@ class Login(msgspec.Struct, frozen=True):
         }
 
     def given(self) -> dict[str, Any]:
-        """Who to be, and where."""
+        """User name, password and database, if they were given."""
         # A password that looks like a number in a URL's options is still a text.
         texts = {"username": self.username, "password": self.password}
         who: dict[str, Any] = {name: str(value) for name, value in texts.items() if value is not None}
@@ -71,7 +71,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 def is_cluster(url: str) -> bool:
-    """Does the URL name a cluster?"""
+    """True if the URL names a cluster."""
     return urlsplit(url).scheme.endswith("+cluster")
 
 

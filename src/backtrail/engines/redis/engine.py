@@ -91,9 +91,9 @@ class RedisEngine(Engine, FailsFast):
                 self._client = client_for(connect(url, login, asynchronous=asynchronous), login)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
-            self._one_server = False  # or who knows
+            self._one_server = False  # not known
             self._client = client_for(_raw(client), None)
-        # Such clients repeat a call by themselves now and then, so any refusal may be of our own making.
+        # Such clients repeat a call by themselves now and then, so any refusal may come from our own first attempt.
         self._repeats_unseen = self._cluster or client is not None
         self._shards: keys.Shards | None = None
         self._closed = False
@@ -136,7 +136,8 @@ class RedisEngine(Engine, FailsFast):
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
-        """Where others follow a server that dies, or a caller has said how long it may take, that is waited for."""
+        """The mirror's `fail_fast`, but only for a single server and if the user chose no limits: a server that has
+        successors, and limits that were chosen, are waited for."""
         return self.fail_fast if self._one_server and self._retries == NETWORK else None
 
     async def _run(self, script: Script, shard: int, args: Sequence[Argument]) -> Any:

@@ -80,7 +80,7 @@ class Shards(msgspec.Struct, frozen=True):
         return zlib.crc32(name.encode()) % self.count if self.count > 1 else 0
 
     def key(self, shard: int) -> bytes:
-        """What all keys of a shard begin with."""
+        """The beginning of all keys of a shard."""
         return f"{self.prefix}:{{{shard}}}:".encode()
 
 
@@ -92,7 +92,7 @@ def checked_prefix(prefix: str) -> str:
 
 
 def pack_key(key: tuple[bytes, int, int] | None) -> bytes:
-    """What a swap compares: 32 bytes, or none where there is no thread."""
+    """A `Head.key` as 32 bytes, or none where there is no thread."""
     return b"" if key is None else key[0] + key[1].to_bytes(8, "big") + key[2].to_bytes(8, "big")
 
 
@@ -104,7 +104,7 @@ def pack_head(head: Head) -> bytes:
 
 
 def unpack_head(thread: bytes, packed: bytes) -> Head:
-    """The other way."""
+    """The head that `pack_head` packed."""
     end = 33 + packed[32]
     rest = _head_rest.decode(packed[end:])
     return Head(

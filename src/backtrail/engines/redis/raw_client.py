@@ -1,4 +1,4 @@
-"""Calls straight over a connection of redis-py: what its client does around each of them takes longer than the server.
+"""Calls straight over a connection of redis-py, whose client spends more time around each call than the server in it.
 
 The connections are still made by redis-py's pool (TLS, logins, Sentinel, forks), but they are lent from here: the one
 that was used last first, a new one only when all are lent, and callers beyond the pool's size wait. After a failure all

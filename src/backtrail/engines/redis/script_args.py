@@ -11,7 +11,7 @@ from backtrail.errors import LockLost
 
 
 def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] | None:
-    """For append.lua: a commit that is one row behind the head and the head's move onto it; None if it is not."""
+    """Arguments of append.lua, for a commit that is one row behind the head and the head's move onto it; else None."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
     if commit.branches or commit.marks or commit.blobs:
@@ -28,7 +28,7 @@ def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] |
 
 
 def of_commit(shards: keys.Shards, commit: Commit, pointers: dict[str, int], ttl: int) -> list[Argument]:
-    """For commit.lua: any commit. Each list has its length in front. `pointers`: their versions, by thread."""
+    """Arguments of commit.lua, for any commit. Each list has its length in front. `pointers`: versions, by thread."""
     here, fence = shards.of(commit.lineage), commit.fence
     args: list[Argument] = [here, commit.lineage, ttl]
     args += [fence.name, fence.token, int(shards.of(fence.name) == here)] if fence else ["", "", 0]
@@ -53,7 +53,7 @@ def of_commit(shards: keys.Shards, commit: Commit, pointers: dict[str, int], ttl
 
 
 def of_drop(drop: Drop) -> list[Argument]:
-    """For drop.lua, without the lineage."""
+    """Arguments of drop.lua, without the lineage."""
     args: list[Argument] = [len(drop.expect)]
     for thread, key in drop.expect:
         args += [thread, keys.pack_key(key)]
@@ -65,7 +65,7 @@ def of_drop(drop: Drop) -> list[Argument]:
 
 
 def refusal(commit: Commit, answer: list[bytes]) -> Refused | LockLost:
-    """Why append.lua or commit.lua refused."""
+    """The error for a refusal of append.lua or commit.lua."""
     reason, *facts = answer
     if reason == b"moved":
         return conflicts.moved(facts[0].decode())

@@ -1,12 +1,12 @@
 """The SQLite engine: one file, no server, safe between threads and processes.
 
-* `place`: the file itself: is it a backtrail store, make it, open connections to it
+* `database_file`: checks that the file is a backtrail store, makes it, opens connections to it
 * `migrations`: the schema, as numbered `.sql` files
 * `writer`: the one connection that writes, and group commit
-* `turns`: whose turn it is to write
-* `readers`: a small pool of connections that read beside it
-* `hands`: both of them, when the process forks
-* `statements`, `changes`: the SQL, and what a commit, a sweep or a lease does with it
+* `write_queue`: the order of those who want to write
+* `reader_pool`: a small pool of connections that read beside it
+* `fork_safety`: closes both before the process forks
+* `statements`, `transactions`: the SQL, and the functions that apply a commit, a sweep or a lease with it
 * `engine`: the engine contract, in terms of these
 """
 

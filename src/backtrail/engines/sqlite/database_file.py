@@ -1,4 +1,4 @@
-"""The file of a SQLite store: is it ours, make it, open connections to it.
+"""The file of a SQLite store: checked, made, and opened here.
 
 A file is looked at with plain reads before SQLite may touch it, so that a file that is not a backtrail store is left as
 it is, byte for byte. A new store is made under another name and renamed when it is whole: there is never a half-made
@@ -62,7 +62,7 @@ class DatabaseFile:
             _OPEN[self._counted] += 1
 
     def unregister(self) -> None:
-        """All connections of this place are closed."""
+        """Say that all connections of this object are closed."""
         with _OPENING:
             if self._counted is not None:
                 _OPEN[self._counted] -= 1
@@ -94,7 +94,7 @@ class DatabaseFile:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def identity(self) -> tuple[int, int]:
-        """Which file the path names now: a store that was deleted or replaced under us has another one."""
+        """(device, inode) of the file at the path: another one if the store was deleted or replaced under us."""
         with translating_errors(self.path):
             found = self.path.stat()
             return (found.st_dev, found.st_ino)
@@ -130,13 +130,13 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-#: What the driver raises; text that is damaged comes as UnicodeDecodeError.
+#: Errors of the driver; text that is damaged comes as UnicodeDecodeError.
 DRIVER = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError)
 
 
 @contextmanager
 def translating_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the operating system say into backtrail's errors."""
+    """Raise errors of SQLite and of the operating system as backtrail's."""
     try:
         yield
     except DRIVER as error:
@@ -155,7 +155,7 @@ def translated(error: Exception, path: Path) -> BacktrailError | Refused:
         return Refused(str(path), f"{path}: {error}")
     if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
         return InvalidInput(f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}")
-    if primary == sqlite3.SQLITE_ERROR:  # our statements are all right, so the tables are others than they were
+    if primary == sqlite3.SQLITE_ERROR:  # our statements are right, so somebody changed the tables
         version = _version_now(path)
         if version > migrations.newest():
             return _too_new(path, version)

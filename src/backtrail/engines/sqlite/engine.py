@@ -25,7 +25,7 @@ from backtrail.engines.sqlite.writer import GroupCommitWriter, SharedWrite
 from backtrail.errors import BacktrailError, Corrupt, Unavailable
 
 REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as there are tips
-SHORT = 256  #: steps that count as a little
+SHORT = 256  #: steps of a range that counts as little to read
 LEASES_KEPT = 86_400.0  #: seconds after their end
 
 
@@ -205,7 +205,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
             return found
         for first in range(0, len(ids), sql.AT_ONCE):
             some = ids[first : first + sql.AT_ONCE]
-            # One statement for any number: the last id is asked for until the places are taken.
+            # One statement for any number: the last id fills the parameters that are left.
             found.update(self._fetch(sql.BLOBS, (pool, *some, *[some[-1]] * (sql.AT_ONCE - len(some)))))
         return found
 
@@ -262,7 +262,7 @@ def _head(record: Sequence[Any]) -> Head:
 
 
 def _is_branch(record: Sequence[Any]) -> bool:
-    """Whether a record that was read can be one that was written: a damaged file may hand out anything."""
+    """True if a record that was read can be one that was written: a damaged file may return anything."""
     kinds = tuple(map(type, record))
     return kinds[:4] == (bytes, str, str, bytes) and kinds[4:] in ((type(None), type(None)), (bytes, int))
 

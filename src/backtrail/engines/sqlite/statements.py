@@ -23,7 +23,7 @@ WHERE thread = ? AND branch = ? AND step = ? AND version = ? AND lineage = ?"""
 ADD_HEAD = "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 DELETE_HEAD = "DELETE FROM heads WHERE thread = ? AND branch = ? AND step = ? AND version = ?"
 LAST_ROW = "SELECT pos, branch, step FROM steps ORDER BY pos DESC LIMIT 1"
-# Unless a row that a sweep took away once began a stretch there.
+# Unless a row that a sweep deleted once began a stretch there.
 NEXT_ROW = """
 INSERT INTO steps SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE NOT EXISTS (SELECT 1 FROM stretches WHERE branch = ?2 AND first = ?3)"""
@@ -71,7 +71,7 @@ DELETE FROM stretches AS r WHERE branch = ?1 AND pos = {FAR:d} AND coalesce((
     SELECT x.pos FROM stretches x WHERE x.branch = ?1 AND x.first < r.first ORDER BY x.first DESC LIMIT 1
     ), {FAR:d}) = {FAR:d}"""  # noqa: S608
 # A position is never used twice, so that a gap in a stretch is always its own: where the last row goes, an empty one
-# of no branch keeps the place until others are behind it.
+# of no branch keeps the position until others are behind it.
 DELETE_KEEPERS = """
 DELETE FROM steps WHERE branch = 0 AND pos IN (SELECT pos FROM stretches WHERE branch = 0 AND pos < ?)"""
 FORGET_KEEPERS = "DELETE FROM stretches WHERE branch = 0 AND pos < ?"

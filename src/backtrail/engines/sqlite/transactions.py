@@ -1,4 +1,4 @@
-"""What a commit, a sweep or a lease does to the tables. Each function runs inside the writer's transaction."""
+"""Applying a commit, a sweep or a lease to the tables. Each function runs inside the writer's transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
 NOWHERE = -1  #: no branch has this number
-NOBODY = 0  #: nor this one: it has the rows that only keep a place
+NOBODY = 0  #: nor this one: it has the empty rows that keep a position from being used again
 
 Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
 
@@ -62,7 +62,7 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
         key = (lineage, mark.branch)
         number = writing.learnt.get(key) or _find(cursor, key, writing.learnt)
         if number == NOWHERE:
-            continue  # a sweep took the row away, and what was said about it with it
+            continue  # a sweep deleted the row, and its mark with it
         if mark.data is None:
             execute(sql.DELETE_MARK, (number, mark.step))
         else:
@@ -138,7 +138,7 @@ def _add(cursor: sqlite3.Cursor, lineage: str, number: int, row: NewRow) -> bool
 
 
 def _is_gap(cursor: sqlite3.Cursor, number: int, step: int, pos: int) -> bool:
-    """Whether an empty position lies inside a stretch: then the next row is of that stretch, too."""
+    """True if an empty position lies inside a stretch: then the next row is of that stretch, too."""
     behind, branch, after = cursor.execute(sql.ROW_BEHIND, (pos,)).fetchone() or (0, NOWHERE, 0)
     return bool(branch == number and after - step == behind - pos)
 
@@ -154,7 +154,7 @@ def _find(cursor: sqlite3.Cursor, key: tuple[str, bytes], learnt: Numbers) -> in
 
 
 def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
-    """Take away what a drop names, if the lineage's heads are the ones it expects."""
+    """Delete what a drop names, if the lineage's heads are the ones it expects."""
     lineage = drop.lineage
     heads = {
         (thread, (branch, step, version)) for thread, branch, step, version in cursor.execute(sql.HEAD_KEYS, (lineage,))

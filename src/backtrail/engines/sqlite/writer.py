@@ -1,6 +1,6 @@
 """The one connection that writes, and group commit: writers that wait share one transaction, so one fsync.
 
-The caller whose turn it is (see `queue`) commits all tickets that are queued in one transaction. If one of them is
+The caller that owns the queue (see `write_queue`) commits all tickets in it in one transaction. If one of them is
 refused, that is done again with a savepoint for each, so that it does not take the others with it. A lone writer pays
 for none of this but an uncontended lock.
 
@@ -40,7 +40,7 @@ class SharedWrite:
 
 
 class _WriteConnection(NamedTuple):
-    """What a write needs, opened together and closed together."""
+    """The connection, its cursor and the lock file: opened together and closed together."""
 
     connection: sqlite3.Connection
     cursor: sqlite3.Cursor
@@ -84,7 +84,7 @@ class GroupCommitWriter:
     def read(self, sql: str, values: Sequence[Any], *, much: bool = False) -> list[Any] | None:
         """Read on this connection, whose cache is warm after a write; None if it is busy.
 
-        `much`: only if no write ever had to wait for its turn, for this one would, while a whole range is read."""
+        `much`: only if no write ever had to wait, for one would now, while a whole range is read."""
         queue = self._queue
         if self._file.readonly or (much and queue.crowded) or not queue.try_acquire():
             return None
@@ -116,7 +116,7 @@ class GroupCommitWriter:
         self.shut()
         self.resume()
 
-    # -- for those who need the writer to stand still, a fork above all ----------------------------------------------
+    # -- for those who need the writer to pause, a fork above all ----------------------------------------------
 
     def pause(self, timeout: float = -1) -> bool:
         """Keep everybody out until `resume()`; False if the writes before us took longer than that."""
@@ -144,7 +144,7 @@ class GroupCommitWriter:
         left.lock.close()
         return left.connection
 
-    # -- for the caller whose turn it is -----------------------------------------------------------------------------
+    # -- for the caller that owns the queue ---------------------------------------------------------------------------
 
     def _open(self) -> _WriteConnection:
         if self._closed:
@@ -257,4 +257,4 @@ class GroupCommitWriter:
 
 
 def _no_work(cursor: sqlite3.Cursor, argument: None) -> None:
-    """The work of a ticket that only wants the turn."""
+    """The work of a ticket that only wants to own the queue."""
