@@ -1,4 +1,4 @@
-"""An engine that can be taken away: for faults of a place that no process stands behind (a file, a dict)."""
+"""An engine that can be made unreachable: for faults of stores that no server stands behind (a file, a dict)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _passing(name: str) -> Any:
         if self.awaiting:
             await asyncio.sleep(0)
         if not self.up and name != "close":
-            raise Unavailable("the place is away, because a test took it away")
+            raise Unavailable("the store is away, because a test took it away")
         answer = await getattr(self.engine, name)(*args, **options)
         if name == "commit" and self.lose_answers:
             self.lose_answers -= 1

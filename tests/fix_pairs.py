@@ -1,4 +1,4 @@
-"""Mirrors for tests: two sides that can be taken away, and stores over them, in each colour."""
+"""Mirrors for tests: two sides that can be taken away, and stores over them, over each API."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from fix_stores import Stepped
 class Pair:
     """Two sides that can be taken away, and stores over them."""
 
-    def __init__(self, kinds: tuple[str, str], colour: str, folder: Path) -> None:
+    def __init__(self, kinds: tuple[str, str], api: str, folder: Path) -> None:
         make: dict[str, Callable[[str], Any]] = {
             "memory": lambda _: MemoryEngine(),
             "sqlite": lambda name: SQLiteEngine(folder / f"{name}.db", durability="normal"),
         }
-        awaiting = colour == "awaiting"
+        awaiting = api == "awaiting"
         self.primary = Flaky(make[kinds[0]]("primary"), awaiting=awaiting)
         self.replica = Flaky(make[kinds[1]]("replica"), awaiting=awaiting)
         self.loop = asyncio.new_event_loop()
-        self.colour = colour
+        self.api = api
         self.stores: list[Any] = []
 
     def open(self, primary: Flaky | None = None, **options: Any) -> Any:
         options = {"replica": self.replica, "health_every": 0.05, "failback_after": 0.1, **options}
-        if self.colour == "blocking":
+        if self.api == "blocking":
             store: Any = backtrail.open(primary or self.primary, **options)
         else:
             store = Stepped(
@@ -83,9 +83,9 @@ class Pair:
     params=["memory+memory-blocking", "sqlite+memory-blocking", "sqlite+sqlite-async", "memory+memory-awaiting"]
 )
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    kinds, _, colour = request.param.partition("-")
+    kinds, _, api = request.param.partition("-")
     one, _, two = kinds.partition("+")
-    made = Pair((one, two), colour, tmp_path)
+    made = Pair((one, two), api, tmp_path)
     yield made
     made.primary.up = made.replica.up = True
     for store in made.stores:

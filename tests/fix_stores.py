@@ -1,6 +1,6 @@
-"""Stores for tests, on each engine and in each colour.
+"""Stores for tests, on each engine and over each API.
 
-Tests are written once, against the blocking names. In the async colour a store is wrapped so that each call runs on an
+Tests are written once, against the blocking names. Over the async API a store is wrapped so that each call runs on an
 event loop to its end; what the wrapped objects return that can be awaited is awaited.
 """
 
@@ -22,7 +22,7 @@ import backtrail.aio
 
 ENGINES = ["memory", "sqlite"]
 EVERY_ENGINE = [*ENGINES, "jsonl", "redis", "postgres"]
-COLOURS = ["blocking", "async"]
+APIS = ["blocking", "async"]
 Opener = Callable[..., Any]
 
 
@@ -68,16 +68,14 @@ def _inner(value: Any) -> Any:
     return value.inner if isinstance(value, Stepped) else value
 
 
-@pytest.fixture(params=[f"{engine}-{colour}" for engine in ENGINES for colour in COLOURS])
+@pytest.fixture(params=[f"{engine}-{api}" for engine in ENGINES for api in APIS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """A function that opens the same store again and again: `opener(**options)`."""
-    engine, _, colour = request.param.partition("-")
-    yield from open_stores(engine, colour, tmp_path, request)
+    engine, _, api = request.param.partition("-")
+    yield from open_stores(engine, api, tmp_path, request)
 
 
-def address(
-    engine: str, colour: str, tmp_path: Path, request: pytest.FixtureRequest | None
-) -> tuple[Any, dict[str, Any]]:
+def address(engine: str, api: str, tmp_path: Path, request: pytest.FixtureRequest | None) -> tuple[Any, dict[str, Any]]:
     """Where the store of one test is, and the options that make it quick."""
     if engine == "sqlite":
         return tmp_path / "store.db", {"durability": "normal"}
@@ -87,7 +85,7 @@ def address(
     if engine == "redis":
         prefix = hashlib.blake2b(str(tmp_path).encode(), digest_size=9).hexdigest()
         return request.getfixturevalue("redis_server").url, {"prefix": f"stores:{prefix}"}
-    schema = f"stores_{colour}"
+    schema = f"stores_{api}"
     server = request.getfixturevalue("postgres_server")
     with psycopg.connect(server.url, autocommit=True) as admin:  # making a schema takes much longer than emptying it
         found = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename <> 'store'"
@@ -97,9 +95,9 @@ def address(
 
 
 def open_stores(
-    engine: str, colour: str, tmp_path: Path, request: pytest.FixtureRequest | None = None
+    engine: str, api: str, tmp_path: Path, request: pytest.FixtureRequest | None = None
 ) -> Iterator[Opener]:
-    place, quick = (None, {}) if engine == "memory" else address(engine, colour, tmp_path, request)
+    place, quick = (None, {}) if engine == "memory" else address(engine, api, tmp_path, request)
     loop = asyncio.new_event_loop()
     opened: list[Any] = []
     shared: list[Any] = []
@@ -114,7 +112,7 @@ def open_stores(
             target = shared[0]
         else:
             options = {**quick, **options}
-        if colour == "blocking":
+        if api == "blocking":
             store: Any = backtrail.open(target, **options)
         else:
             store = Stepped(loop.run_until_complete(backtrail.aio.open(target, **options)), loop)
@@ -130,5 +128,5 @@ def open_stores(
 
 @pytest.fixture
 def store(opener: Opener) -> Any:
-    """An empty store, on each engine and in each colour."""
+    """An empty store, on each engine and over each API."""
     return opener()

@@ -16,7 +16,7 @@ import pytest
 
 import backtrail
 import backtrail.aio
-from fix_stores import COLOURS, EVERY_ENGINE, address, open_stores
+from fix_stores import APIS, EVERY_ENGINE, address, open_stores
 
 if importlib.util.find_spec("langgraph") is None:
     collect_ignore_glob = ["*.py"]
@@ -33,11 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(ignored))
 
 
-@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOpener:
     """Opens a store inside a running event loop, on each engine, sync and async. Each call opens another, empty one."""
-    engine, _, colour = request.param.partition("-")
-    url, options = ("memory:", {}) if engine == "memory" else address(engine, colour, tmp_path, request)
+    engine, _, api = request.param.partition("-")
+    url, options = ("memory:", {}) if engine == "memory" else address(engine, api, tmp_path, request)
     number = 0
 
     @asynccontextmanager
@@ -47,8 +47,8 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreOpener:
         if number > 1 and engine != "memory":
             directory = tmp_path.with_name(f"{tmp_path.name}-{number}")
             directory.mkdir(exist_ok=True)
-            url, options = address(engine, colour, directory, request)
-        if colour == "blocking":
+            url, options = address(engine, api, directory, request)
+        if api == "blocking":
             with backtrail.open(url, **options) as store:
                 yield store
         else:

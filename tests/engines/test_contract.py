@@ -153,14 +153,14 @@ def failures(engine: type[MemoryEngine], place: Path) -> list[str]:
     """The names of the cases that an engine does not pass."""
 
     class Bound(EngineContract):
-        def make_engine(self, place: Path) -> MemoryEngine:
+        def make_engine(self, directory: Path) -> MemoryEngine:
             return engine()
 
     failed = []
     for name in dir(Bound):
         if name.startswith("test_"):
             try:
-                getattr(Bound(), name)("stepped", place)
+                getattr(Bound(), name)("direct", place)
             except (AssertionError, BacktrailError, Refused, LookupError, TypeError, pytest.fail.Exception):
                 failed.append(name)
     return failed
@@ -184,8 +184,8 @@ def test_an_engine_that_suspends_is_no_blocking_one(tmp_path: Path) -> None:
             return await super().head(thread)
 
     class Bound(EngineContract):
-        def make_engine(self, place: Path) -> MemoryEngine:
+        def make_engine(self, directory: Path) -> MemoryEngine:
             return Suspending()
 
     with pytest.raises((AssertionError, RuntimeError)):
-        Bound().test_a_commit_is_read_back_exactly("stepped", tmp_path)
+        Bound().test_a_commit_is_read_back_exactly("direct", tmp_path)

@@ -10,5 +10,5 @@ from backtrail.testing.contract import DurableEngineContract
 
 
 class TestJSONL(DurableEngineContract):
-    def make_engine(self, place: Path) -> Engine:
-        return JSONLEngine(place / "store", durability="normal")
+    def make_engine(self, directory: Path) -> Engine:
+        return JSONLEngine(directory / "store", durability="normal")

@@ -9,7 +9,7 @@ from backtrail.testing.contract import EngineContract
 
 
 class TestMemory(EngineContract):
-    def make_engine(self, place: Path) -> MemoryEngine:
+    def make_engine(self, directory: Path) -> MemoryEngine:
         return MemoryEngine()
 
 

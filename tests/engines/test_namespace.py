@@ -21,15 +21,15 @@ from backtrail.testing.contract import EngineContract
 
 
 class TestNamespaceInMemory(EngineContract):
-    def make_engine(self, place: Path) -> Engine:
+    def make_engine(self, directory: Path) -> Engine:
         return NamespaceEngine(MemoryEngine(), "acme")
 
 
 class TestNamespaceInSQLite(EngineContract):
     """Another namespace, and a store outside of both, are in the same file and never seen."""
 
-    def make_engine(self, place: Path) -> Engine:
-        engine = SQLiteEngine(place / "store.db", durability="normal")
+    def make_engine(self, directory: Path) -> Engine:
+        engine = SQLiteEngine(directory / "store.db", durability="normal")
         neighbours = (engine, NamespaceEngine(engine, "acme/2"), NamespaceEngine(engine, "Acme"))
         for number, neighbour in enumerate(neighbours, 9001):
             with contextlib.suppress(Refused):  # some cases open the same file twice

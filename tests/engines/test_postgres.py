@@ -32,23 +32,23 @@ class OnPostgres(DurableEngineContract):
             for (table,) in tables.fetchall():
                 admin.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(self.schema, table)))
 
-    def make_engine(self, place: Path) -> PostgresEngine:
-        return PostgresEngine(self.url, schema=self.schema, asynchronous=self.colours == ("awaited",))
+    def make_engine(self, directory: Path) -> PostgresEngine:
+        return PostgresEngine(self.url, schema=self.schema, asynchronous=self.modes == ("awaited",))
 
 
 class TestPostgres(OnPostgres):
-    schema = "contract_stepped"
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped",)
+    schema = "contract_direct"
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct",)
 
 
-class TestPostgresHopped(OnPostgres):
-    schema = "contract_hopped"
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("hopped",)
+class TestPostgresThreaded(OnPostgres):
+    schema = "contract_threaded"
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("threaded",)
 
 
 class TestAsyncPostgres(OnPostgres):
     schema = "contract_awaited"
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)
 
 
 class BehindAPooler(OnPostgres):
@@ -61,9 +61,9 @@ class BehindAPooler(OnPostgres):
 
 class TestPostgresPooled(BehindAPooler):
     schema = "contract_pooled"
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped",)
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct",)
 
 
 class TestAsyncPostgresPooled(BehindAPooler):
     schema = "contract_pooled_awaited"
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)

@@ -47,7 +47,7 @@ def test_no_statement_is_kept_unless_asked_for(
     pooler_to: Callable[..., Pooler], postgres_server: PostgresServer, asynchronous: bool
 ) -> None:
     pooler = pooler_to(postgres_server.port)
-    schema = f"kept_nothing_{'awaited' if asynchronous else 'stepped'}"
+    schema = f"kept_nothing_{'awaited' if asynchronous else 'direct'}"
 
     async def test(_: object) -> None:
         engine = PostgresEngine(through(pooler, postgres_server), schema=schema, pool_size=1, asynchronous=asynchronous)
@@ -61,7 +61,7 @@ def test_no_statement_is_kept_unless_asked_for(
         assert pooler.named == set()
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -69,7 +69,7 @@ def test_a_kept_statement_that_a_session_does_not_know_is_sent_whole(
     pooler_to: Callable[..., Pooler], postgres_server: PostgresServer, asynchronous: bool
 ) -> None:
     pooler = pooler_to(postgres_server.port)
-    schema = f"kept_one_{'awaited' if asynchronous else 'stepped'}"
+    schema = f"kept_one_{'awaited' if asynchronous else 'direct'}"
 
     async def test(_: object) -> None:
         engine = PostgresEngine(
@@ -85,7 +85,7 @@ def test_a_kept_statement_that_a_session_does_not_know_is_sent_whole(
         assert [row.step for row in await plain.rows("t", at.id, 1, 99)] == list(range(1, 21))
         await plain.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 def test_a_whole_store_lives_behind_a_pooler(pooler_to: Callable[..., Pooler], postgres_server: PostgresServer) -> None:

@@ -262,7 +262,7 @@ def test_each_call_is_one_round_trip(
         assert len(await engine.payloads("t", at.id, 1, 1600)) == 1600
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 def test_nothing_depends_on_the_session(
@@ -303,7 +303,7 @@ def test_callers_share_a_pool_and_use_all_of_it(
         await engine.close()
         until(lambda: proxy.connections == 0, "all connections are closed")
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 def test_a_server_that_asks_for_serializable_transactions_gets_them(

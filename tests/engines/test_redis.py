@@ -28,8 +28,8 @@ class OnRedis(DurableEngineContract):
     def _server(self, redis_server: RedisServer) -> None:
         self.url = redis_server.url
 
-    def make_engine(self, place: Path) -> RedisEngine:
-        return RedisEngine(self.url, prefix=private(place), asynchronous=self.colours == ("awaited",))
+    def make_engine(self, directory: Path) -> RedisEngine:
+        return RedisEngine(self.url, prefix=private(directory), asynchronous=self.modes == ("awaited",))
 
 
 class TestRedis(OnRedis):
@@ -37,7 +37,7 @@ class TestRedis(OnRedis):
 
 
 class TestAsyncRedis(OnRedis):
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)
 
 
 class OnCluster(OnRedis):
@@ -45,8 +45,8 @@ class OnCluster(OnRedis):
     def _server(self, redis_cluster: RedisCluster) -> None:
         self.url = redis_cluster.url
 
-    def make_engine(self, place: Path) -> RedisEngine:
-        return RedisEngine(self.url, prefix=private(place), shards=8, asynchronous=self.colours == ("awaited",))
+    def make_engine(self, directory: Path) -> RedisEngine:
+        return RedisEngine(self.url, prefix=private(directory), shards=8, asynchronous=self.modes == ("awaited",))
 
     @case
     async def test_a_taken_branch_id_is_refused_wherever_it_was_taken(self, engine: Engine) -> None:
@@ -59,8 +59,8 @@ class OnCluster(OnRedis):
 
 
 class TestRedisCluster(OnCluster):
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped",)
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct",)
 
 
 class TestAsyncRedisCluster(OnCluster):
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("awaited",)
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)

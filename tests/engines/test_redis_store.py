@@ -278,7 +278,7 @@ def test_each_call_is_one_round_trip(
         assert len(await load()) == 1600
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 def test_connections_are_opened_before_they_are_needed_and_never_more_than_allowed(
@@ -504,7 +504,7 @@ def test_a_closed_engine_has_no_connection_to_a_cluster_any_more(
 
     gc.disable()  # which would close what was forgotten
     try:
-        drive.run("awaited" if asynchronous else "stepped", test)
+        drive.run("awaited" if asynchronous else "direct", test)
     finally:
         gc.enable()
 
@@ -562,7 +562,7 @@ def test_of_many_that_begin_one_thread_in_many_shards_one_wins(
             assert sum(answer is None for answer in again) == 1
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 def test_a_fence_holds_across_shards(redis_server: RedisServer, prefix: str) -> None:

@@ -10,5 +10,5 @@ from backtrail.testing.contract import DurableEngineContract
 
 
 class TestSQLite(DurableEngineContract):
-    def make_engine(self, place: Path) -> Engine:
-        return SQLiteEngine(place / "store.db", durability="normal")
+    def make_engine(self, directory: Path) -> Engine:
+        return SQLiteEngine(directory / "store.db", durability="normal")

@@ -21,27 +21,27 @@ def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
         cluster = RedisCluster(place)
         try:
             cluster.start()
-            drive.run("stepped", lambda _: survives(cluster, "stepped"))
+            drive.run("direct", lambda _: survives(cluster, "direct"))
             drive.run("awaited", lambda _: survives(cluster, "awaited"))
         finally:
             cluster.kill()
 
 
-@pytest.mark.parametrize("colour", ["stepped", "awaited"])
-def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(colour: drive.Colour) -> None:
+@pytest.mark.parametrize("mode", ["direct", "awaited"])
+def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(mode: drive.Mode) -> None:
     with private_place() as place:
         cluster = RedisCluster(place, replicas=1)
         try:
             cluster.start()
-            drive.run(colour, lambda _: fails_over(cluster, colour))
+            drive.run(mode, lambda _: fails_over(cluster, mode))
         finally:
             cluster.kill()
 
 
-async def fails_over(cluster: RedisCluster, colour: drive.Colour) -> None:
+async def fails_over(cluster: RedisCluster, mode: drive.Mode) -> None:
     master, replica = cluster.masters[0], cluster.replicas[0]
     # The node in the URL is the one that dies: the client knows the others by then.
-    engine = RedisEngine(cluster.url, asynchronous=colour == "awaited", shards=16, retries=1000, deadline=60)
+    engine = RedisEngine(cluster.url, asynchronous=mode == "awaited", shards=16, retries=1000, deadline=60)
     branches = [records.branch(name) for name in THREADS]
     for at in branches:
         await engine.commit(records.first(at))
@@ -69,10 +69,8 @@ async def fails_over(cluster: RedisCluster, colour: drive.Colour) -> None:
     await engine.close()
 
 
-async def survives(cluster: RedisCluster, colour: drive.Colour) -> None:
-    engine = RedisEngine(
-        cluster.url, prefix=colour, asynchronous=colour == "awaited", shards=16, retries=1000, deadline=40
-    )
+async def survives(cluster: RedisCluster, mode: drive.Mode) -> None:
+    engine = RedisEngine(cluster.url, prefix=mode, asynchronous=mode == "awaited", shards=16, retries=1000, deadline=40)
     branches = [records.branch(name) for name in THREADS]
     for at in branches:
         await engine.commit(records.first(at))
@@ -121,5 +119,5 @@ def test_a_cluster_client_that_was_given_is_used_and_left_open(redis_cluster: Re
             await engine.close()
             assert await client.ping()
 
-    drive.run("stepped", blocking)
+    drive.run("direct", blocking)
     drive.run("awaited", awaiting)

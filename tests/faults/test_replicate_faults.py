@@ -27,7 +27,7 @@ SEED = int(os.environ.get("BACKTRAIL_FAULT_SEED", "7"))
 
 
 def hurt(harness: Harness, rounds: int, *, alone: bool = False) -> None:
-    """So many rounds, in each mode and colour, some of them in a process that is killed; unless it is `alone` in
+    """So many rounds, in each mode and api, some of them in a process that is killed; unless it is `alone` in
     having a side."""
     for number in range(rounds * TIMES):
         mode = "async" if number % 2 else "sync"
@@ -83,16 +83,16 @@ def test_processes_that_are_killed_while_they_write_to_lines_of_text_lose_nothin
     assert len(harness.ledger.saves) > 4
 
 
-@pytest.mark.parametrize("colour", ["blocking", "async"])
+@pytest.mark.parametrize("api", ["blocking", "async"])
 def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
-    colour: str, places: Callable[[str], Place], tmp_path: Path
+    api: str, places: Callable[[str], Place], tmp_path: Path
 ) -> None:
     """Both servers are killed, then the process that went on without them; then everything comes back."""
     primary, replica = places("redis"), places("postgres")
     options = {**QUICK, "spool": tmp_path / "spool"}
 
     async def work(opening: Any, send: Callable[[bytes], None]) -> None:
-        kind = colour == "async"
+        kind = api == "async"
         store = await settled(opening(primary.engine(kind), replica=replica.engine(kind), **options))
         thread = store.thread("t")
         for number in range(10_000):
@@ -101,7 +101,7 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
             send(f"{number} {saved.id} {new.id}\n".encode())
 
     def in_a_child(send: Callable[[bytes], None]) -> None:
-        if colour == "async":
+        if api == "async":
             asyncio.run(work(backtrail.aio.open, send))
         else:
             finish(work(backtrail.open, send))

@@ -41,14 +41,14 @@ def watched(own_redis: Callable[..., RedisServer]) -> Iterator[tuple[RedisServer
         yield master, replica, sentinel
 
 
-@pytest.mark.parametrize("colour", ["stepped", "awaited"])
-def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentinel], colour: drive.Colour) -> None:
+@pytest.mark.parametrize("mode", ["direct", "awaited"])
+def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentinel], mode: drive.Mode) -> None:
     master, replica, sentinel = watched
 
     async def test(_: object) -> None:
         engine = RedisEngine(
             f"redis+sentinel://127.0.0.1:{sentinel.port}/main/0",
-            asynchronous=colour == "awaited",
+            asynchronous=mode == "awaited",
             retries=500,
             deadline=40,
             read_timeout=1,
@@ -71,4 +71,4 @@ def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentine
             assert client.role()[0] == b"master"
         await engine.close()
 
-    drive.run(colour, test)
+    drive.run(mode, test)

@@ -36,8 +36,8 @@ _NUMBERS = itertools.count()
 class Place:
     """A store on a server, engines on it, and a proxy in between."""
 
-    def __init__(self, kind: str, colour: drive.Colour, server: RedisServer | PostgresServer, proxy: Proxy) -> None:
-        self.kind, self.colour, self.server, self.proxy = kind, colour, server, proxy
+    def __init__(self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, proxy: Proxy) -> None:
+        self.kind, self.mode, self.server, self.proxy = kind, mode, server, proxy
         self._name = f"faults_{next(_NUMBERS)}"
         self._opened: list[Engine] = []
 
@@ -47,12 +47,12 @@ class Place:
         url = self.server.url.replace(str(self.server.port), str(port))
         make: Any = RedisEngine if self.kind == "redis" else PostgresEngine
         options["prefix" if self.kind == "redis" else "schema"] = self._name
-        engine: Engine = make(url, asynchronous=self.colour == "awaited", **options)
+        engine: Engine = make(url, asynchronous=self.mode == "awaited", **options)
         self._opened.append(engine)
         return engine
 
     def run(self, test: Test) -> None:
-        """Run a test in the colour of this place, and close what it opened."""
+        """Run a test in the mode of this place, and close what it opened."""
 
         async def whole(_: object) -> None:
             try:
@@ -61,27 +61,27 @@ class Place:
                 for engine in self._opened:
                     await engine.close()
 
-        drive.run(self.colour, whole)
+        drive.run(self.mode, whole)
 
 
-_KINDS = ["redis stepped", "redis awaited", "postgres stepped", "postgres awaited"]
+_KINDS = ["redis direct", "redis awaited", "postgres direct", "postgres awaited"]
 
 
 @pytest.fixture(params=_KINDS)
 def place(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Place:
     """A store on the server that all tests share: the proxy may misbehave, the server does not."""
-    kind, colour = request.param.split()
+    kind, mode = request.param.split()
     server = request.getfixturevalue(f"{kind}_server")
-    return Place(kind, colour, server, proxy_to(server.port))
+    return Place(kind, mode, server, proxy_to(server.port))
 
 
 @pytest.fixture(params=_KINDS)
 def own_place(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Place:
     """A store on a server of its own, which may be hurt."""
-    kind, colour = request.param.split()
+    kind, mode = request.param.split()
     make = request.getfixturevalue(f"own_{kind}")
     server = make("-c", "fsync=off") if kind == "postgres" else make()
-    return Place(kind, colour, server, proxy_to(server.port))
+    return Place(kind, mode, server, proxy_to(server.port))
 
 
 async def begin(engine: Engine, name: str = "t") -> Head:
@@ -272,7 +272,7 @@ def test_a_server_that_is_not_there_is_unavailable(own_place: Place) -> None:
 
 
 def test_callers_that_give_up_leave_nothing_behind(place: Place) -> None:
-    if place.colour == "stepped":
+    if place.mode == "direct":
         # A thread cannot be cancelled: what it can do is to stop waiting for a connection.
         place.run(_stops_waiting)
     else:
@@ -334,7 +334,7 @@ def test_a_redis_without_memory_refuses_whole_commits_and_recovers(
         assert await steps_of(engine) == [1, 2]
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -367,7 +367,7 @@ def test_a_redis_without_memory_can_be_read_and_swept(
         assert sorted(step for _, step, _ in found) == [2, 3, 4]
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -395,7 +395,7 @@ def test_a_redis_without_the_replicas_it_needs_refuses_whole_commits_until_they_
         await patient.close()
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -422,7 +422,7 @@ def test_a_redis_that_was_made_a_replica_is_waited_for(
         await patient.close()
         await hasty.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -438,7 +438,7 @@ def test_a_redis_that_has_too_few_connections_to_open_beforehand_costs_none_of_t
         assert all(isinstance(answer, Unavailable) for answer in answers)
         assert not [answer for answer in answers if "busy" in str(answer)]
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -455,7 +455,7 @@ def test_a_wrong_redis_password_is_said_at_once(own_redis: Callable[..., RedisSe
         await engine.ping()
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ def test_a_read_only_postgres_can_be_read_and_refuses_commits(own_postgres: Call
         await reader.close()
         await engine.close()
 
-    drive.run("stepped", test)
+    drive.run("direct", test)
 
 
 def test_a_postgres_that_cannot_write_more_refuses_whole_commits(own_postgres: Callable[..., PostgresServer]) -> None:
@@ -498,7 +498,7 @@ def test_a_postgres_that_cannot_write_more_refuses_whole_commits(own_postgres: C
         assert await steps_of(engine) == [1, 2]
         await engine.close()
 
-    drive.run("stepped", test)
+    drive.run("direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -521,7 +521,7 @@ def test_a_postgres_that_has_too_few_connections_to_open_beforehand_costs_none_o
             assert await drive.race([steps_of(engine) for _ in range(4)]) == [[1]] * 4
             await engine.close()
 
-        drive.run("awaited" if asynchronous else "stepped", test)
+        drive.run("awaited" if asynchronous else "direct", test)
 
 
 def _refuses(login: str) -> bool:
@@ -553,4 +553,4 @@ def test_a_wrong_database_or_password_is_said_at_once(
                 await engine.ping()
             await engine.close()
 
-    drive.run("awaited" if asynchronous else "stepped", test)
+    drive.run("awaited" if asynchronous else "direct", test)

@@ -24,12 +24,12 @@ _NUMBERS = itertools.count()
 
 
 class Place:
-    """A kind of server behind TLS, spoken to in one colour, under the names that its driver has for things."""
+    """A kind of server behind TLS, spoken to in one mode, under the names that its driver has for things."""
 
     def __init__(
-        self, kind: str, colour: drive.Colour, server: RedisServer | PostgresServer, door_to: Callable[..., Door]
+        self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, door_to: Callable[..., Door]
     ) -> None:
-        self.kind, self.colour, self.server, self._door_to = kind, colour, server, door_to
+        self.kind, self.mode, self.server, self._door_to = kind, mode, server, door_to
         self._name = f"tls_{next(_NUMBERS)}"
 
     def door(self, pair: tuple[Path, Path], **options: Any) -> Door:
@@ -42,14 +42,14 @@ class Place:
             return RedisEngine(
                 f"rediss://{host}:{port}/0",
                 prefix=self._name,
-                asynchronous=self.colour == "awaited",
+                asynchronous=self.mode == "awaited",
                 **{**checks, **options},
             )
         checks = {"sslmode": "require"} if trust is None else {"sslmode": "verify-full", "sslrootcert": str(trust)}
         return PostgresEngine(
             f"postgresql://backtrail:{SECRET}@{host}:{port}/postgres",
             schema=self._name,
-            asynchronous=self.colour == "awaited",
+            asynchronous=self.mode == "awaited",
             **{**checks, **options},
         )
 
@@ -70,13 +70,13 @@ class Place:
             finally:
                 await engine.close()
 
-        drive.run(self.colour, whole)
+        drive.run(self.mode, whole)
 
 
-@pytest.fixture(params=["redis stepped", "redis awaited", "postgres stepped", "postgres awaited"])
+@pytest.fixture(params=["redis direct", "redis awaited", "postgres direct", "postgres awaited"])
 def place(request: pytest.FixtureRequest, door_to: Callable[..., Door]) -> Place:
-    kind, colour = request.param.split()
-    return Place(kind, colour, request.getfixturevalue(f"{kind}_server"), door_to)
+    kind, mode = request.param.split()
+    return Place(kind, mode, request.getfixturevalue(f"{kind}_server"), door_to)
 
 
 async def works(engine: Engine) -> None:

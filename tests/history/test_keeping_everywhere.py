@@ -1,4 +1,4 @@
-"""Keeping and forgetting on every engine and in each colour: one long life with all that upkeep has."""
+"""Keeping and forgetting on every engine and over each API: one long life with all that upkeep has."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 import backtrail
 from backtrail import Retention
 from backtrail.errors import InvalidInput, UnsupportedFormat
-from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
+from fix_stores import APIS, EVERY_ENGINE, Opener, open_stores
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 STRICT = Retention(keep_last=2, undo_window=dt.timedelta(0), keep_labelled=False)
 
 
-@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
 def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    engine, _, colour = request.param.partition("-")
-    yield from open_stores(engine, colour, tmp_path, request)
+    engine, _, api = request.param.partition("-")
+    yield from open_stores(engine, api, tmp_path, request)
 
 
 def live(store: Any) -> None:

@@ -1,4 +1,4 @@
-"""The colour of a mirror: blocking sides are called in threads, and nothing is lost on the way."""
+"""A mirror that suspends calls its blocking sides in threads, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ async def _number(n: int) -> int:
     return n
 
 
-def test_hands_finish_everything_and_give_each_caller_its_own() -> None:
+def test_workers_finish_everything_and_give_each_caller_its_own() -> None:
     async def main() -> None:
-        hands = Workers()
+        workers = Workers()
         for _ in range(2):  # also after they were let go
-            found = await asyncio.gather(*(hands.take(_number(n)) for n in range(100)), return_exceptions=True)
+            found = await asyncio.gather(*(workers.take(_number(n)) for n in range(100)), return_exceptions=True)
             for n, one in enumerate(found):
                 assert one == n if n % 7 else isinstance(one, ValueError)
-            hands.let_go()
+            workers.let_go()
 
     before = threading.active_count()
     asyncio.run(main())
@@ -40,27 +40,27 @@ def test_hands_finish_everything_and_give_each_caller_its_own() -> None:
 
 def test_a_caller_that_was_cancelled_is_not_told_and_harms_nobody() -> None:
     async def main() -> None:
-        hands = Workers()
-        going = hands.take(_number(1))
+        workers = Workers()
+        going = workers.take(_number(1))
         going.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going
-        assert await hands.take(_number(2)) == 2
-        hands.let_go()
+        assert await workers.take(_number(2)) == 2
+        workers.let_go()
 
     asyncio.run(main())
 
 
 def test_a_blocking_side_answers_and_refuses_from_its_thread() -> None:
     async def main() -> None:
-        hopped = side(MemoryEngine(), blocking=False)
-        await hopped.commit(records.first(records.branch("t")))
+        threaded = side(MemoryEngine(), blocking=False)
+        await threaded.commit(records.first(records.branch("t")))
         with pytest.raises(Refused):
-            await hopped.commit(records.first(records.branch("t")))
-        head = await hopped.head("t")
+            await threaded.commit(records.first(records.branch("t")))
+        head = await threaded.head("t")
         assert head is not None
-        assert not hopped.properties.blocking
-        await hopped.close()
+        assert not threaded.properties.blocking
+        await threaded.close()
 
     asyncio.run(main())
 

@@ -83,16 +83,16 @@ Side.__abstractmethods__ = frozenset()
 class World:
     """Two sides, a store over them, and what it has acknowledged."""
 
-    def __init__(self, calls: Calls, colour: str, **options: Any) -> None:
+    def __init__(self, calls: Calls, api: str, **options: Any) -> None:
         self.places = MemoryEngine(), MemoryEngine()
-        self.primary, self.replica = (Side(place, calls, colour == "awaiting") for place in self.places)
+        self.primary, self.replica = (Side(place, calls, api == "awaiting") for place in self.places)
         self.loop = asyncio.new_event_loop()
         self.saves: dict[str, tuple[str, str]] = {}  # text -> thread, id
         self.labels: dict[str, str] = {}  # id -> label
         self.texts = 0
         self.store: Any = None
         self.other: backtrail.Store | None = None  # another process, for which nothing is ever cut
-        if colour == "blocking":
+        if api == "blocking":
             one, two = (Side(place, Calls(0, "never"), awaiting=False) for place in self.places)
             self.other = backtrail.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
             self.other.catch_up()
@@ -100,7 +100,7 @@ class World:
         while self.store is None:
             self.heal()
             with contextlib.suppress(backtrail.Unavailable):
-                self.store = self._open(colour, {**OPTIONS, **options})
+                self.store = self._open(api, {**OPTIONS, **options})
 
     def _others(self, way: str) -> None:
         assert self.other is not None
@@ -112,8 +112,8 @@ class World:
             text = f"somebody else's {self.texts}"
             self.saves[text] = ("t", self.other.thread("t").append("messages", [text]).id)
 
-    def _open(self, colour: str, options: dict[str, Any]) -> Any:
-        if colour == "blocking":
+    def _open(self, api: str, options: dict[str, Any]) -> Any:
+        if api == "blocking":
             return backtrail.open(self.primary, replica=self.replica, **options)
         opening = backtrail.aio.open(self.primary, replica=self.replica, **options)
         return Stepped(self.loop.run_until_complete(opening), self.loop)
@@ -269,8 +269,8 @@ def pruned(world: World) -> None:
     world.catch_up(), world.append("t"), prune()
 
 
-def play(scenario: Callable[[World], None], calls: Calls, colour: str, **options: Any) -> None:
-    world = World(calls, colour, **options)
+def play(scenario: Callable[[World], None], calls: Calls, api: str, **options: Any) -> None:
+    world = World(calls, api, **options)
     try:
         scenario(world)
         world.settle()
@@ -294,20 +294,20 @@ def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     "scenario", [failover, there_and_back, both_away, one_name_twice, a_fork_and_its_name, said, pruned]
 )
 @pytest.mark.parametrize(
-    ("number", "colour", "replication", "spool"),
+    ("number", "api", "replication", "spool"),
     [(0, "blocking", "sync", False), (1, "blocking", "async", True), (2, "awaiting", "sync", False)],
 )
 def test_wherever_a_mirror_is_cut_nothing_is_lost_and_the_sides_become_equal(
-    number: int, colour: str, replication: str, spool: bool, scenario: Callable[[World], None], tmp_path: Path
+    number: int, api: str, replication: str, spool: bool, scenario: Callable[[World], None], tmp_path: Path
 ) -> None:
     counted = Calls(0, "never")
     options: dict[str, Any] = {"replication": replication}
-    play(scenario, counted, colour, **options, **({"spool": tmp_path / "spool"} if spool else {}))
+    play(scenario, counted, api, **options, **({"spool": tmp_path / "spool"} if spool else {}))
     for at in range(1, counted.made + 1):
         way = WAYS[(at + number) % len(WAYS)]
         where = {"spool": tmp_path / f"spool-{at}"} if spool else {}
         try:
-            play(scenario, Calls(at, way), colour, **options, **where)
+            play(scenario, Calls(at, way), api, **options, **where)
         except BaseException as error:
             error.add_note(f"call {at} of {counted.made}, {way}")
             raise

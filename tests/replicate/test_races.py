@@ -373,7 +373,7 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     store = pair.open(**NEVER)
     store.thread("t").save({"n": 1})
     store.catch_up()
-    core = store.inner._context if pair.colour != "blocking" else store._context
+    core = store.inner._context if pair.api != "blocking" else store._context
     following = core.engine._replicator
 
     async def nothing_differs(*_: Any) -> list[str]:
@@ -394,7 +394,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     thread.save({"n": 1})
     store.catch_up()
     told: list[tuple[str, bool]] = []
-    core = store.inner._context if pair.colour != "blocking" else store._context
+    core = store.inner._context if pair.api != "blocking" else store._context
     mirror = core.engine
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
     roles = mirror._failover

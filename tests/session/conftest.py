@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
+from fix_stores import APIS, EVERY_ENGINE, Opener, open_stores
 
 
-@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """A function that opens the same store again and again: `opener(**options)`."""
-    engine, _, colour = request.param.partition("-")
-    yield from open_stores(engine, colour, tmp_path, request)
+    engine, _, api = request.param.partition("-")
+    yield from open_stores(engine, api, tmp_path, request)
 
 
 @pytest.fixture(params=EVERY_ENGINE)

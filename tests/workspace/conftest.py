@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from fix_stores import COLOURS, EVERY_ENGINE, Opener, open_stores
+from fix_stores import APIS, EVERY_ENGINE, Opener, open_stores
 
 Picture = dict[bytes, tuple[str, int, bytes]]
 
@@ -107,8 +107,8 @@ def lone(tmp_path: Path) -> Desk:
     return Desk(tmp_path, lambda: tmp_path / "store.db")
 
 
-@pytest.fixture(params=[f"{engine}-{colour}" for engine in EVERY_ENGINE for colour in COLOURS])
+@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Stores on every engine there is, in both colours: a workspace must not notice."""
-    engine, _, colour = request.param.partition("-")
-    yield from open_stores(engine, colour, tmp_path, request)
+    """Stores on every engine there is, over both APIs: a workspace must not notice."""
+    engine, _, api = request.param.partition("-")
+    yield from open_stores(engine, api, tmp_path, request)

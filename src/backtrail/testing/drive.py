@@ -1,7 +1,7 @@
-"""Run an engine's coroutines in every colour it must bear.
+"""Drives an engine's coroutines in every mode in which a store may.
 
-* *stepped*: finished in place with one `send(None)`, as `Store` does. A blocking engine must never suspend.
-* *hopped*: each call in some thread of a pool, as `AsyncStore` does with a blocking engine.
+* *direct*: finished in place with one `send(None)`, as `Store` does. A blocking engine must never suspend.
+* *threaded*: each call in some thread of a pool, as `AsyncStore` does with a blocking engine.
 * *awaited*: on an event loop, as `AsyncStore` does with an engine that awaits its client.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 from backtrail.engines.base import Engine
 
 T = TypeVar("T")
-Colour = Literal["stepped", "hopped", "awaited"]
+Mode = Literal["direct", "threaded", "awaited"]
 
 
 def step(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -29,12 +29,12 @@ def step(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError(f"{coroutine!r} suspended: a blocking engine does its I/O in place")
 
 
-def run(colour: Colour, case: Callable[[Callable[[Engine], Engine]], Coroutine[Any, Any, None]]) -> None:
-    """Run `case` in one colour. It is given a function through which it must pass each engine that it opens."""
-    if colour == "stepped":
+def run(mode: Mode, case: Callable[[Callable[[Engine], Engine]], Coroutine[Any, Any, None]]) -> None:
+    """Run `case` in one mode. It is given a function through which it must pass each engine that it opens."""
+    if mode == "direct":
         step(case(lambda engine: engine))
-    elif colour == "hopped":
-        asyncio.run(case(lambda engine: cast("Engine", _Hopping(engine))))
+    elif mode == "threaded":
+        asyncio.run(case(lambda engine: cast("Engine", _Threaded(engine))))
     else:
         asyncio.run(case(lambda engine: engine))
 
@@ -55,7 +55,7 @@ async def race(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseExceptio
 
 
 async def pause(seconds: float) -> None:
-    """Sleep in the colour of the caller."""
+    """Sleep: awaited if an event loop runs, else blocking."""
     if _on_a_loop():
         await asyncio.sleep(seconds)
     else:
@@ -70,8 +70,8 @@ def _on_a_loop() -> bool:
     return True
 
 
-class _Hopping:
-    """A blocking engine, each call of which is stepped in a thread of the loop's pool."""
+class _Threaded:
+    """A blocking engine, each call of which is finished in a thread of the loop's pool."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -80,7 +80,7 @@ class _Hopping:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._engine, name)
 
-        async def hop(*args: Any, **options: Any) -> Any:
+        async def call(*args: Any, **options: Any) -> Any:
             return await asyncio.to_thread(step, method(*args, **options))
 
-        return hop
+        return call

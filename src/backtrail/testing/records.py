@@ -73,7 +73,7 @@ def following(before: Head, at: Branch, steps: int = 1) -> Commit:
 
 
 def as_row(new: NewRow, mark: bytes | None = None, *, payload: bool = True) -> Row:
-    """What an engine gives back for a row that was written."""
+    """The row that an engine gives back for one that was written."""
     return Row(new.step, new.id, new.meta, new.digest, mark, new.root, new.payload if payload else b"")
 
 

@@ -75,7 +75,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 class Server:
     """One server process that can be killed, paused, resumed and started again."""
 
-    #: What runs in the new process before the server does.
+    #: Called in the new process before the server starts.
     before: Callable[[], None] | None = None
 
     def __init__(self, place: Path, command: Sequence[str], *, user: int | None = None) -> None:
@@ -122,7 +122,7 @@ class Server:
                 child.send_signal(number)
 
     def kill(self) -> None:
-        """No time to say goodbye, for it or its children; a new one that is started afterwards finds none of them."""
+        """Kill the server and its children at once; one that is started afterwards finds none of them."""
         if self.process is None or self.process.poll() is not None:
             return
         self.signal(signal.SIGSTOP)
@@ -136,7 +136,7 @@ class Server:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Alive, but silent."""
+        """Stop it: alive, but silent."""
         self.signal(signal.SIGSTOP)
         try:
             yield
@@ -317,7 +317,7 @@ def postgres_binary(name: str) -> str:
 
 
 def _other_user() -> int:
-    """Somebody who is not root: PostgreSQL refuses to be."""
+    """A user who is not root: PostgreSQL refuses to run as root."""
     import pwd
 
     for name in "postgres", "nobody":

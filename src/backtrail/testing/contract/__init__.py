@@ -1,12 +1,12 @@
 """The contract suite: every sentence of `backtrail.engines.base`, as tests that any engine can be bound to.
 
     class TestMyEngine(DurableEngineContract):
-        def make_engine(self, place: Path) -> Engine:
-            return MyEngine(place / "store")
+        def make_engine(self, directory: Path) -> Engine:
+            return MyEngine(directory / "store")
 
-`place` is a fresh directory for each case. An engine on a server makes its name for a private space from it. Each case
-runs in every colour that `colours` lists: a blocking engine is stepped in place and hopped through threads, an engine
-that awaits its client sets `colours = ("awaited",)`.
+`directory` is a fresh one for each case. An engine on a server makes a private schema or prefix from its name. Each
+case runs in every mode that `modes` lists: a blocking engine is driven directly and in threads, an engine that awaits
+its client sets `modes = ("awaited",)`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["Binding", "DurableEngineContract", "EngineContract", "case"]
 
 
 class EngineContract(WritingCases, ReadingCases, ListingCases, SweepingCases, LeaseCases, RacingCases, PlaceCases):
-    """What every engine must do."""
+    """The cases that every engine must pass."""
 
 
 class DurableEngineContract(EngineContract, DurableCases):
-    """What an engine must do besides if its store outlives the engine and may be opened twice at once."""
+    """The cases for an engine whose store outlives it and may be opened twice at once."""

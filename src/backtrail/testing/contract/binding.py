@@ -1,4 +1,4 @@
-"""How a case meets an engine: it is written once, as a coroutine, and run in each colour."""
+"""Binds a case to an engine: it is written once, as a coroutine, and run in each mode."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ Self = TypeVar("Self", bound="Binding")
 
 
 class Binding:
-    """What a subclass says about its engine."""
+    """The facts that a subclass gives about its engine."""
 
     #: For an engine that awaits its client: ("awaited",).
-    colours: ClassVar[tuple[drive.Colour, ...]] = ("stepped", "hopped")
+    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct", "threaded")
 
-    _place: Path
-    _dress: Callable[[Engine], Engine]
+    _directory: Path
+    _wrap: Callable[[Engine], Engine]
     _opened: list[Engine]
 
-    def make_engine(self, place: Path) -> Engine:
-        """An engine on the store that belongs to `place`; called again, another engine on the same store."""
+    def make_engine(self, directory: Path) -> Engine:
+        """An engine on the store of `directory`; called again, another engine on the same store."""
         raise NotImplementedError(f"{type(self).__name__} must say how its engine is made")
 
     def open(self) -> Engine:
         """Another engine on the store of the running case; closed when the case ends."""
-        engine = self._dress(self.make_engine(self._place))
+        engine = self._wrap(self.make_engine(self._directory))
         self._opened.append(engine)
         return engine
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """One test for each colour."""
-        if "colour" in metafunc.fixturenames:
-            metafunc.parametrize("colour", self.colours)
+        """One test for each mode."""
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", self.modes)
 
 
-def case(test: Callable[[Self, Engine], Awaitable[None]]) -> Callable[[Self, drive.Colour, Path], None]:
-    """Turn `async def test_…(self, engine)` into a test for pytest, run once in each colour."""
+def case(test: Callable[[Self, Engine], Awaitable[None]]) -> Callable[[Self, drive.Mode, Path], None]:
+    """Turn `async def test_…(self, engine)` into a test for pytest, run once in each mode."""
 
-    def in_colour(self: Self, colour: drive.Colour, tmp_path: Path) -> None:
-        async def whole(dress: Callable[[Engine], Engine]) -> None:
-            self._place, self._dress, self._opened = tmp_path, dress, []
+    def in_mode(self: Self, mode: drive.Mode, tmp_path: Path) -> None:
+        async def whole(wrap: Callable[[Engine], Engine]) -> None:
+            self._directory, self._wrap, self._opened = tmp_path, wrap, []
             try:
                 await test(self, self.open())
             finally:
                 for engine in self._opened:
                     await engine.close()
 
-        drive.run(colour, whole)
+        drive.run(mode, whole)
 
     # Not functools.wraps: pytest would look through it and ask for a fixture named `engine`.
     for part in ("__name__", "__qualname__", "__doc__", "__module__"):
-        setattr(in_colour, part, getattr(test, part))
-    return in_colour
+        setattr(in_mode, part, getattr(test, part))
+    return in_mode

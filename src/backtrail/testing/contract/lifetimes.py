@@ -1,4 +1,4 @@
-"""The place itself: it answers, counts, is closed, and (where it is durable) outlives the engine."""
+"""The store itself: it answers, counts, is closed, and (where it is durable) outlives the engine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class PlaceCases(Binding):
         assert engine.properties.name
 
     @case
-    async def test_the_colours_are_those_of_the_engine(self, engine: Engine) -> None:
-        assert engine.properties.blocking == ("awaited" not in self.colours)
+    async def test_a_blocking_engine_is_not_awaited(self, engine: Engine) -> None:
+        assert engine.properties.blocking == ("awaited" not in self.modes)
 
     @case
     async def test_stats_count_what_is_there(self, engine: Engine) -> None:
@@ -91,7 +91,7 @@ class PlaceCases(Binding):
 
 
 class DurableCases(Binding):
-    """What outlives an engine, and what two engines on one store see of each other."""
+    """Stores that outlive an engine, and two engines on one store."""
 
     @case
     async def test_everything_is_there_when_the_store_is_opened_again(self, engine: Engine) -> None:

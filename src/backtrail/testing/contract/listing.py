@@ -24,7 +24,7 @@ async def begin(engine: Engine, name: str, updated: int = 0, kind: str = "thread
 
 
 class ListingCases(Binding):
-    """What a listing of threads finds, and in which order."""
+    """Listings of threads and lineages, and their order."""
 
     @case
     async def test_threads_come_by_name_in_the_order_of_code_points(self, engine: Engine) -> None:

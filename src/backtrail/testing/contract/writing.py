@@ -35,7 +35,7 @@ async def refused(engine: Engine, commit: Commit, error: type[Exception] = Refus
 
 
 class WritingCases(Binding):
-    """What a commit does, and every reason to refuse one."""
+    """Commits that are applied whole, and every reason to refuse one."""
 
     @case
     async def test_a_commit_is_read_back_exactly(self, engine: Engine) -> None:
