@@ -39,7 +39,7 @@ import backtrail
 from backtrail.adapters.adk import BacktrailSessionService
 from backtrail.adapters.langgraph import BacktrailSaver
 from backtrail.adapters.openai_agents import BacktrailSession
-from backtrail.testing.servers import PostgresServer, private_place
+from backtrail.testing.servers import PostgresServer, private_directory
 from bench.measure import Outcome, Target, directory_bytes
 from bench.report import show, show_targets
 from bench.synthetic_messages import MessageGenerator
@@ -127,7 +127,7 @@ def on_sqlite(root: Path, turns: int) -> Outcome:
 
 def on_postgres(turns: int) -> Outcome:
     """The same on a private PostgreSQL server."""
-    with private_place() as directory:
+    with private_directory() as directory:
         server = PostgresServer(directory / "postgres")
         server.start()
         try:

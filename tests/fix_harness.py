@@ -62,7 +62,7 @@ class Place:
 
 
 class File(Place):
-    """A place that no server stands behind: it can be taken away, and its answers can be lost."""
+    """A store that no server stands behind: it can be made unreachable, and its answers can be lost."""
 
     faults = ("away", "lost answer")
 
@@ -94,7 +94,7 @@ class Lasting(MemoryEngine):
     """A dict that outlives the stores that are opened on it, as a file does."""
 
     async def close(self) -> None:
-        """Whoever opens it next finds what is in it."""
+        """Keep what is in it for the next one who opens it."""
 
 
 class Machine(Place):
@@ -146,7 +146,7 @@ class Machine(Place):
 
 
 class Ledger:
-    """What was acknowledged."""
+    """All that was acknowledged."""
 
     def __init__(self) -> None:
         self.saves: dict[str, tuple[str, str]] = {}  # checkpoint id -> (thread, token)
@@ -191,7 +191,7 @@ async def write(store: Any, name: str, seed: int, until: float, note: Callable[[
             elif choice < 0.05:
                 await settled(thread.annotate(saved.id, label=token))
         except (backtrail.Unavailable, backtrail.Conflict, backtrail.NotFound):
-            number += 1  # what an operation that was not acknowledged did is not known: its token is not used again
+            number += 1  # an operation that was not acknowledged may have been done: its token is not used again
         await asyncio.sleep(0.01) if _has_loop() else time.sleep(0.01)
 
 
@@ -204,7 +204,7 @@ def _has_loop() -> bool:
 
 
 class Harness:
-    """Rounds over one pair of places."""
+    """Rounds over one pair of sides."""
 
     def __init__(self, primary: Place, replica: Place, seed: int, spool: Path | None = None) -> None:
         self.primary, self.replica = primary, replica

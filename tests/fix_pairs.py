@@ -45,7 +45,7 @@ class Pair:
         return store
 
     def elsewhere(self, **options: Any) -> Any:
-        """A store over the same two places, for which they are never away: somebody else's."""
+        """A store of another process over the same two sides, for which they are never away."""
         one, two = (Flaky(side.engine, awaiting=side.awaiting) for side in (self.primary, self.replica))
         return self.open(one, replica=two, **options)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backtrail.testing.servers import PostgresServer, RedisCluster, RedisServer, private_place
+from backtrail.testing.servers import PostgresServer, RedisCluster, RedisServer, private_directory
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """One Redis for all tests that do not hurt it."""
-    with private_place() as place:
+    with private_directory() as place:
         server = RedisServer(place, "--appendonly", "no", "--databases", "64")
         server.start()
         yield server
@@ -23,7 +23,7 @@ def redis_server() -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[RedisCluster]:
     """Three masters for all tests that do not hurt them."""
-    with private_place() as place:
+    with private_directory() as place:
         cluster = RedisCluster(place)
         cluster.start()
         yield cluster
@@ -33,7 +33,7 @@ def redis_cluster() -> Iterator[RedisCluster]:
 @pytest.fixture
 def own_redis() -> Iterator[Callable[..., RedisServer]]:
     """Make Redis servers that only this test knows, and may hurt."""
-    with private_place() as place, contextlib.ExitStack() as stack:
+    with private_directory() as place, contextlib.ExitStack() as stack:
         count = iter(range(100))
 
         def make(*options: str) -> RedisServer:
@@ -48,7 +48,7 @@ def own_redis() -> Iterator[Callable[..., RedisServer]]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One PostgreSQL for all tests that do not hurt it."""
-    with private_place() as place:
+    with private_directory() as place:
         server = PostgresServer(place / "server", "-c", "fsync=off", "-c", "max_connections=200")
         server.start()
         yield server
@@ -58,7 +58,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 @pytest.fixture
 def own_postgres() -> Iterator[Callable[..., PostgresServer]]:
     """Make PostgreSQL servers that only this test knows, and may hurt."""
-    with private_place() as place, contextlib.ExitStack() as stack:
+    with private_directory() as place, contextlib.ExitStack() as stack:
         count = iter(range(100))
 
         def make(*options: str, before: Callable[[], None] | None = None) -> PostgresServer:

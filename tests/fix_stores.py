@@ -1,7 +1,7 @@
 """Stores for tests, on each engine and over each API.
 
 Tests are written once, against the blocking names. Over the async API a store is wrapped so that each call runs on an
-event loop to its end; what the wrapped objects return that can be awaited is awaited.
+event loop to its end; results that can be awaited are awaited.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
 
 def address(engine: str, api: str, tmp_path: Path, request: pytest.FixtureRequest | None) -> tuple[Any, dict[str, Any]]:
-    """Where the store of one test is, and the options that make it quick."""
+    """The URL of the store of one test, and the options that make it quick."""
     if engine == "sqlite":
         return tmp_path / "store.db", {"durability": "normal"}
     if engine == "jsonl":

@@ -1,6 +1,6 @@
-"""TLS in front of a server that speaks none itself: a throw-away authority, and a door that ends TLS before the server.
+"""TLS in front of a server that speaks none itself: a throw-away authority, and a proxy that ends TLS.
 
-PostgreSQL begins in the clear and asks for TLS; the door answers as the server would, and then shakes hands.
+PostgreSQL begins in the clear and asks for TLS; the proxy answers as the server would, and then shakes hands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 CHUNK = 1 << 16
-#: What a client of PostgreSQL says when it wants TLS: eight bytes long, and a number that is no version.
+#: The message of a PostgreSQL client that wants TLS: eight bytes long, and a number that is no version.
 ASKS_FOR_TLS = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
 
 
@@ -84,7 +84,7 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-class Door:
+class TLSProxy:
     """Listens on a free port, ends TLS, and passes everything on to `port`."""
 
     def __init__(self, port: int, context: ssl.SSLContext, *, asked: bool) -> None:
@@ -167,18 +167,18 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture
-def door_to() -> Iterator[Callable[..., Door]]:
-    """Make doors: to a port, with a certificate and its key; `clients`: whose clients alone may enter."""
+def tls_proxy_to() -> Iterator[Callable[..., TLSProxy]]:
+    """Make proxies: to a port, with a certificate and its key; `clients`: the authority that clients must have."""
     with contextlib.ExitStack() as stack:
 
-        def make(port: int, pair: tuple[Path, Path], *, asked: bool, clients: Authority | None = None) -> Door:
+        def make(port: int, pair: tuple[Path, Path], *, asked: bool, clients: Authority | None = None) -> TLSProxy:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(*pair)
             if clients is not None:
                 context.verify_mode = ssl.CERT_REQUIRED
                 context.load_verify_locations(clients.file)
-            door = Door(port, context, asked=asked)
-            stack.callback(door.close)
-            return door
+            proxy = TLSProxy(port, context, asked=asked)
+            stack.callback(proxy.close)
+            return proxy
 
         yield make

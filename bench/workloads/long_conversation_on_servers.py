@@ -17,7 +17,7 @@ import psycopg
 
 import backtrail
 import backtrail.aio
-from backtrail.testing.servers import PostgresServer, RedisServer, private_place
+from backtrail.testing.servers import PostgresServer, RedisServer, private_directory
 from bench.contenders.database_servers import BarePostgresInsert, BareRedisHset, LangGraphPostgres
 from bench.measure import Lane, Outcome, Series, SyncContender, Target, race
 from bench.run_context import RunContext
@@ -60,7 +60,7 @@ class BacktrailServerAppend(BacktrailServerSave):
 @contextmanager
 def servers() -> Iterator[tuple[PostgresServer, RedisServer]]:
     """A PostgreSQL and a Redis server, stopped afterwards."""
-    with private_place() as directory:
+    with private_directory() as directory:
         postgres = PostgresServer(directory / "postgres")
         cache = RedisServer(directory / "redis", "--appendonly", "no")
         try:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import backtrail
 import backtrail.aio
-from backtrail.testing.servers import PostgresServer, RedisServer, private_place
+from backtrail.testing.servers import PostgresServer, RedisServer, private_directory
 from bench.measure import Outcome, Target
 from bench.run_context import RunContext
 
@@ -153,7 +153,7 @@ def run(context: RunContext) -> Outcome:
     saves, rounds = context.scaled(600), 2 * context.rounds
     outcome = Outcome("Mirror: two stores that hold the same", ["pair, API", "what", "ms", "processor ms"], [])
     outcome.note = "medians of a save; sync: on both when it answers; async: the replica follows"
-    with context.progress("mirror", 4) as bar, private_place() as directory, context.scratch() as scratch:
+    with context.progress("mirror", 4) as bar, private_directory() as directory, context.scratch() as scratch:
         folder: Path = scratch.new_directory()
         redis, postgres = RedisServer(directory / "redis"), PostgresServer(directory / "postgres")
         redis.start()

@@ -1,4 +1,4 @@
-"""Forks of several threads at once: whoever watches them stands still for one after the other."""
+"""Forks of several threads at once: objects that watch for them are paused for one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the JSONL engine shows of byte strings, and the names it gives to files."""
+"""Byte strings as readable JSON that can be undone exactly, and the names of files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def framed(content: bytes) -> bytes:
 
 
 def shown(data: bytes) -> object:
-    """What a person reads, once it is known that it can be undone, and that any JSON parser can read it."""
+    """The readable form, once it is known that it can be undone, and that any JSON parser can read it."""
     text = bytes(readable_json.show(data))
     assert b"\n" not in text
     assert readable_json.hide(text) == data

@@ -1,4 +1,4 @@
-"""Namespaces: rooms of one store that know nothing of each other. The engine around an engine keeps the contract."""
+"""Namespaces of one store know nothing of each other, and the engine of a namespace keeps the contract."""
 
 from __future__ import annotations
 

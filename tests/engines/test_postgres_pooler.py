@@ -1,4 +1,4 @@
-"""What a pooler sees of the PostgreSQL engine; the contract is kept behind one in test_postgres.py."""
+"""The PostgreSQL engine behind a pooler, as the pooler sees it; test_postgres.py runs the contract behind one."""
 
 from __future__ import annotations
 

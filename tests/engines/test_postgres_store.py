@@ -1,4 +1,4 @@
-"""What is particular to PostgreSQL: its schema, plans, sessions and processes, and the calls over the wire."""
+"""Particulars of PostgreSQL: its schema, plans, sessions and processes, and the calls that are sent."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_each_call_is_one_round_trip(
 def test_nothing_depends_on_the_session(
     postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
-    """What a pooler in transaction mode asks: no prepared statements, no locks or settings that outlive a statement."""
+    """A pooler in transaction mode needs: no prepared statements, no locks or settings that outlive a statement."""
     engine = PostgresEngine(postgres_server.url, schema=schema, pool_size=1, application_name=schema)
     at = records.branch("t")
     step(engine.commit(records.first(at)))

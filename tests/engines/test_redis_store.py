@@ -1,4 +1,4 @@
-"""What is particular to Redis: keys and their expiry, shards, clients, options, and the calls over the wire."""
+"""Particulars of Redis: keys and their expiry, shards, clients, options, and the calls that are sent."""
 
 from __future__ import annotations
 

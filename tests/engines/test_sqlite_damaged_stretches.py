@@ -40,7 +40,7 @@ def sweep(engine: Engine, branch: Branch, gone: list[int]) -> None:
 
 
 def told(engine: Engine, branch: Branch) -> list[Any]:
-    """What an engine tells of a branch, asked for in several ways."""
+    """Everything that an engine reads of a branch, in several ways."""
     where = (branch.lineage, branch.id)
     return [
         step(engine.rows(*where, 0, LAST_STEP)),

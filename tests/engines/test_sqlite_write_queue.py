@@ -28,7 +28,7 @@ def work(cursor: object, argument: object) -> None:
 
 
 def elsewhere(call: Callable[[], Any]) -> Any:
-    """What a call answers to another thread: the one that has the turn would find it again."""
+    """The answer of a call to another thread: the owner of the queue would find that it owns it."""
     with ThreadPoolExecutor(1) as other:
         return other.submit(call).result()
 

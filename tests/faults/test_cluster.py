@@ -11,13 +11,13 @@ import redis.asyncio
 from backtrail.engines.redis import RedisEngine
 from backtrail.errors import Unavailable
 from backtrail.testing import drive, records
-from backtrail.testing.servers import Hold, RedisCluster, private_place
+from backtrail.testing.servers import Hold, RedisCluster, private_directory
 
 THREADS = [f"thread {n}" for n in range(24)]
 
 
 def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
-    with private_place() as place:
+    with private_directory() as place:
         cluster = RedisCluster(place)
         try:
             cluster.start()
@@ -29,7 +29,7 @@ def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
 
 @pytest.mark.parametrize("mode", ["direct", "awaited"])
 def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(mode: drive.Mode) -> None:
-    with private_place() as place:
+    with private_directory() as place:
         cluster = RedisCluster(place, replicas=1)
         try:
             cluster.start()

@@ -1,4 +1,4 @@
-"""What goes wrong around a JSONL store: SIGKILL, races, forks, full disks and missing rights."""
+"""Faults around a JSONL store: SIGKILL, races, forks, full disks and missing rights."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import redis
 
 from backtrail.engines.redis import RedisEngine
 from backtrail.testing import drive, records
-from backtrail.testing.servers import RedisServer, private_place, until
+from backtrail.testing.servers import RedisServer, private_directory, until
 
 
 class Sentinel(RedisServer):
@@ -31,7 +31,7 @@ class Sentinel(RedisServer):
 def watched(own_redis: Callable[..., RedisServer]) -> Iterator[tuple[RedisServer, RedisServer, Sentinel]]:
     master = own_redis("--repl-diskless-sync-delay", "0")
     replica = own_redis("--replicaof", "127.0.0.1", str(master.port), "--repl-diskless-sync-delay", "0")
-    with private_place() as place, contextlib.ExitStack() as stack:
+    with private_directory() as place, contextlib.ExitStack() as stack:
         sentinel = Sentinel(place, master)
         sentinel.start()
         stack.callback(sentinel.kill)

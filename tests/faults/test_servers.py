@@ -23,17 +23,17 @@ from backtrail.testing import drive, records
 from backtrail.testing.servers import Hold, PostgresServer, RedisServer, until
 from fix_proxy import Proxy
 
-#: Fails soon where it must fail; on a busy machine elsewhere, too: see `patiently`.
+#: Fails soon where it must fail; on a busy machine elsewhere, too: see `answer_of`.
 SHORT = {"connect_timeout": 1.0, "read_timeout": 0.4, "retries": 1, "deadline": 3.0}
 #: Goes on while a server is started again.
 LONG = {"retries": 200, "deadline": 60.0}
 
 T = TypeVar("T")
-Test = Callable[["Place"], Awaitable[None]]
+Test = Callable[["Target"], Awaitable[None]]
 _NUMBERS = itertools.count()
 
 
-class Place:
+class Target:
     """A store on a server, engines on it, and a proxy in between."""
 
     def __init__(self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, proxy: Proxy) -> None:
@@ -52,7 +52,7 @@ class Place:
         return engine
 
     def run(self, test: Test) -> None:
-        """Run a test in the mode of this place, and close what it opened."""
+        """Run a test in the mode of this target, and close what it opened."""
 
         async def whole(_: object) -> None:
             try:
@@ -68,20 +68,20 @@ _KINDS = ["redis direct", "redis awaited", "postgres direct", "postgres awaited"
 
 
 @pytest.fixture(params=_KINDS)
-def place(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Place:
+def target(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Target:
     """A store on the server that all tests share: the proxy may misbehave, the server does not."""
     kind, mode = request.param.split()
     server = request.getfixturevalue(f"{kind}_server")
-    return Place(kind, mode, server, proxy_to(server.port))
+    return Target(kind, mode, server, proxy_to(server.port))
 
 
 @pytest.fixture(params=_KINDS)
-def own_place(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Place:
+def own_target(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy]) -> Target:
     """A store on a server of its own, which may be hurt."""
     kind, mode = request.param.split()
     make = request.getfixturevalue(f"own_{kind}")
     server = make("-c", "fsync=off") if kind == "postgres" else make()
-    return Place(kind, mode, server, proxy_to(server.port))
+    return Target(kind, mode, server, proxy_to(server.port))
 
 
 async def begin(engine: Engine, name: str = "t") -> Head:
@@ -90,8 +90,8 @@ async def begin(engine: Engine, name: str = "t") -> Head:
     return records.head(at)
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """What an engine that hardly waits answers in the end: it is right to give up while the machine is busy."""
+async def answer_of(call: Callable[[], Awaitable[T]]) -> T:
+    """The final answer of an engine that hardly retries: it is right to give up while the machine is busy."""
     while True:
         try:
             return await call()
@@ -101,7 +101,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 async def moved(engine: Engine, head: Head, following: Commit) -> None:
     """Commit what follows, however often that takes: one that was given up may have been carried out all the same."""
-    while await patiently(lambda: engine.head(head.thread)) == head:
+    while await answer_of(lambda: engine.head(head.thread)) == head:
         with contextlib.suppress(Refused, Unavailable):
             await engine.commit(following)
 
@@ -116,14 +116,14 @@ async def steps_of(engine: Engine, name: str = "t") -> list[int]:
     return [step.step for step in await engine.steps(name, records.branch(name).id, 1, 1 << 20)]
 
 
-def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_nothing(own_place: Place) -> None:
+def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_nothing(own_target: Target) -> None:
     writers, saves = 8, 125
     acknowledged = [0] * writers
 
     def kill_and_start() -> None:
         until(lambda: sum(acknowledged) > 300, "300 saves")
-        own_place.server.kill()
-        own_place.server.start()
+        own_target.server.kill()
+        own_target.server.start()
 
     async def write(engine: Engine, n: int) -> None:
         at = records.branch(f"t{n}")
@@ -133,8 +133,8 @@ def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_not
             await engine.commit(records.following(records.head(at, step, step), at))
             acknowledged[n] = step + 1
 
-    async def test(place: Place) -> None:
-        engine = place.open(direct=True, **LONG)
+    async def test(target: Target) -> None:
+        engine = target.open(direct=True, **LONG)
         await engine.ping()
         killer = threading.Thread(target=kill_and_start)
         killer.start()
@@ -147,69 +147,69 @@ def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_not
             assert await engine.rows(f"t{n}", at.id, 1, 1 << 20) == rows
         assert (await engine.stats())["rows"] == writers * saves
 
-    own_place.run(test)
+    own_target.run(test)
 
 
-def test_a_commit_whose_answer_was_lost_is_recognised_when_it_is_repeated(place: Place) -> None:
-    async def test(place: Place) -> None:
-        engine = place.open()
+def test_a_commit_whose_answer_was_lost_is_recognised_when_it_is_repeated(target: Target) -> None:
+    async def test(target: Target) -> None:
+        engine = target.open()
         head, at, other = await begin(engine), records.branch("t"), records.branch("u")
-        place.proxy.cut_next_answers()
+        target.proxy.cut_next_answers()
         await engine.commit(records.following(head, at))
         assert await steps_of(engine) == [1, 2]
-        place.proxy.cut_next_answers(3)
+        target.proxy.cut_next_answers(3)
         await engine.commit(records.first(other, 3))
         assert await steps_of(engine, "u") == [1, 2, 3]
-        place.proxy.cut_next_answers()
+        target.proxy.cut_next_answers()
         back = records.head(at, 1, 3)
         await engine.commit(Commit("t", swaps=[Swap("t", records.head(at, 2, 2).key, back)]))
-        place.proxy.cut_next_answers()
+        target.proxy.cut_next_answers()
         await engine.commit(Commit("u", swaps=[Swap("u", records.head(other, 3).key, None)]))
-        assert place.proxy.cuts_left == 0
+        assert target.proxy.cuts_left == 0
         assert await engine.head("t") == back
         assert await engine.head("u") is None
 
-    place.run(test)
+    target.run(test)
 
 
-def test_a_conflict_after_a_lost_answer_is_still_a_conflict_if_another_won(place: Place) -> None:
-    async def test(place: Place) -> None:
-        engine, rival = place.open(), place.open(direct=True)
+def test_a_conflict_after_a_lost_answer_is_still_a_conflict_if_another_won(target: Target) -> None:
+    async def test(target: Target) -> None:
+        engine, rival = target.open(), target.open(direct=True)
         head, at = await begin(engine), records.branch("t")
         await rival.commit(records.following(head, at))
-        place.proxy.cut_next_answers()
+        target.proxy.cut_next_answers()
         mine = records.row(at, 2, payload=b"mine")
         with pytest.raises(Refused):
             await engine.commit(Commit("t", swaps=[Swap("t", head.key, records.head(at, 2, 2))], rows=[mine]))
-        assert place.proxy.cuts_left == 0
+        assert target.proxy.cuts_left == 0
         assert await engine.rows("t", at.id, 2, 2) == [records.as_row(records.row(at, 2))]
 
-    place.run(test)
+    target.run(test)
 
 
-def test_a_lease_whose_answer_was_lost_is_still_mine(place: Place) -> None:
-    async def test(place: Place) -> None:
-        engine = place.open()
+def test_a_lease_whose_answer_was_lost_is_still_mine(target: Target) -> None:
+    async def test(target: Target) -> None:
+        engine = target.open()
         await engine.ping()
-        place.proxy.cut_next_answers()
+        target.proxy.cut_next_answers()
         lease = await engine.lease("x", "me", 60)
         assert isinstance(lease, Lease)
-        place.proxy.cut_next_answers()
+        target.proxy.cut_next_answers()
         assert await engine.release("x", "me") is True
         yours = await engine.lease("x", "you", 60)
         assert isinstance(yours, Lease)
         assert yours.token > lease.token
 
-    place.run(test)
+    target.run(test)
 
 
-def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_then_goes_on(own_place: Place) -> None:
-    async def test(place: Place) -> None:
-        patient, engine = place.open(**LONG), place.open(**{**SHORT, "retries": 0})
+def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_then_goes_on(own_target: Target) -> None:
+    async def test(target: Target) -> None:
+        patient, engine = target.open(**LONG), target.open(**{**SHORT, "retries": 0})
         head, at = await begin(patient), records.branch("t")
         following = records.following(head, at)
-        await patiently(engine.ping)
-        with place.server.paused():
+        await answer_of(engine.ping)
+        with target.server.paused():
             with pytest.raises(Unavailable) as caught:
                 await engine.commit(following)
             assert caught.value.__cause__ is not None
@@ -218,96 +218,96 @@ def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_the
         await moved(patient, head, following)
         assert await patient.head("t") == records.head(at, 2, 2)
         assert await steps_of(patient) == [1, 2]
-        await patiently(engine.ping)
-        await no_more_than(place.proxy, 20)
+        await answer_of(engine.ping)
+        await no_more_than(target.proxy, 20)
 
-    own_place.run(test)
+    own_target.run(test)
 
 
-def test_a_black_hole_is_unavailable_and_leaves_no_connections_behind(place: Place) -> None:
-    async def test(place: Place) -> None:
-        head, at = await begin(place.open(direct=True)), records.branch("t")
-        engine = place.open(pool_size=4, **SHORT)
-        await patiently(engine.ping)
-        place.proxy.silent = True
+def test_a_black_hole_is_unavailable_and_leaves_no_connections_behind(target: Target) -> None:
+    async def test(target: Target) -> None:
+        head, at = await begin(target.open(direct=True)), records.branch("t")
+        engine = target.open(pool_size=4, **SHORT)
+        await answer_of(engine.ping)
+        target.proxy.silent = True
         with pytest.raises(Unavailable):
             await engine.commit(records.following(head, at))
-        place.proxy.silent = False
-        place.proxy.cut()
+        target.proxy.silent = False
+        target.proxy.cut()
         await moved(engine, head, records.following(head, at))
-        assert await patiently(lambda: steps_of(engine)) == [1, 2]
-        answers = await drive.race([patiently(lambda: engine.head("t")) for _ in range(12)])
+        assert await answer_of(lambda: steps_of(engine)) == [1, 2]
+        answers = await drive.race([answer_of(lambda: engine.head("t")) for _ in range(12)])
         assert answers == [records.head(at, 2, 2)] * 12
-        await no_more_than(place.proxy, 4)
+        await no_more_than(target.proxy, 4)
 
-    place.run(test)
+    target.run(test)
 
 
-def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(place: Place) -> None:
-    async def test(place: Place) -> None:
-        engine = place.open(pool_size=6)
+def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(target: Target) -> None:
+    async def test(target: Target) -> None:
+        engine = target.open(pool_size=6)
         head, at = await begin(engine), records.branch("t")
         await drive.race([engine.head("t") for _ in range(12)])
         for n in range(1, 6):
-            place.proxy.cut()
+            target.proxy.cut()
             await engine.commit(records.following(records.head(at, n, n), at))
         assert head != await engine.head("t") == records.head(at, 6, 6)
 
-    place.run(test)
+    target.run(test)
 
 
-def test_a_server_that_is_not_there_is_unavailable(own_place: Place) -> None:
-    async def test(place: Place) -> None:
-        engine = place.open(direct=True, retries=1)
+def test_a_server_that_is_not_there_is_unavailable(own_target: Target) -> None:
+    async def test(target: Target) -> None:
+        engine = target.open(direct=True, retries=1)
         head = await begin(engine)
-        place.server.kill()
+        target.server.kill()
         for call in (engine.ping(), engine.head("t"), engine.commit(records.following(head, records.branch("t")))):
             with pytest.raises(Unavailable):
                 await call
-        place.server.start()
+        target.server.start()
         await engine.commit(records.following(head, records.branch("t")))
         assert await steps_of(engine) == [1, 2]
 
-    own_place.run(test)
+    own_target.run(test)
 
 
-def test_callers_that_give_up_leave_nothing_behind(place: Place) -> None:
-    if place.mode == "direct":
+def test_callers_that_give_up_leave_nothing_behind(target: Target) -> None:
+    if target.mode == "direct":
         # A thread cannot be cancelled: what it can do is to stop waiting for a connection.
-        place.run(_stops_waiting)
+        target.run(_stops_waiting)
     else:
-        place.run(_is_cancelled)
+        target.run(_is_cancelled)
 
 
-async def _stops_waiting(place: Place) -> None:
-    patient = place.open(pool_size=1)
+async def _stops_waiting(target: Target) -> None:
+    patient = target.open(pool_size=1)
     assert await patient.head("t") is None
-    engine = place.open(pool_size=1, connect_timeout=0.5, read_timeout=0.4, retries=0)
-    await patiently(engine.ping)
-    place.proxy.silent = True
+    engine = target.open(pool_size=1, connect_timeout=0.5, read_timeout=0.4, retries=0)
+    await answer_of(engine.ping)
+    target.proxy.silent = True
     answers = await drive.race([engine.head("t") for _ in range(4)])
     assert all(isinstance(answer, Unavailable) for answer in answers)
-    place.proxy.silent = False
-    place.proxy.cut()
+    target.proxy.silent = False
+    target.proxy.cut()
     assert await patient.head("t") is None
-    await no_more_than(place.proxy, 2)
+    await no_more_than(target.proxy, 2)
 
 
-async def _is_cancelled(place: Place) -> None:
-    engine = place.open(pool_size=2)
+async def _is_cancelled(target: Target) -> None:
+    engine = target.open(pool_size=2)
     head, at = await begin(engine), records.branch("t")
     for pause in 0.0, 0.001, 0.02, 0.06:
-        place.proxy.delay = 0.05
+        target.proxy.delay = 0.05
         tasks = [asyncio.create_task(engine.head("t")) for _ in range(10)]
         await asyncio.sleep(pause)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        place.proxy.delay = 0.0
+        target.proxy.delay = 0.0
         assert await drive.race([engine.head("t") for _ in range(6)]) == [head] * 6
     await engine.commit(records.following(head, at))
     assert await steps_of(engine) == [1, 2]
-    await no_more_than(place.proxy, 2)
+    await no_more_than(target.proxy, 2)
 
 
 # -- Redis ----------------------------------------------------------------------------------------------------------
@@ -539,7 +539,7 @@ def test_a_wrong_database_or_password_is_said_at_once(
     server = own_postgres("-c", "fsync=off")
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
-    rules = server.place / "data" / "pg_hba.conf"
+    rules = server.target / "data" / "pg_hba.conf"
     rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("SELECT pg_reload_conf()")

@@ -1,4 +1,4 @@
-"""What goes wrong around a SQLite store: forks, races, full disks, missing rights, damage, and SIGKILL."""
+"""Faults around a SQLite store: forks, races, full disks, missing rights, damage, and SIGKILL."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ with backtrail.open(sys.argv[1]) as store:
 
 
 def seen_by_another_process(path: Path) -> int:
-    """What another process reads; when it ends, it closes what it believes to be the last connection, or not."""
+    """Read from another process; when it ends, it closes what it believes to be the last connection, or not."""
     return int(subprocess.run([sys.executable, "-c", READER, str(path)], capture_output=True, check=True).stdout)
 
 

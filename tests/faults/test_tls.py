@@ -15,7 +15,7 @@ from backtrail.engines.redis import RedisEngine
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.testing import drive, records
 from backtrail.testing.servers import PostgresServer, RedisServer
-from fix_tls import Authority, Door
+from fix_tls import Authority, TLSProxy
 
 SECRET = "hunter2-is-secret"
 #: A refusal that was tried again so often would not come back before the test's own timeout.
@@ -23,17 +23,17 @@ FOR_EVER = {"retries": 100_000, "deadline": 100_000.0}
 _NUMBERS = itertools.count()
 
 
-class Place:
+class Target:
     """A kind of server behind TLS, spoken to in one mode, under the names that its driver has for things."""
 
     def __init__(
-        self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, door_to: Callable[..., Door]
+        self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, tls_proxy_to: Callable[..., TLSProxy]
     ) -> None:
-        self.kind, self.mode, self.server, self._door_to = kind, mode, server, door_to
+        self.kind, self.mode, self.server, self._tls_proxy_to = kind, mode, server, tls_proxy_to
         self._name = f"tls_{next(_NUMBERS)}"
 
-    def door(self, pair: tuple[Path, Path], **options: Any) -> Door:
-        return self._door_to(self.server.port, pair, asked=self.kind == "postgres", **options)
+    def proxy(self, pair: tuple[Path, Path], **options: Any) -> TLSProxy:
+        return self._tls_proxy_to(self.server.port, pair, asked=self.kind == "postgres", **options)
 
     def open(self, port: int, *, host: str = "127.0.0.1", trust: Path | None, **options: Any) -> Engine:
         """An engine that trusts an authority, or (None) whoever answers."""
@@ -55,7 +55,7 @@ class Place:
 
     @property
     def secret(self) -> dict[str, str]:
-        """What must not be told; for PostgreSQL it is in the URL."""
+        """The secret that must not be told; for PostgreSQL it is in the URL."""
         return {"password": SECRET} if self.kind == "redis" else {}
 
     def client(self, pair: tuple[Path, Path]) -> dict[str, str]:
@@ -74,9 +74,9 @@ class Place:
 
 
 @pytest.fixture(params=["redis direct", "redis awaited", "postgres direct", "postgres awaited"])
-def place(request: pytest.FixtureRequest, door_to: Callable[..., Door]) -> Place:
+def target(request: pytest.FixtureRequest, tls_proxy_to: Callable[..., TLSProxy]) -> Target:
     kind, mode = request.param.split()
-    return Place(kind, mode, request.getfixturevalue(f"{kind}_server"), door_to)
+    return Target(kind, mode, request.getfixturevalue(f"{kind}_server"), tls_proxy_to)
 
 
 async def works(engine: Engine) -> None:
@@ -102,54 +102,54 @@ async def refused(engine: Engine, match: str) -> None:
     assert SECRET not in " ".join(told(caught.value))
 
 
-def test_a_certificate_of_a_trusted_authority_is_accepted(place: Place, authority: Authority) -> None:
-    door = place.door(authority.certify("127.0.0.1"))
-    place.run(place.open(door.port, trust=authority.file), works)
+def test_a_certificate_of_a_trusted_authority_is_accepted(target: Target, authority: Authority) -> None:
+    proxy = target.proxy(authority.certify("127.0.0.1"))
+    target.run(target.open(proxy.port, trust=authority.file), works)
 
 
 def test_a_certificate_of_a_stranger_is_refused_at_once(
-    place: Place, authority: Authority, stranger: Authority
+    target: Target, authority: Authority, stranger: Authority
 ) -> None:
-    door = place.door(stranger.certify("127.0.0.1"))
-    place.run(
-        place.open(door.port, trust=authority.file, **FOR_EVER, **place.secret),
+    proxy = target.proxy(stranger.certify("127.0.0.1"))
+    target.run(
+        target.open(proxy.port, trust=authority.file, **FOR_EVER, **target.secret),
         lambda engine: refused(engine, "certificate verify"),
     )
 
 
-def test_a_certificate_for_another_host_is_refused_at_once(place: Place, authority: Authority) -> None:
-    door = place.door(authority.certify("elsewhere.example"))
-    place.run(
-        place.open(door.port, trust=authority.file, **FOR_EVER, **place.secret),
+def test_a_certificate_for_another_host_is_refused_at_once(target: Target, authority: Authority) -> None:
+    proxy = target.proxy(authority.certify("elsewhere.example"))
+    target.run(
+        target.open(proxy.port, trust=authority.file, **FOR_EVER, **target.secret),
         lambda engine: refused(engine, "(?i)match|127.0.0.1"),
     )
 
 
-def test_who_asks_for_no_check_gets_none(place: Place, stranger: Authority) -> None:
-    door = place.door(stranger.certify("elsewhere.example"))
-    place.run(place.open(door.port, trust=None), works)
+def test_who_asks_for_no_check_gets_none(target: Target, stranger: Authority) -> None:
+    proxy = target.proxy(stranger.certify("elsewhere.example"))
+    target.run(target.open(proxy.port, trust=None), works)
 
 
-def test_a_server_may_ask_who_we_are(place: Place, authority: Authority, stranger: Authority) -> None:
-    door = place.door(authority.certify("127.0.0.1"), clients=authority)
-    place.run(place.open(door.port, trust=authority.file, **place.client(authority.certify("backtrail"))), works)
-    for shown in {}, place.client(stranger.certify("backtrail")):
-        place.run(
-            place.open(door.port, trust=authority.file, retries=1, **shown),
+def test_a_server_may_ask_who_we_are(target: Target, authority: Authority, stranger: Authority) -> None:
+    proxy = target.proxy(authority.certify("127.0.0.1"), clients=authority)
+    target.run(target.open(proxy.port, trust=authority.file, **target.client(authority.certify("backtrail"))), works)
+    for shown in {}, target.client(stranger.certify("backtrail")):
+        target.run(
+            target.open(proxy.port, trust=authority.file, retries=1, **shown),
             lambda engine: refused(engine, "TLS|SSL|did not answer"),
         )
 
 
-def test_a_server_without_tls_is_not_spoken_to_in_the_clear(place: Place, authority: Authority) -> None:
-    engine = place.open(
-        place.server.port, trust=authority.file, retries=1, connect_timeout=0.3, read_timeout=0.3, **place.secret
+def test_a_server_without_tls_is_not_spoken_to_in_the_clear(target: Target, authority: Authority) -> None:
+    engine = target.open(
+        target.server.port, trust=authority.file, retries=1, connect_timeout=0.3, read_timeout=0.3, **target.secret
     )
-    place.run(engine, lambda engine: refused(engine, "TLS|SSL|did not answer"))
+    target.run(engine, lambda engine: refused(engine, "TLS|SSL|did not answer"))
 
 
-def test_an_authority_that_is_not_there_is_said(place: Place, tmp_path: Path) -> None:
+def test_an_authority_that_is_not_there_is_said(target: Target, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"nowhere\.pem"):
-        place.open(place.server.port, trust=tmp_path / "nowhere.pem")
+        target.open(target.server.port, trust=tmp_path / "nowhere.pem")
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "unix:///tmp/nowhere", "redis+cluster://127.0.0.1:1"])

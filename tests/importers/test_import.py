@@ -9,7 +9,7 @@ import pytest
 
 import backtrail
 from backtrail.importers import store_writer
-from backtrail.testing.servers import private_place
+from backtrail.testing.servers import private_directory
 from fix_children import run
 
 from .conftest import write_lines
@@ -130,7 +130,7 @@ def test_an_interrupted_import_is_started_over(store: Any, tmp_path: Path, monke
 
 
 def test_a_file_that_may_not_be_read_is_reported() -> None:
-    with private_place() as place:  # another user may enter it, unlike pytest's own directories
+    with private_directory() as place:  # another user may enter it, unlike pytest's own directories
         path = write_lines(place / "secret.jsonl", MESSAGES)
         path.chmod(0)
 

@@ -1,4 +1,4 @@
-"""A side where nobody listens is not waited for while the other one can take over, and nothing is lost by it."""
+"""A refused connection is final while the other side can take over, and nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def refused() -> Interrupted:
     return error
 
 
-def test_who_is_in_a_hurry_takes_a_refused_connection_for_an_answer_and_nothing_else() -> None:
+def test_failing_fast_makes_a_refused_connection_final_and_nothing_else() -> None:
     assert pauses(None, refused()) == 5
     assert pauses(lambda: False, refused()) == 5
     assert pauses(lambda: True, refused()) == 0
@@ -93,7 +93,7 @@ def fails_fast(*sides: Flaky) -> tuple[bool, ...]:
     return tuple(side.fail_fast is not None and side.fail_fast() for side in sides)
 
 
-def test_a_mirror_is_in_a_hurry_only_where_the_other_side_has_everything() -> None:
+def test_a_side_fails_fast_only_while_the_other_one_has_everything() -> None:
     sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     Mirror(*sides, Settings())
     assert fails_fast(*sides) == (False, False)  # all that is started together may not be there yet

@@ -1,4 +1,4 @@
-"""What waits for the follower: in order, bounded, and what follows each other goes as one."""
+"""The outbox: commits wait in order and bounded, and those that follow each other are shipped as one."""
 
 from __future__ import annotations
 

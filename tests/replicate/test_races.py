@@ -1,4 +1,4 @@
-"""What happens at the same time: nothing is taken for a divergence that is none, doubled, or lost on the way."""
+"""Races between saves, comparisons and switches: nothing is doubled, lost, or wrongly taken for a divergence."""
 
 from __future__ import annotations
 

@@ -567,7 +567,7 @@ def test_a_spool_may_stand_in_the_url(tmp_path: Path) -> None:
 
 
 def test_a_spool_knows_a_save_by_its_bytes(tmp_path: Path) -> None:
-    """What is given back is what was put in, and a second save of one step is refused."""
+    """A save comes back as it was put in, and a second save of one step is refused."""
     from backtrail.engines.base import Branch, Commit, Head, NewRow, Swap
     from backtrail.engines.conflicts import Refused
 
@@ -605,7 +605,7 @@ class Unsteady(Flaky):
 
 
 def test_a_save_that_looks_on_two_sides_while_they_come_and_go_finds_no_damage(tmp_path: Path) -> None:
-    """What it builds on was on the side that is away; what it reads comes from the other one, which lacks it."""
+    """It builds on a row of the side that is away, and reads from the other one, which lacks that."""
     primary, replica = Flaky(MemoryEngine()), Unsteady(MemoryEngine())
     store = backtrail.open(primary, replica=replica, replication="async", spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")

@@ -1,4 +1,4 @@
-"""What was swept stays swept, on both sides: also if one of them was away, or behind, when it happened."""
+"""Swept rows stay swept on both sides, also if one of them was away, or behind, during the sweep."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def _other_user() -> int:
 
 
 @contextlib.contextmanager
-def private_place() -> Iterator[Path]:
+def private_directory() -> Iterator[Path]:
     """A directory that another user may enter, too."""
     with tempfile.TemporaryDirectory(prefix="backtrail-", ignore_cleanup_errors=True) as name:
         place = Path(name)

@@ -1,4 +1,4 @@
-"""What the tests' servers rely on: a port stays theirs while they are down, and nothing of a killed one lives on."""
+"""The servers of tests: a port stays theirs while they are down, and no child of a killed one lives on."""
 
 from __future__ import annotations
 
