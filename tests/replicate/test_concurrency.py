@@ -25,10 +25,10 @@ def test_workers_finish_everything_and_give_each_caller_its_own() -> None:
     async def main() -> None:
         workers = Workers()
         for _ in range(2):  # also after they were let go
-            found = await asyncio.gather(*(workers.take(_number(n)) for n in range(100)), return_exceptions=True)
+            found = await asyncio.gather(*(workers.submit(_number(n)) for n in range(100)), return_exceptions=True)
             for n, one in enumerate(found):
                 assert one == n if n % 7 else isinstance(one, ValueError)
-            workers.let_go()
+            workers.stop()
 
     before = threading.active_count()
     asyncio.run(main())
@@ -41,12 +41,12 @@ def test_workers_finish_everything_and_give_each_caller_its_own() -> None:
 def test_a_caller_that_was_cancelled_is_not_told_and_harms_nobody() -> None:
     async def main() -> None:
         workers = Workers()
-        going = workers.take(_number(1))
+        going = workers.submit(_number(1))
         going.cancel()
         with pytest.raises(asyncio.CancelledError):
             await going
-        assert await workers.take(_number(2)) == 2
-        workers.let_go()
+        assert await workers.submit(_number(2)) == 2
+        workers.stop()
 
     asyncio.run(main())
 

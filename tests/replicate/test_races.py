@@ -398,7 +398,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     mirror = core.engine
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
     roles = mirror._failover
-    asked = roles.troubles["primary"]  # the background asks, and gets its answer
+    asked = roles.failures["primary"]  # the background asks, and gets its answer
     pair.primary.up = False
     thread.load()
     roles.recovered("primary", asked)  # and only now comes to say so

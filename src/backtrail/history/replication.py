@@ -53,7 +53,7 @@ async def check_rings(context: Context) -> None:
             elif await user_threads(room, limit=1) and not (await role_record.read(side))[0].generation:
                 bare = True
         except Unavailable as error:
-            mirror.away(name, error)
+            mirror.note_unreachable(name, error)
     if found and context.keys is None:
         raise refuse_sealed()
     if len({ring.created for ring in found}) > 1:

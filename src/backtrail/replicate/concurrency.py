@@ -35,7 +35,7 @@ class Workers:
         self._lock = threading.Lock()
         self._threads = self._idle = 0
 
-    def take(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Begin with it now; a future for its result."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
@@ -63,7 +63,7 @@ class Workers:
             except RuntimeError:
                 log.debug("a loop was closed before a side had answered")
 
-    def let_go(self) -> None:
+    def stop(self) -> None:
         """No more work: each thread ends after the work it has begun."""
         with self._lock:
             for _ in range(self._threads):
@@ -92,20 +92,20 @@ class ThreadedEngine(DelegatingEngine):
         return self._engine
 
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        return await self._workers.take(getattr(self._engine, method)(*args, **options))
+        return await self._workers.submit(getattr(self._engine, method)(*args, **options))
 
     async def commit(self, commit: Commit) -> None:
-        await self._workers.take(self._engine.commit(commit))
+        await self._workers.submit(self._engine.commit(commit))
 
     async def drop(self, drop: Drop) -> None:
-        await self._workers.take(self._engine.drop(drop))
+        await self._workers.submit(self._engine.drop(drop))
 
     async def compact(self) -> None:
-        await self._workers.take(self._engine.compact())
+        await self._workers.submit(self._engine.compact())
 
     async def close(self) -> None:
-        await self._workers.take(self._engine.close())
-        self._workers.let_go()
+        await self._workers.submit(self._engine.close())
+        self._workers.stop()
 
 
 def side(engine: Engine, blocking: bool) -> Engine:
@@ -219,7 +219,7 @@ class ReentrantMutex:
             self._lock.release()
 
 
-class LineageMutexes:
+class ReentrantLineageLocks:
     """Locks by lineage for a mirror that writes to both sides at once, so that a comparison never sees a save that only
     one side has yet. A blocking mirror writes to one side after the other and needs none."""
 

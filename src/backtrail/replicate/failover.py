@@ -60,7 +60,7 @@ class Failover:
         self.standing = Standing()
         self.errors: dict[Name, str | None] = {"primary": None, "replica": None}
         self.healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
-        self.troubles: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each could not be reached
+        self.failures: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each could not be reached
         self.counts = {"failovers": 0, "failbacks": 0}
         self.last_failover: float | None = None
         self.last_error: str | None = None
@@ -82,24 +82,24 @@ class Failover:
 
     # -- health ----------------------------------------------------------------------------------------------------
 
-    def well(self, name: Name) -> bool:
+    def is_healthy(self, name: Name) -> bool:
         return self.errors[name] is None
 
-    def away(self, name: Name, error: BaseException) -> None:
-        was_well = self.well(name)
-        self.troubles[name] += 1
+    def note_unreachable(self, name: Name, error: BaseException) -> None:
+        was_well = self.is_healthy(name)
+        self.failures[name] += 1
         self.errors[name] = self.last_error = str(error)
         self.healthy_since[name] = None
         if was_well:
             self._on_health(name, False)
 
     def recovered(self, name: Name, asked: int) -> None:
-        """A side answered a question that was asked after so many `troubles`; a failure since then counts more."""
-        if self.troubles[name] != asked:
+        """A side answered a question that was asked after so many `failures`; a failure since then counts more."""
+        if self.failures[name] != asked:
             return
         if self.healthy_since[name] is None:
             self.healthy_since[name] = time.monotonic()
-        if not self.well(name):
+        if not self.is_healthy(name):
             self.errors[name] = None
             self._on_health(name, True)
 
@@ -114,12 +114,12 @@ class Failover:
         for _ in limits.LEARNING.attempts():
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
-                asked = self.troubles[name]
+                asked = self.failures[name]
                 try:
                     known[name] = (await role_record.read(engine))[0]
                     self.recovered(name, asked)
                 except Unavailable as error:
-                    self.away(name, error)
+                    self.note_unreachable(name, error)
             if not known:
                 raise self.both_away()
             role = max(known.values(), key=lambda one: one.generation)
@@ -136,7 +136,7 @@ class Failover:
                 if await self._adopt(role):
                     return
             except Unavailable as error:
-                self.away(role.active, error)
+                self.note_unreachable(role.active, error)
                 self._believe(role, {})
                 await self.fail_over(role.active)
                 return
@@ -168,13 +168,13 @@ class Failover:
                     role = await role_record.write(active, Role(role.generation + 2, role.active))
                     if role.active == other:
                         return False
-        if self.well(other):
+        if self.is_healthy(other):
             try:
                 if (await role_record.write(self.sides[other], role)).generation > role.generation:
                     return False
                 fences[other] = await role_record.fence(self.sides[other], role.generation)
             except Unavailable as error:
-                self.away(other, error)
+                self.note_unreachable(other, error)
             except Refused:
                 return False
         self._believe(role, fences)
@@ -192,7 +192,7 @@ class Failover:
     async def refresh(self) -> None:
         """Learn the roles anew if a side knows of a newer generation, or has not given its token yet."""
         standing = self.standing
-        names: list[Name] = [name for name in self.sides if self.well(name)]
+        names: list[Name] = [name for name in self.sides if self.is_healthy(name)]
         known = [(await role_record.read(self.sides[name]))[0].generation for name in names]
         if max(known, default=0) > standing.generation or any(name not in standing.fences for name in names):
             await self.learn()
@@ -238,7 +238,7 @@ class Failover:
                 f"the {away} is away, and the mirror changed sides {len(self._recent)} times within "
                 f"{window:g} s: {self.errors[away]}"
             )
-        asked = self.troubles[to]
+        asked = self.failures[to]
         try:
             known = (await role_record.read(self.sides[to]))[0]
             role = known
@@ -247,7 +247,7 @@ class Failover:
                 role = await role_record.write(self.sides[to], Role(following, to))
             done = role.active == to and await self._adopt(role)
         except Unavailable as error:
-            self.away(to, error)
+            self.note_unreachable(to, error)
             raise self.both_away() from error
         self.recovered(to, asked)
         if not done:  # another process changed the roles at this moment: the next call learns how

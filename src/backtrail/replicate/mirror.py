@@ -89,9 +89,9 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     def _can_do_without(self, name: Name) -> bool:
         """True if a refused connection of a side is final: the other one has everything, and may answer."""
         standing, settings = self._failover.standing, self.settings
-        if not self._failover.well(opposite(name)):
+        if not self._failover.is_healthy(opposite(name)):
             return False
-        if not self._failover.well(name):
+        if not self._failover.is_healthy(name):
             return True  # it was retried before
         if not self._known:
             return False  # all that is started together may not be there yet
@@ -143,7 +143,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
                 return await getattr(self.sides[name], method)(*args, **options)
             except Unavailable as error:
                 self._check_open(error)
-                self._failover.away(name, error)
+                self._failover.note_unreachable(name, error)
                 if last:
                     raise self._failover.both_away() from error
                 await self._failover.fail_over(name)
@@ -173,7 +173,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     @property
     def reachable(self) -> list[Engine]:
         """The sides that answered last."""
-        return [side for name, side in self.sides.items() if self._failover.well(name)]
+        return [side for name, side in self.sides.items() if self._failover.is_healthy(name)]
 
     async def learn(self) -> None:
         """Look who answers, and who is active; `Unavailable` if nobody is."""
@@ -201,9 +201,9 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         """Count a head that lost, log it, and have it labelled."""
         return await self._replicator.keep(active, found)
 
-    def away(self, name: Name, error: BaseException) -> None:
+    def note_unreachable(self, name: Name, error: BaseException) -> None:
         """Note that a side did not answer somebody who asked it directly."""
-        self._failover.away(name, error)
+        self._failover.note_unreachable(name, error)
 
     def failed(self, error: BaseException) -> None:
         self._failover.last_error = str(error)
@@ -215,7 +215,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
     async def commit(self, commit: Commit) -> None:
         await self._start()
-        async with self._replicator.lanes.of(commit.lineage):
+        async with self._replicator.lineage_locks.of(commit.lineage):
             lacking = await self._commit(commit)
         if lacking is not None:
             await self._replicator.catch_up(lacking.side, commit.lineage, lacking.raised)
@@ -224,7 +224,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         """Save on the active side, and on the follower if it is in step; else the follower, as lacking it."""
         standing = self._failover.standing
         active, follower = standing.active, standing.follower
-        if self.settings.replica_required and not self._failover.well(follower):
+        if self.settings.replica_required and not self._failover.is_healthy(follower):
             raise Unavailable(
                 f"the {follower} is away and replica_required=True: {self._failover.errors[follower]}; "
                 "nothing was saved"
@@ -269,7 +269,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         follower = standing.follower
         return (
             follower in standing.fences
-            and self._failover.well(follower)
+            and self._failover.is_healthy(follower)
             and not self._replicator.pending.is_behind(lineage)
         )
 
@@ -299,7 +299,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             self._replicator.wake()
         if isinstance(raised, Unavailable):
             self._check_open(raised)
-            self._failover.away(active, raised)
+            self._failover.note_unreachable(active, raised)
             await self._failover.fail_over(active)
             self._replicator.wake()
             if taken and await self._arrived(commit, standing.follower):
@@ -335,7 +335,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
     async def _queue(self, commit: Commit, follower: Name) -> None:
         pending = self._replicator.pending
-        if not self._failover.well(follower):
+        if not self._failover.is_healthy(follower):
             pending.mark(commit.lineage)
         elif not pending.add(msgspec.structs.replace(commit, fence=None)):
             log.warning("more than %d commits wait for the follower: it will be compared", self.settings.max_pending)
@@ -356,7 +356,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             await self.sides[standing.follower].drop(drop)
         except (Unavailable, Refused) as error:
             if isinstance(error, Unavailable):
-                self._failover.away(standing.follower, error)
+                self._failover.note_unreachable(standing.follower, error)
             await self._write_sweep_tombstones(drop, standing)
             self._replicator.pending.mark(drop.lineage)
             self._replicator.wake()
@@ -374,11 +374,11 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     async def compact(self) -> None:
         await self._ask("compact")
         follower = self._failover.standing.follower
-        if self._failover.well(follower):
+        if self._failover.is_healthy(follower):
             try:
                 await self.sides[follower].compact()
             except Unavailable as error:
-                self._failover.away(follower, error)
+                self._failover.note_unreachable(follower, error)
 
     def status(self) -> Status:
         """Where the mirror stands."""

@@ -28,7 +28,7 @@ class Replicator:
 
     def __init__(self, failover: Failover, blocking: bool, settings: Settings) -> None:
         self.pending = Outbox(settings.max_pending)
-        self.lanes = concurrency.LineageMutexes(blocking)
+        self.lineage_locks = concurrency.ReentrantLineageLocks(blocking)
         self.on_diverged: KeepOn | None = None
         self.held: Callable[[], bool] = lambda: False  # while true, a spool is delivered and nothing is compared
         self.diverged = 0
@@ -57,7 +57,7 @@ class Replicator:
         """Seconds between two looks at both sides."""
         failover = self._failover
         busy = self.pending.behind or failover.standing.active == "replica"
-        unwell = not (failover.well("primary") and failover.well("replica"))
+        unwell = not (failover.is_healthy("primary") and failover.is_healthy("replica"))
         return min(limits.LOOK_AGAIN, self._settings.health_every) if busy or unwell else self._settings.health_every
 
     async def _tick(self) -> float:
@@ -93,17 +93,17 @@ class Replicator:
         failover = self._failover
         self._checked = time.monotonic()
         for name in failover.sides:
-            asked = failover.troubles[name]
+            asked = failover.failures[name]
             try:
                 await failover.sides[name].ping()
                 failover.recovered(name, asked)
             except Unavailable as error:
-                failover.away(name, error)
+                failover.note_unreachable(name, error)
                 if name == failover.standing.active:
                     await failover.fail_over(name)
         await failover.refresh()
         standing = failover.standing
-        if failover.well(standing.follower):
+        if failover.is_healthy(standing.follower):
             due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
             if due:
                 # Before the look: what changes meanwhile asks for another one.
@@ -127,7 +127,7 @@ class Replicator:
     async def _differs(self, lineage: str) -> bool:
         """True if a lineage that looked different still does, and no commit on its way explains it."""
         standing, sides = self._failover.standing, self._failover.sides
-        async with self.lanes.of(lineage):  # no save is half done
+        async with self.lineage_locks.of(lineage):  # no save is half done
             if self.pending.expects(lineage):
                 return False
             theirs = await sides[standing.follower].heads(lineage)
@@ -139,7 +139,7 @@ class Replicator:
         sent, left = 0, self.pending.records
         while left > 0 and (most is None or sent < most):
             follower = failover.standing.follower
-            shipment = self.pending.next() if failover.well(follower) else None
+            shipment = self.pending.next() if failover.is_healthy(follower) else None
             if shipment is None:
                 return
             commit = shipment.commit
@@ -147,7 +147,7 @@ class Replicator:
                 await failover.fenced(follower).commit(commit)
             except Unavailable as error:
                 self.pending.mark(commit.lineage)
-                failover.away(follower, error)
+                failover.note_unreachable(follower, error)
             except (Refused, LockLost):
                 if not await self._has(follower, commit):
                     self.pending.mark(commit.lineage)
@@ -168,7 +168,7 @@ class Replicator:
 
     async def _compare(self) -> None:
         failover = self._failover
-        if self.held() or not failover.well(failover.standing.follower):
+        if self.held() or not failover.is_healthy(failover.standing.follower):
             return
         lineages = self.pending.take_behind()
         failed: Exception | None = None
@@ -195,7 +195,7 @@ class Replicator:
         if follower not in standing.fences:
             raise Unavailable(f"the {follower} has not joined generation {standing.generation} yet")
         try:
-            async with self.lanes.of(lineage):
+            async with self.lineage_locks.of(lineage):
                 refused = self._refused.get(lineage, ())
                 doubts = Doubts(
                     _prefix_number(standing),
@@ -243,7 +243,7 @@ class Replicator:
         try:
             await self._failover.sides[follower].ping()
         except Unavailable as error:
-            self._failover.away(follower, error)
+            self._failover.note_unreachable(follower, error)
 
     async def keep(self, active: Engine, found: Diverged) -> Kept:
         """Count a head of the follower that lost, log it, and have it labelled on `active`, the side where it lost,
@@ -272,8 +272,8 @@ class Replicator:
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
         """Compare a lineage now, because a commit that needs the follower could not simply be repeated there."""
         if isinstance(raised, Unavailable):
-            self._failover.away(follower, raised)
-        elif self._failover.well(follower):
+            self._failover.note_unreachable(follower, raised)
+        elif self._failover.is_healthy(follower):
             try:
                 await self._reconcile_now(lineage)
                 return
@@ -301,7 +301,7 @@ class Replicator:
         """Return to the primary once it has been healthy for long enough and has everything."""
         failover = self._failover
         since = failover.healthy_since["primary"]
-        if self.held() or failover.standing.active != "replica" or since is None or not failover.well("primary"):
+        if self.held() or failover.standing.active != "replica" or since is None or not failover.is_healthy("primary"):
             return
         if time.monotonic() - since < self._settings.failback_after or self.pending.behind or self.pending.records:
             return
@@ -326,7 +326,7 @@ class Replicator:
         pending, follower = self.pending, self._failover.standing.follower
         in_vain = 0
         most = limits.VAIN_ROUNDS.retries
-        while drain and in_vain <= most and self._failover.well(follower) and time.monotonic() < end:
+        while drain and in_vain <= most and self._failover.is_healthy(follower) and time.monotonic() < end:
             before = (pending.records, pending.behind)
             if before == (0, 0):
                 break
