@@ -44,7 +44,9 @@ class Stepped:
         if type(value).__module__.startswith("backtrail") and type(value).__name__.startswith("Async"):
             return Stepped(value, self.loop)
         if inspect.ismethod(value) or inspect.isfunction(value):
-            return lambda *args, **kwargs: self._finish(value(*(_inner(a) for a in args), **kwargs))
+            return lambda *args, **kwargs: self._finish(
+                value(*map(_inner, args), **{name: _inner(each) for name, each in kwargs.items()})
+            )
         return value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,8 @@ import backtrail.errors
 from backtrail.janitor import AsyncJanitor, Janitor
 from backtrail.run import Run
 from backtrail.run.aio import AsyncRun
-from backtrail.session import AsyncSession, Session
+from backtrail.session import Session
+from backtrail.session.aio import AsyncSession
 from backtrail.workspace import AsyncWorkspace, Workspace
 
 NAMES = {

@@ -13,7 +13,6 @@ import pytest
 
 import backtrail
 import backtrail.errors
-import backtrail.store
 from backtrail.cli.main import backtrail as group
 from backtrail.janitor import Janitor
 
@@ -28,7 +27,7 @@ NOUNS = [
     backtrail.Run,
     backtrail.Workspace,
     Janitor,
-    backtrail.store.Autosave,
+    backtrail.Autosave,
 ]
 ERRORS = [
     name

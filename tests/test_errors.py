@@ -125,7 +125,7 @@ def test_who_holds_a_lock_is_said_in_words_and_each_holder_is_another(store: bac
         pass
     with store.thread("t").lock() as second:
         pass
-    assert len({caught.value.owner, first.core.owner, second.core.owner}) == 3
+    assert len({caught.value.owner, first._core.owner, second._core.owner}) == 3
 
 
 def test_a_run_that_is_over_says_so(store: backtrail.Store) -> None:

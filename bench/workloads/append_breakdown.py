@@ -30,7 +30,7 @@ class TimedAppends:
         self.whole: list[float] = []
         self.engine: list[float] = []
         self._keeps = keeps
-        engine = store._context.engine  # there is no public way to look between the layers
+        engine = store._core.context.engine  # there is no public way to look between the layers
         self._commit, engine.commit = engine.commit, self._timed  # type: ignore[method-assign]
 
     async def _timed(self, commit: Commit) -> None:

@@ -9,7 +9,8 @@
 
 `store.session(id)` is a thread seen as messages, `store.run(id)` one seen as a job that resumes, and
 `store.workspace(directory)` a directory seen as snapshots. `backtrail.aio.open(url)` gives the same names to be
-awaited, `backtrail.errors` has every error, and `backtrail.adapters` what frameworks plug in.
+awaited, `backtrail.errors` has every error, `backtrail.typing` the types of arguments, and `backtrail.adapters` the
+adapters for frameworks.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ from backtrail.errors import (
 
 if TYPE_CHECKING:
     from backtrail import aio as aio
+    from backtrail import typing as typing
     from backtrail.encode.types import Unregistered
+    from backtrail.janitor import Janitor, JanitorStatus
     from backtrail.message_shapes import Problem
     from backtrail.model import (
         Change,
@@ -57,11 +60,13 @@ if TYPE_CHECKING:
     )
     from backtrail.run import Run, RunInfo
     from backtrail.session import Session, SessionInfo
-    from backtrail.store import Store, Thread, open
+    from backtrail.store import Store, open
+    from backtrail.thread import Autosave, Lock, Thread
     from backtrail.workspace import Limits, Snapshot, Workspace
 
 __all__ = [
     "AmbiguousCheckpoint",
+    "Autosave",
     "BacktrailError",
     "Change",
     "Checkpoint",
@@ -75,7 +80,10 @@ __all__ = [
     "FilesError",
     "Fork",
     "InvalidInput",
+    "Janitor",
+    "JanitorStatus",
     "Limits",
+    "Lock",
     "LockLost",
     "LockTimeout",
     "MissingExtra",
@@ -114,23 +122,27 @@ _HOMES = {
     ),
     "backtrail.run": ("Run", "RunInfo"),
     "backtrail.session": ("Session", "SessionInfo"),
-    "backtrail.store": ("Store", "Thread", "open"),
+    "backtrail.janitor": ("Janitor", "JanitorStatus"),
+    "backtrail.store": ("Store", "open"),
+    "backtrail.thread": ("Autosave", "Lock", "Thread"),
     "backtrail.message_shapes": ("Problem",),
     "backtrail.workspace": ("Limits", "Snapshot", "Workspace"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "aio":
-        return import_module("backtrail.aio")
-    if name not in _HOME:
-        raise AttributeError(f"module 'backtrail' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name in ("aio", "typing"):
+            return import_module(f"backtrail.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'backtrail' has no attribute {name!r}")
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    """What an editor offers: the public names, without what this file or others needed for itself."""
-    return sorted({*__all__, "aio", "errors", *(name for name in globals() if name.startswith("__"))})
+    """The public names, for interactive shells: without the imports of this file."""
+    return sorted({*__all__, "aio", "errors", "typing", *(name for name in globals() if name.startswith("__"))})

@@ -1,5 +1,5 @@
-"""The async front door: `backtrail.aio.open(url)`, with the same names as `backtrail.open`, to be awaited. What gives a
-list may also be gone through with `async for`.
+"""Async stores: `backtrail.aio.open(url)`, with the same names as `backtrail.open`, to be awaited. Lists may also be
+looped over with `async for`.
 
 Over a blocking engine each call runs whole in one thread, so the event loop never waits for a disk.
 """
@@ -7,338 +7,321 @@ Over a blocking engine each call runs whole in one thread, so the event loop nev
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
+import datetime as dt
+from collections.abc import Coroutine, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from backtrail import factory
-from backtrail.autosave import EveryNth
-from backtrail.engines.base import Engine, Taken
+from backtrail.engines.base import Engine
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.lock import POLL
-from backtrail.history.lock import Lock as CoreLock
-from backtrail.history.outline import outline
-from backtrail.history.relatives import forks
 from backtrail.history.store import Upkeep
-from backtrail.history.sweep import Progress
 from backtrail.history.thread import Thread as CoreThread
 from backtrail.janitor import AsyncJanitor
-from backtrail.model import At, Checkpoint, Copied, Retention
+from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
 from backtrail.run import RunCore, RunInfo, list_runs
 from backtrail.run.aio import AsyncRun
-from backtrail.runner import AsyncRunner, Listed, awaitable, listing, sharing
-from backtrail.session import AsyncSession, SessionCore, SessionInfo, list_sessions
+from backtrail.runner import AsyncRunner, AwaitableList
+from backtrail.session import SessionCore, SessionInfo, list_sessions
+from backtrail.session.aio import AsyncSession
+from backtrail.thread.aio import AsyncThread
+from backtrail.thread.autosave import AsyncAutosave
+from backtrail.thread.lock import AsyncLock
 
-if TYPE_CHECKING:
-    from backtrail.importers import Report
-    from backtrail.replicate.report import Progress as SyncProgress
+if TYPE_CHECKING:  # imported by the methods that need them
+    from backtrail.importers import Report as Imported
+    from backtrail.options import Options
     from backtrail.replicate.report import Report as Synced
-    from backtrail.workspace import AsyncWorkspace
+    from backtrail.replicate.status import Status
+    from backtrail.typing import Key, Policy, Target
+    from backtrail.workspace import AsyncWorkspace, Limits
 
-S = TypeVar("S")
 T = TypeVar("T")
-_Raised = type[BaseException] | None
+__all__ = [
+    "AsyncAutosave",
+    "AsyncJanitor",
+    "AsyncLock",
+    "AsyncRun",
+    "AsyncSession",
+    "AsyncStore",
+    "AsyncThread",
+    "open",
+]
 
 
-@overload
-async def open(target: str | PathLike[str] | Engine, **options: Unpack[factory.Options]) -> AsyncStore: ...
-@overload
-async def open(target: str | PathLike[str] | Engine, **options: Any) -> AsyncStore: ...
-async def open(target: Any, **options: Any) -> AsyncStore:
-    """Open a store; see `backtrail.open` for URLs and options.
+async def open(target: Target, **options: Unpack[Options]) -> AsyncStore:
+    """Open a store; `backtrail.open` has the URLs and options.
 
     store = await backtrail.aio.open("agents.db")
     """
-    context = await asyncio.to_thread(factory.open_context, target, options, asynchronous=True)
-    store = AsyncStore(context)
+    context = await asyncio.to_thread(factory.open_context, target, dict(options), asynchronous=True)
+    runner = AsyncRunner(context.engine)
     try:
         if context.mirror is not None:
             from backtrail.history import replication
 
-            await store.hop(replication.check_rings(context))
-        await store.hop(keyring.unlock(context))
+            await runner(replication.check_rings(context))
+        await runner(keyring.unlock(context))
     except BaseException:
         if not isinstance(target, Engine):
-            await store.hop(context.engine.close())
+            await runner(context.engine.close())
         raise
-    return store
+    return AsyncStore(context, runner)
 
 
 class AsyncStore:
-    """One engine, one codec, one retention policy, for one event loop; also an async context manager."""
+    """One engine, one codec, one retention policy, for one event loop; also an async context manager.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self.core = Upkeep(context)
-        self.hop = AsyncRunner(context.engine)
+    async with await backtrail.aio.open("agents.db") as store:
+        thread = store.thread("support-42")
+    """
 
-    threads = listing(Upkeep.threads)
-    count = awaitable(Upkeep.count)
-    stats = awaitable(Upkeep.stats)
-    ping = awaitable(Upkeep.ping)
-    status = awaitable(Upkeep.status)
-    catch_up = awaitable(Upkeep.catch_up)
-    prune = awaitable(Upkeep.prune)
-    compact = awaitable(Upkeep.compact)
-    verify = awaitable(Upkeep.verify)
-    rekey = awaitable(Upkeep.rekey)
-    namespaces = listing(Upkeep.namespaces)
+    def __init__(self, context: Context, runner: AsyncRunner) -> None:
+        self._core = Upkeep(context)
+        self._runner = runner
+
+    # -- threads and views of them ------------------------------------------------------------------------------------
 
     @overload
     def thread(self, id: str, type: None = None) -> AsyncThread[dict[str, Any]]: ...
     @overload
-    def thread(self, id: str, type: type[S]) -> AsyncThread[S]: ...
-    def thread(self, id: str, type: Any = None) -> AsyncThread[Any]:
-        """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
-        self._context.check_open()
-        return AsyncThread(CoreThread(self._context, id, type), self.hop)
+    def thread(self, id: str, type: type[T]) -> AsyncThread[T]: ...
+    def thread(self, id: str, type: type[Any] | None = None) -> AsyncThread[Any]:
+        """Get the thread of this name, which need not exist yet; with `type`, its states are saved and loaded as that.
 
-    def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> AsyncSession:
-        """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
-        self._context.check_open()
-        core = SessionCore(self._context, id, errors)
-        return AsyncSession(core, AsyncThread(core.thread, self.hop), self.hop)
+        thread = store.thread("support-42", type=Plan)
+        """
+        context = self._core.context
+        context.check_open()
+        return AsyncThread(CoreThread(context, id, type), self._runner)
 
-    def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> Listed[SessionInfo]:
-        """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-        return Listed(self.hop(list_sessions(self._context, prefix, limit, after)))
+    def threads(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> AwaitableList[ThreadInfo]:
+        """List threads whose id starts with `prefix`, by id or newest first; `after` is the last id of the page before.
+
+        `kind` is "thread", "session", "run" or "workspace".
+        """
+        return AwaitableList(self._runner(self._core.threads(prefix, limit, after, kind, newest_first)))
+
+    @overload
+    def session(self, id: str, errors: Literal["raise"] = "raise") -> AsyncSession: ...
+    @overload
+    def session(self, id: str, errors: Literal["log"]) -> AsyncSession[None]: ...
+    def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> AsyncSession[Any]:
+        """Get a thread seen as messages; with errors="log", a write that fails is logged and counted, and returns None.
+
+        await store.session("support-42").add("user", "hello")
+        """
+        self._core.context.check_open()
+        return AsyncSession(SessionCore(self._core.context, id, errors), self._runner)
+
+    def sessions(
+        self, prefix: str = "", limit: int | None = None, after: str | None = None
+    ) -> AwaitableList[SessionInfo]:
+        """List sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        return AwaitableList(self._runner(list_sessions(self._core.context, prefix, limit, after)))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> AsyncRun:
-        """A thread seen as a resumable job, for an `async with` block. If another process has it, wait for `timeout`
-        seconds before saying so."""
-        self._context.check_open()
-        core = RunCore(self._context, id, task)
-        return AsyncRun(core, AsyncThread(core.thread, self.hop), self.hop, timeout)
+        """Get a thread seen as a resumable job; if another process has it, wait `timeout` seconds for it.
 
-    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> Listed[RunInfo]:
-        """Runs that have not finished, newest first; `after` is the last id of the page before."""
-        return Listed(self.hop(list_runs(self._context, prefix, limit, after)))
+        async with store.run("run-7", task="nightly") as run:
+            await run.checkpoint()
+        """
+        self._core.context.check_open()
+        return AsyncRun(RunCore(self._core.context, id, task), self._runner, timeout)
 
-    def workspace(self, root: Any, name: str | None = None, **options: Any) -> AsyncWorkspace:
-        """A directory seen as file snapshots. A restore that died in it is finished, or taken back, on first use."""
-        from backtrail.workspace import AsyncWorkspace as Door
-        from backtrail.workspace import WorkspaceCore
+    def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[RunInfo]:
+        """List runs that have not finished, newest first; `after` is the last id of the page before."""
+        return AwaitableList(self._runner(list_runs(self._core.context, prefix, limit, after)))
 
-        return Door(WorkspaceCore(self._context, root, name, work=self.hop.work, **options), self.hop)
+    def workspace(
+        self,
+        root: str | PathLike[str],
+        name: str | None = None,
+        *,
+        cache: str | PathLike[str] | Literal[False] | None = None,
+        limits: Limits | None = None,
+        unreadable: Literal["raise", "flag"] = "raise",
+        timeout: float = 30.0,
+    ) -> AsyncWorkspace:
+        """Get a directory seen as file snapshots; a restore that died in it is finished, or taken back, on first use.
+
+            workspace = store.workspace("project")
+
+        `cache` is a directory for the index: None for the user's cache directory, False for no index. With
+        unreadable="flag", files that cannot be read are left out, and listed. `timeout` is how many seconds to wait
+        for another process that uses the directory.
+        """
+        from backtrail.workspace import AsyncWorkspace, WorkspaceCore
+
+        core = WorkspaceCore(
+            self._core.context,
+            root,
+            name,
+            cache=cache,
+            limits=limits,
+            unreadable=unreadable,
+            timeout=timeout,
+            work=self._runner.work,
+        )
+        return AsyncWorkspace(core, self._runner)
+
+    # -- figures and health -------------------------------------------------------------------------------------------
+
+    async def count(self) -> int:
+        """Count the threads."""
+        return await self._runner(self._core.count())
+
+    async def stats(self, survey: bool = True) -> dict[str, Any]:
+        """Measure the store: threads, branches, rows, blobs, bytes in all (`total`), reachable bytes (`live`) and bytes
+        that a prune would free (`garbage`). Without `survey`, the last two are left out."""
+        return await self._runner(self._core.stats(survey))
+
+    async def ping(self) -> None:
+        """Return if the store answers; raise `Unavailable` if it does not."""
+        await self._runner(self._core.ping())
+
+    async def status(self) -> Status:
+        """Describe both sides of a mirrored store: their health, which one is active, and what the other one lacks."""
+        return await self._runner(self._core.status())
+
+    async def catch_up(self) -> Status:
+        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        return await self._runner(self._core.catch_up())
+
+    async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
+        """Check every digest and chain, every pointer, every head, parent and count; the report lists the damage.
+
+        With `repair`, damaged records are set aside, and threads go back to their newest sound checkpoint.
+        """
+        return await self._runner(self._core.verify(repair, progress))
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    async def prune(
+        self,
+        retention: Policy = None,
+        max_age: dt.timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Pruned:
+        """Remove what the policy does not keep, and free what nothing needs any more.
+
+            print(await store.prune(max_age=timedelta(days=30), dry_run=True))
+
+        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
+        nothing changes; the report says what would go. `progress` is called with (done, total).
+        """
+        return await self._runner(self._core.prune(retention, max_age, dry_run, progress))
+
+    def janitor(self, every: float | dt.timedelta = 3600.0, retention: Policy = None) -> AsyncJanitor:
+        """Make a janitor, which prunes every so many seconds in the background once it is started.
+
+        await store.janitor(every=600).start()
+        """
+        return AsyncJanitor(self._core.context, self._runner, every, retention)
+
+    async def compact(self, progress: Progress | None = None) -> Pruned:
+        """Free everything that nothing needs, and give the space back to the disk or the server; no checkpoint goes."""
+        return await self._runner(self._core.compact(progress))
+
+    async def rekey(self, key: Key | Sequence[Key]) -> int:
+        """Replace the key of an encrypted store; what is written from now on is sealed with a fresh data key.
+
+        Returns how many data keys the key ring holds.
+        """
+        return await self._runner(self._core.rekey(key))
+
+    def namespaces(self) -> AwaitableList[str]:
+        """List the namespaces of a store that was opened without one."""
+        return AwaitableList(self._runner(self._core.namespaces()))
+
+    # -- other stores and files ---------------------------------------------------------------------------------------
+
+    async def copy_to(
+        self, other: AsyncStore | Target, progress: Progress | None = None, **options: Unpack[Options]
+    ) -> Copied:
+        """Copy everything that another store lacks into it: an AsyncStore, or what `open` takes.
+
+            await store.copy_to("backup.db")
+
+        Interrupted, or repeated later, it goes on where it stopped; writers may go on meanwhile.
+        """
+        if isinstance(other, AsyncStore):
+            there = other._core.context  # noqa: SLF001  # of the same class
+            return await self._with(there, self._core.copy_to(there, progress))
+        async with await open(other, **options) as target:
+            return await self.copy_to(target, progress)
+
+    async def sync_to(
+        self, other: AsyncStore | Target, progress: Progress | None = None, **options: Unpack[Options]
+    ) -> Synced:
+        """Make another store (an AsyncStore, or what `open` takes) equal to this one; only what is missing is sent.
+
+        This store is right about heads. `progress` is called with (records, bytes) shipped so far.
+        """
+        from backtrail.history import replication
+
+        if isinstance(other, AsyncStore):
+            there = other._core.context  # noqa: SLF001  # of the same class
+            return await self._with(there, replication.sync(self._core.context, there, progress))
+        async with await open(other, **options) as target:
+            return await self.sync_to(target, progress)
+
+    def _with(self, other: Context, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Run a coroutine over two stores: in a thread only if neither of them waits for the event loop."""
+        return self._runner(work) if other.engine.properties.blocking else work
 
     async def import_(
-        self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> Report:
-        """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
-        already is not imported again, and nothing newer is overwritten; bad files are in the report."""
+        self,
+        target: str | PathLike[str] | Sequence[str | PathLike[str]],
+        format: str | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Import sessions and runs that other programs kept: a file, a directory, or a list of them.
+
+        What is there already is not imported again, and nothing newer is overwritten; bad files are in the report.
+        """
         from backtrail.importers import import_async
 
-        return await import_async(self._context, self.hop, target, format, progress)
+        return await import_async(self._core.context, self._runner, target, format, progress)
 
-    async def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
-        """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
+    async def export(
+        self,
+        id: str,
+        to: str | PathLike[str] | None = None,
+        format: Literal["jsonl", "markdown"] | None = None,
+        at: At | None = None,
+    ) -> str:
+        """Export a session or a run as text, "jsonl" or "markdown"; with `to`, write it to that file as well."""
         from backtrail import export
 
         checked = export.check_format(format, to)
-        text = export.render(await self.hop(export.read_document(self._context, id, at)), checked)
+        text = export.render(await self._runner(export.read_document(self._core.context, id, at)), checked)
         if to is not None:
             await asyncio.to_thread(export.write_file, text, to)
         return text
 
-    async def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:
-        """Make another store (an AsyncStore, or what `open` takes) equal to this one by exchanging only what is
-        missing; this one is right about heads."""
-        from backtrail.history import replication
-
-        if not isinstance(other, AsyncStore):
-            async with await open(other, **options) as target:
-                return await self.sync_to(target, progress)
-        work = replication.sync(self._context, other.core.context, progress)
-        blocking = self._context.engine.properties.blocking and other.core.context.engine.properties.blocking
-        return await (self.hop(work) if blocking else work)
-
-    def janitor(self, every: float = 3600.0, retention: Any = None) -> AsyncJanitor:
-        """Someone who prunes every so many seconds, once started: `await store.janitor(every=600).start()`."""
-        return AsyncJanitor(self._context, self.hop, every, retention)
-
-    async def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
-        """Bring everything into another store (an AsyncStore, or what `open` takes) that it lacks. Interrupted, or
-        repeated later, it goes on where it stopped; writers may go on meanwhile."""
-        if not isinstance(other, AsyncStore):
-            async with await open(other, **options) as target:
-                return await self.copy_to(target, progress)
-        call = self.core.copy_to(other.core.context, progress)
-        # A call may run in a thread only if it never has to wait for the loop.
-        threaded = other.core.context.engine.properties.blocking
-        return await self.hop(call) if threaded else await call
-
     async def close(self) -> None:
-        """Close the engine; twice is no error."""
-        await self.hop(self.core.close())
+        """Close the store; twice is no error."""
+        await self._runner(self._core.close())
 
     async def __aenter__(self) -> AsyncStore:
         return self
 
-    async def __aexit__(self, kind: _Raised, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     def __repr__(self) -> str:
-        return (
-            f"<backtrail.AsyncStore {self._context.engine.properties.name}{' closed' if self._context.closed else ''}>"
-        )
-
-
-class AsyncThread(Generic[S]):
-    """One conversation or run, with a head and a history.
-
-    await thread.append("messages", [{"role": "user", "content": "hello"}])
-    """
-
-    def __init__(self, core: CoreThread[S], hop: AsyncRunner) -> None:
-        self.core = core
-        self.hop = hop
-
-    @property
-    def id(self) -> str:
-        """The name of the thread."""
-        return self.core.id
-
-    @property
-    async def head(self) -> Checkpoint | None:
-        """The checkpoint the thread stands at: `await thread.head`."""
-        return await self.hop(self.core.head())
-
-    @property
-    async def step(self) -> int:
-        """The number of the head's step, 0 when there is none: `await thread.step`."""
-        return await self.hop(self.core.step())
-
-    @property
-    async def retention(self) -> Retention | None:
-        """The thread's own policy, None where the store's counts: `await thread.retention`; set it with `retain`."""
-        return await self.hop(self.core.retention())
-
-    save = sharing(CoreThread.save)
-    append = sharing(CoreThread.append)
-    update = sharing(CoreThread.update)
-    pick = awaitable(CoreThread.pick)
-    tail = listing(CoreThread.tail)
-    exists = awaitable(CoreThread.exists)
-    get = awaitable(CoreThread.get)
-    history = listing(CoreThread.history)
-    find = listing(CoreThread.find)
-    diff = awaitable(CoreThread.diff)
-    outline = awaitable(outline)
-    forks = listing(forks)
-    undo = awaitable(CoreThread.undo)
-    annotate = awaitable(CoreThread.annotate)
-    retain = awaitable(CoreThread.retain)
-    delete = awaitable(CoreThread.delete)
-
-    @overload
-    async def load(self, at: At | None = None, as_: None = None) -> S: ...
-    @overload
-    async def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
-    @overload
-    async def load(self, at: At | None, as_: type[T]) -> T: ...
-    async def load(self, at: At | None = None, as_: Any = None) -> Any:
-        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number. With `as_`,
-        it is validated and given as that type."""
-        return await self.hop(self.core.load(at, as_))
-
-    async def fork(self, to: str | None = None, at: At | None = None) -> AsyncThread[S]:
-        """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
-        name = await self.hop(self.core.fork(to, at))
-        return AsyncThread(type(self.core)(self.core.context, name, self.core.type, self.core.kind), self.hop)
-
-    async def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
-        """Move the head back (or anywhere else) to `at`. With `files`, the directory goes along, or nothing moves."""
-        if not files:
-            return await self.hop(self.core.rewind(at, prune=prune))
-        from backtrail.workspace import rewind_together
-
-        return await self.hop(rewind_together(self.core, at, prune=prune, work=self.hop.work))
-
-    async def workspace(self, at: At | None = None) -> AsyncWorkspace:
-        """The directory whose snapshot was saved with the head, or with `at`."""
-        from backtrail.workspace import AsyncWorkspace as Door
-        from backtrail.workspace import workspace_of
-
-        return Door(await self.hop(workspace_of(self.core, at, work=self.hop.work)), self.hop)
-
-    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
-        """Hold the thread: `async with thread.lock(): …`."""
-        return AsyncLock(CoreLock(self.core, timeout, ttl), self.hop)
-
-    def autosave(self, every: int = 1) -> AsyncAutosave:
-        """Save every n-th state: await the result with each one; `flush()` (or leaving the block) saves the last."""
-        return AsyncAutosave(self, every)
-
-    def __repr__(self) -> str:
-        return f"<backtrail.AsyncThread {self.id!r}>"
-
-
-class AsyncLock:
-    """A thread's lock, held inside `async with`."""
-
-    def __init__(self, core: CoreLock, hop: AsyncRunner) -> None:
-        self.core = core
-        self.hop = hop
-
-    renew = awaitable(CoreLock.renew)
-    release = awaitable(CoreLock.release)
-
-    async def acquire(self) -> AsyncLock:
-        """Wait for the lock, at most `timeout` seconds."""
-        start = time.monotonic()
-        while (taken := await self._attempt()) is not None:
-            waited = time.monotonic() - start
-            if waited >= self.core.timeout:
-                raise self.core.refused(waited, taken)
-            await asyncio.sleep(min(POLL, self.core.timeout - waited))
-        return self
-
-    async def _attempt(self) -> Taken | None:
-        """One try. A caller that is cancelled in it must not leave the lock to nobody until it expires."""
-        going = asyncio.ensure_future(self.hop(self.core.attempt()))
-        try:
-            return await asyncio.shield(going)
-        except asyncio.CancelledError:
-            await asyncio.wait([going])
-            if not going.cancelled() and going.exception() is None and going.result() is None:
-                await self.hop(self.core.release())
-            raise
-
-    async def __aenter__(self) -> AsyncLock:
-        return await self.acquire()
-
-    async def __aexit__(self, kind: _Raised, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.release()
-
-
-class AsyncAutosave:
-    """Saves every n-th state that it is called with."""
-
-    def __init__(self, thread: AsyncThread[Any], every: int) -> None:
-        self._thread = thread
-        self._every = EveryNth(every)
-
-    async def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
-        """Note a state; the checkpoint, if this was one to save."""
-        if not self._every.due(state, facts):
-            return None
-        saved = await self._thread.save(state, **facts)
-        self._every.saved()
-        return saved
-
-    async def flush(self) -> Checkpoint | None:
-        """Save the newest state, if it was not saved yet."""
-        if not self._every.waiting:
-            return None
-        saved = await self._thread.save(self._every.pending, **self._every.facts)
-        self._every.saved()
-        return saved
-
-    async def __aenter__(self) -> AsyncAutosave:
-        return self
-
-    async def __aexit__(self, kind: _Raised, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.flush()
+        context = self._core.context
+        return f"<backtrail.AsyncStore {context.engine.properties.name}{' closed' if context.closed else ''}>"

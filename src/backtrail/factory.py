@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from backtrail.encode.frame import Frames
 from backtrail.encode.seal import check_keys, require_crypto
@@ -18,29 +17,11 @@ from backtrail.engines.namespace import check_namespace, in_namespace
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.retention import check_retention
-from backtrail.model import Retention
 from backtrail.replicate.settings import OPTIONS as SETTINGS
 from backtrail.replicate.settings import Settings
 
 MIRROR_OPTIONS = SETTINGS | {"replica"}
 _SQLITE = ("durability", "create")
-
-
-class Options(TypedDict, total=False):
-    """The options of every store, for editors and type checkers; what an engine takes besides is its own."""
-
-    types: Iterable[type] | Mapping[str, type]  #: classes whose instances come back as what they were
-    retention: Retention | str | None  #: what may be forgotten; nothing, if not given
-    compression: Literal["zstd"] | None
-    compression_level: int  #: 1 to 19
-    detect: Literal["exact", "identity"]  #: how changes are found; identity promises that nothing saved is edited
-    key: bytes | str | Sequence[bytes | str] | None  #: 32 bytes: encrypt everything; several, the newest first
-    namespace: str | None  #: a room of its own in the same store
-    durability: Literal["full", "normal"]  #: SQLite, JSONL: wait for the disk, or survive only the process
-    create: bool  #: SQLite, JSONL: False refuses a store that is not there
-    replica: str | os.PathLike[str] | Engine | None  #: a second place that holds the same
-    replication: Literal["sync", "async"]
-    spool: str | os.PathLike[str] | None  #: a directory for saves while both places are away
 
 
 def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Context:

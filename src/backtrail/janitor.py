@@ -23,6 +23,7 @@ from backtrail.history.context import Context
 from backtrail.history.sweep import Sweeper
 from backtrail.model import Pruned
 from backtrail.runner import AsyncRunner
+from backtrail.typing import Policy
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a janitor is doing, and what it did."""
+    """What a janitor does now, and what it did."""
 
     running: bool
     every: float  #: seconds between two rounds
@@ -46,9 +47,9 @@ class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Rounds:
-    """What both janitors have in common: one round, and the account of all of them."""
+    """One round, and the account of all rounds, for `Janitor` and `AsyncJanitor`."""
 
-    def __init__(self, context: Context, every: Any, retention: Any) -> None:
+    def __init__(self, context: Context, every: Any, retention: Policy) -> None:
         if isinstance(every, dt.timedelta):
             every = every.total_seconds()
         if isinstance(every, bool) or not isinstance(every, (int, float)) or not 0 < every < float("inf"):
@@ -63,7 +64,7 @@ class _Rounds:
         self.account = msgspec.structs.replace(self.account, **changes)
 
     async def once(self) -> None:
-        """One round. Whatever goes wrong is noted, and the next one is another try."""
+        """Make one round. Errors are noted, and the next round tries again."""
         account = self.account
         try:
             ttl = max(2 * self.every, _LEAST_LEASE)
@@ -84,12 +85,14 @@ class _Rounds:
 
 
 class Janitor:
-    """Prunes in a thread of its own.
+    """Prunes a store every so often, in a thread of its own.
 
-    with store.janitor(every=3600): …
+    with store.janitor(every=3600) as janitor:
+        ...
+        print(janitor.status)
     """
 
-    def __init__(self, context: Context, every: float, retention: Any) -> None:
+    def __init__(self, context: Context, every: float | dt.timedelta, retention: Policy) -> None:
         self._rounds = _Rounds(context, every, retention)
         self._lock = threading.Lock()
         self._enough = threading.Event()
@@ -97,12 +100,12 @@ class Janitor:
 
     @property
     def status(self) -> JanitorStatus:
-        """What it is doing, and what it did."""
+        """What the janitor does now, and what it did."""
         running = self._thread is not None and self._thread.is_alive()
         return msgspec.structs.replace(self._rounds.account, running=running)
 
     def start(self) -> Janitor:
-        """Begin; the first round is made at once."""
+        """Start; the first round is made at once. Starting twice is no error."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._enough = threading.Event()
@@ -113,7 +116,7 @@ class Janitor:
         return self
 
     def stop(self) -> None:
-        """End, after the round that is being made."""
+        """Stop, after the round that is being made. Stopping twice is no error."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._enough.set()
@@ -136,22 +139,27 @@ class Janitor:
 
 
 class AsyncJanitor:
-    """Prunes in a task of the running loop."""
+    """Prunes a store every so often, in a task of the running loop.
 
-    def __init__(self, context: Context, hop: AsyncRunner, every: float, retention: Any) -> None:
+    async with store.janitor(every=3600) as janitor:
+        ...
+        print(janitor.status)
+    """
+
+    def __init__(self, context: Context, runner: AsyncRunner, every: float | dt.timedelta, retention: Policy) -> None:
         self._rounds = _Rounds(context, every, retention)
-        self._hop = hop
+        self._runner = runner
         self._enough: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def status(self) -> JanitorStatus:
-        """What it is doing, and what it did."""
+        """What the janitor does now, and what it did."""
         running = self._task is not None and not self._task.done()
         return msgspec.structs.replace(self._rounds.account, running=running)
 
     async def start(self) -> AsyncJanitor:
-        """Begin; the first round is made at once."""
+        """Start; the first round is made at once. Starting twice is no error."""
         from asyncio import Event, create_task
 
         if self._task is None or self._task.done():
@@ -160,18 +168,18 @@ class AsyncJanitor:
         return self
 
     async def stop(self) -> None:
-        """End, after the round that is being made."""
+        """Stop, after the round that is being made. Stopping twice is no error."""
         task, self._task = self._task, None
         if task is not None and self._enough is not None:
             self._enough.set()
             await task
-            await self._hop(self._rounds.leave())
+            await self._runner(self._rounds.leave())
 
     async def _work(self, enough: asyncio.Event) -> None:
         from asyncio import wait_for
 
         while not enough.is_set() and not self._rounds.context.closed:
-            await self._hop(self._rounds.once())
+            await self._runner(self._rounds.once())
             with suppress(TimeoutError):
                 await wait_for(enough.wait(), self._rounds.every)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
 
 import msgspec
 
@@ -42,7 +44,11 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     size: int  #: encoded bytes of the state at the head
 
 
-At = Checkpoint | str | int  #: names a checkpoint: itself, its id or the start of it, or the number of its step
+At: TypeAlias = Checkpoint | str | int | UUID
+"""Names a checkpoint: itself, its id or a unique prefix of it, or the number of its step."""
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called with (done, total) while something long runs."""
 
 
 class Change(msgspec.Struct, frozen=True):

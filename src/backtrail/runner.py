@@ -1,17 +1,16 @@
-"""One core, two colours: how a front door finishes a coroutine of the core.
+"""How the async classes run the core's coroutines.
 
-Everything below the front doors is written once, as `async def`, and awaits only engine methods. Over a blocking engine
-those never suspend, so the blocking door finishes the coroutine with one `send(None)`, and the async door sends the
-whole call to a thread; short writes that several tasks make at once go to one thread together and share a commit. Over
-an engine that really suspends, the async door just awaits.
+Everything below the public classes is written once, as `async def`, and awaits only engine methods. Over a blocking
+engine those never suspend: the blocking classes run such a coroutine to its end in place (`engines.drive.finish`), and
+the async classes send the whole call to a thread, so the event loop never waits for a disk. Short writes that several
+tasks make at once go to one thread together and share a commit. Over an engine that suspends, calls are awaited.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import SharesCommits, capability
@@ -20,13 +19,11 @@ from backtrail.engines.drive import finish, finish_all
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
-P = ParamSpec("P")
 T = TypeVar("T")
-C = TypeVar("C")
 
 
 class AsyncRunner:
-    """Finishes coroutines without blocking the event loop: in a thread of its own pool, or by awaiting."""
+    """Runs coroutines without blocking the event loop: in a pool of threads, or by awaiting them."""
 
     def __init__(self, engine: Engine) -> None:
         # Imported here: a program that only blocks starts a third faster without them.
@@ -53,7 +50,7 @@ class AsyncRunner:
                 coroutine.close()  # it had not begun; a call that has begun goes on to its end
 
     async def together(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Like a call, for short writes: those that tasks make at once run in one thread and share a commit."""
+        """Run a short write; writes that tasks make at once run in one thread and share a commit."""
         if self._pool is None or not self._shares:
             return await self(coroutine)
         loop = self._loop()
@@ -66,7 +63,7 @@ class AsyncRunner:
         return await outcome
 
     def _drive(self, loop: AbstractEventLoop) -> None:
-        """In a thread: finish what waits, all at once, until nothing waits."""
+        """In a thread: finish all waiting coroutines together, until none is left."""
         while True:
             with self._guard:
                 batch, self._waiting = self._waiting, []
@@ -81,16 +78,12 @@ class AsyncRunner:
             loop.call_soon_threadsafe(_deliver, [outcome for _, outcome in batch], results)
 
     async def work(self, function: Callable[[], T], /) -> T:
-        """Do work that blocks: in place if the whole call has a thread of its own, else in a thread."""
+        """Run a blocking function: in place if the whole call has a thread of its own, else in a thread."""
         return function() if self._pool is not None else await self._loop().run_in_executor(None, function)
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
 
 
 def _deliver(outcomes: list[Future[Any]], results: list[tuple[Any, BaseException | None]]) -> None:
-    """On the loop: tell each task how its call ended; one that was cancelled meanwhile does not ask any more."""
+    """On the loop: give each task the outcome of its call; a task that was cancelled meanwhile is left out."""
     for outcome, (value, error) in zip(outcomes, results, strict=True):
         if outcome.cancelled():
             continue
@@ -100,32 +93,11 @@ def _deliver(outcomes: list[Future[Any]], results: list[tuple[Any, BaseException
             outcome.set_result(value)
 
 
-def blocking(method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """A core method, as the blocking door has it."""
+class AwaitableList(Coroutine[Any, Any, list[T]]):
+    """The result of an async method that lists something: `await` it for a list, or loop over it with `async for`.
 
-    @functools.wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return finish(method(self.core, *args, **kwargs))
-
-    return call
-
-
-def awaitable(
-    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A core method, as the async door has it."""
-
-    @functools.wraps(method)
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        hop: AsyncRunner = self.hop
-        return await hop(method(self.core, *args, **kwargs))
-
-    return call
-
-
-class Listed(Coroutine[Any, Any, list[T]]):
-    """What a call that lists something gives in the async colour: `await` it for a list, or go through it with
-    `async for`. It is a coroutine like any other call's."""
+    It is a coroutine: `asyncio.create_task` and `asyncio.gather` take it.
+    """
 
     def __init__(self, work: Coroutine[Any, Any, list[T]]) -> None:
         self._work = work
@@ -145,31 +117,3 @@ class Listed(Coroutine[Any, Any, list[T]]):
 
     def close(self) -> None:
         self._work.close()
-
-
-def listing(
-    method: Callable[Concatenate[C, P], Coroutine[Any, Any, list[T]]],
-) -> Callable[Concatenate[Any, P], Listed[T]]:
-    """A core method that gives a list, as the async door has it."""
-
-    @functools.wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Listed[T]:
-        hop: AsyncRunner = self.hop
-        return Listed(hop(method(self.core, *args, **kwargs)))
-
-    return call
-
-
-def sharing(
-    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """A core method that does a short write, as the async door has it: tasks that call it at once share a commit."""
-
-    @functools.wraps(method)
-    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        hop: AsyncRunner = self.hop
-        work = method(self.core, *args, **kwargs)
-        # A snapshot of files may take its time: others shall not wait for it.
-        return await (hop.together(work) if kwargs.get("files") is None else hop(work))
-
-    return call

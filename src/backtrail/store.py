@@ -1,48 +1,39 @@
-"""The blocking front door: `backtrail.open(url)` and what it returns. Each method is one line over the core."""
+"""`backtrail.open` and `Store`. Each method runs a coroutine of the core to its end in place."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import datetime as dt
+from collections.abc import Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from backtrail import factory
-from backtrail.autosave import EveryNth
 from backtrail.engines.base import Engine
 from backtrail.engines.drive import finish
 from backtrail.errors import InvalidInput
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.lock import POLL
-from backtrail.history.lock import Lock as CoreLock
-from backtrail.history.outline import outline
-from backtrail.history.relatives import forks
 from backtrail.history.store import Upkeep
-from backtrail.history.sweep import Progress
 from backtrail.history.thread import Thread as CoreThread
 from backtrail.janitor import Janitor
-from backtrail.model import At, Checkpoint, Copied, Retention
-from backtrail.runner import blocking
+from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
+from backtrail.thread import Thread
 
-if TYPE_CHECKING:  # the views are imported by the methods that give them: most programs use one of them
-    from backtrail.importers import Report
-    from backtrail.replicate.report import Progress as SyncProgress
+if TYPE_CHECKING:  # imported by the methods that need them: most programs use one or two
+    from backtrail.importers import Report as Imported
+    from backtrail.options import Options
     from backtrail.replicate.report import Report as Synced
+    from backtrail.replicate.status import Status
     from backtrail.run import Run, RunInfo
     from backtrail.session import Session, SessionInfo
-    from backtrail.workspace import Workspace
+    from backtrail.typing import Key, Policy, Target
+    from backtrail.workspace import Limits, Workspace
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
-@overload
-def open(target: str | PathLike[str] | Engine, **options: Unpack[factory.Options]) -> Store: ...
-@overload
-def open(target: str | PathLike[str] | Engine, **options: Any) -> Store: ...
-def open(target: Any, **options: Any) -> Store:
+def open(target: Target, **options: Unpack[Options]) -> Store:
     """Open a store, making it if it is not there: a path or `sqlite:…`, `memory:`, `jsonl:DIR`, `redis://…`,
     `postgresql://…`.
 
@@ -50,11 +41,11 @@ def open(target: Any, **options: Any) -> Store:
         store = backtrail.open("jsonl:sessions", retention=backtrail.Retention(keep_last=100))
 
     Every store takes `types`, `retention`, `compression` ("zstd"), `compression_level`, `detect` ("exact", "identity"),
-    `key`, `namespace`, and for a second place that holds the same `replica`, `replication` ("sync", "async"), `spool`
+    `key`, `namespace`, and for a second store that holds the same `replica`, `replication` ("sync", "async"), `spool`
     and more; SQLite and JSONL take `durability` ("full", "normal") and `create`; servers have options of their own. All
-    may also stand in a URL, as `?name=value`. One that is not known is refused, with a list of those that are.
+    may also stand in a URL, as `?name=value`. An unknown option is refused, with a list of those that are known.
     """
-    context = factory.open_context(target, options, asynchronous=False)
+    context = factory.open_context(target, dict(options), asynchronous=False)
     if not context.engine.properties.blocking:
         raise InvalidInput(f"the {context.engine.properties.name} engine is asynchronous: use backtrail.aio.open()")
     try:
@@ -78,112 +69,230 @@ class Store:
     """
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self.core = Upkeep(context)
+        self._core = Upkeep(context)
 
-    threads = blocking(Upkeep.threads)
-    count = blocking(Upkeep.count)
-    stats = blocking(Upkeep.stats)
-    ping = blocking(Upkeep.ping)
-    status = blocking(Upkeep.status)
-    catch_up = blocking(Upkeep.catch_up)
-    prune = blocking(Upkeep.prune)
-    compact = blocking(Upkeep.compact)
-    verify = blocking(Upkeep.verify)
-    rekey = blocking(Upkeep.rekey)
-    namespaces = blocking(Upkeep.namespaces)
-    close = blocking(Upkeep.close)
+    # -- threads and views of them ------------------------------------------------------------------------------------
 
     @overload
     def thread(self, id: str, type: None = None) -> Thread[dict[str, Any]]: ...
     @overload
-    def thread(self, id: str, type: type[S]) -> Thread[S]: ...
-    def thread(self, id: str, type: Any = None) -> Thread[Any]:
-        """The thread of this name, which need not exist yet. With `type`, states are saved and loaded as that type."""
-        self._context.check_open()
-        return Thread(CoreThread(self._context, id, type))
+    def thread(self, id: str, type: type[T]) -> Thread[T]: ...
+    def thread(self, id: str, type: type[Any] | None = None) -> Thread[Any]:
+        """Get the thread of this name, which need not exist yet; with `type`, its states are saved and loaded as that.
 
-    def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> Session:
-        """A thread seen as messages. With errors="log", a write that fails is logged and counted, not raised."""
+        thread = store.thread("support-42", type=Plan)
+        """
+        context = self._core.context
+        context.check_open()
+        return Thread(CoreThread(context, id, type))
+
+    def threads(
+        self,
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[ThreadInfo]:
+        """List threads whose id starts with `prefix`, by id or newest first; `after` is the last id of the page before.
+
+        `kind` is "thread", "session", "run" or "workspace".
+        """
+        return finish(self._core.threads(prefix, limit, after, kind, newest_first))
+
+    @overload
+    def session(self, id: str, errors: Literal["raise"] = "raise") -> Session: ...
+    @overload
+    def session(self, id: str, errors: Literal["log"]) -> Session[None]: ...
+    def session(self, id: str, errors: Literal["raise", "log"] = "raise") -> Session[Any]:
+        """Get a thread seen as messages; with errors="log", a write that fails is logged and counted, and returns None.
+
+        store.session("support-42").add("user", "hello")
+        """
         from backtrail.session import Session, SessionCore
 
-        self._context.check_open()
-        core = SessionCore(self._context, id, errors)
-        return Session(core, Thread(core.thread))
+        self._core.context.check_open()
+        return Session(SessionCore(self._core.context, id, errors))
 
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
-        """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        """List sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
         from backtrail.session import list_sessions
 
-        return finish(list_sessions(self._context, prefix, limit, after))
+        return finish(list_sessions(self._core.context, prefix, limit, after))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
-        """A thread seen as a resumable job, for a `with` block. If another process has it, wait for `timeout` seconds
-        before saying so."""
+        """Get a thread seen as a resumable job; if another process has it, wait `timeout` seconds for it.
+
+        with store.run("run-7", task="nightly") as run:
+            run.checkpoint()
+        """
         from backtrail.run import Run, RunCore
 
-        self._context.check_open()
-        core = RunCore(self._context, id, task)
-        return Run(core, Thread(core.thread), timeout)
+        self._core.context.check_open()
+        return Run(RunCore(self._core.context, id, task), timeout)
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
-        """Runs that have not finished, newest first; `after` is the last id of the page before."""
+        """List runs that have not finished, newest first; `after` is the last id of the page before."""
         from backtrail.run import list_runs
 
-        return finish(list_runs(self._context, prefix, limit, after))
+        return finish(list_runs(self._core.context, prefix, limit, after))
+
+    def workspace(
+        self,
+        root: str | PathLike[str],
+        name: str | None = None,
+        *,
+        cache: str | PathLike[str] | Literal[False] | None = None,
+        limits: Limits | None = None,
+        unreadable: Literal["raise", "flag"] = "raise",
+        timeout: float = 30.0,
+    ) -> Workspace:
+        """Get a directory seen as file snapshots; a restore that died in it is finished first, or taken back.
+
+            workspace = store.workspace("project")
+
+        `cache` is a directory for the index: None for the user's cache directory, False for no index. With
+        unreadable="flag", files that cannot be read are left out, and listed. `timeout` is how many seconds to wait
+        for another process that uses the directory.
+        """
+        from backtrail.workspace import Workspace, WorkspaceCore
+
+        core = WorkspaceCore(
+            self._core.context, root, name, cache=cache, limits=limits, unreadable=unreadable, timeout=timeout
+        )
+        finish(core.recover())
+        return Workspace(core)
+
+    # -- figures and health -------------------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """Count the threads."""
+        return finish(self._core.count())
+
+    def stats(self, survey: bool = True) -> dict[str, Any]:
+        """Measure the store: threads, branches, rows, blobs, bytes in all (`total`), reachable bytes (`live`) and bytes
+        that a prune would free (`garbage`). Without `survey`, the last two are left out."""
+        return finish(self._core.stats(survey))
+
+    def ping(self) -> None:
+        """Return if the store answers; raise `Unavailable` if it does not."""
+        finish(self._core.ping())
+
+    def status(self) -> Status:
+        """Describe both sides of a mirrored store: their health, which one is active, and what the other one lacks."""
+        return finish(self._core.status())
+
+    def catch_up(self) -> Status:
+        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        return finish(self._core.catch_up())
+
+    def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
+        """Check every digest and chain, every pointer, every head, parent and count; the report lists the damage.
+
+        With `repair`, damaged records are set aside, and threads go back to their newest sound checkpoint.
+        """
+        return finish(self._core.verify(repair, progress))
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    def prune(
+        self,
+        retention: Policy = None,
+        max_age: dt.timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Pruned:
+        """Remove what the policy does not keep, and free what nothing needs any more.
+
+            print(store.prune(max_age=timedelta(days=30), dry_run=True))
+
+        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
+        nothing changes; the report says what would go. `progress` is called with (done, total).
+        """
+        return finish(self._core.prune(retention, max_age, dry_run, progress))
+
+    def janitor(self, every: float | dt.timedelta = 3600.0, retention: Policy = None) -> Janitor:
+        """Make a janitor, which prunes every so many seconds in the background once it is started.
+
+        store.janitor(every=600).start()
+        """
+        return Janitor(self._core.context, every, retention)
+
+    def compact(self, progress: Progress | None = None) -> Pruned:
+        """Free everything that nothing needs, and give the space back to the disk or the server; no checkpoint goes."""
+        return finish(self._core.compact(progress))
+
+    def rekey(self, key: Key | Sequence[Key]) -> int:
+        """Replace the key of an encrypted store; what is written from now on is sealed with a fresh data key.
+
+        Returns how many data keys the key ring holds.
+        """
+        return finish(self._core.rekey(key))
+
+    def namespaces(self) -> list[str]:
+        """List the namespaces of a store that was opened without one."""
+        return finish(self._core.namespaces())
+
+    # -- other stores and files ---------------------------------------------------------------------------------------
+
+    def copy_to(self, other: Store | Target, progress: Progress | None = None, **options: Unpack[Options]) -> Copied:
+        """Copy everything that another store lacks into it: a Store, or what `open` takes.
+
+            store.copy_to("backup.db")
+
+        Interrupted, or repeated later, it goes on where it stopped; writers may go on meanwhile.
+        """
+        if isinstance(other, Store):
+            return finish(self._core.copy_to(other._core.context, progress))  # noqa: SLF001  # of the same class
+        with open(other, **options) as target:
+            return self.copy_to(target, progress)
+
+    def sync_to(self, other: Store | Target, progress: Progress | None = None, **options: Unpack[Options]) -> Synced:
+        """Make another store (a Store, or what `open` takes) equal to this one; only what is missing is sent.
+
+        This store is right about heads. `progress` is called with (records, bytes) shipped so far.
+        """
+        from backtrail.history import replication
+
+        if isinstance(other, Store):
+            there = other._core.context  # noqa: SLF001  # of the same class
+            return finish(replication.sync(self._core.context, there, progress))
+        with open(other, **options) as target:
+            return self.sync_to(target, progress)
 
     def import_(
-        self, target: Any, format: str | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> Report:
-        """Import sessions and runs that other programs kept: a file, a directory, or a list of them. What is there
-        already is not imported again, and nothing newer is overwritten; bad files are in the report."""
+        self,
+        target: str | PathLike[str] | Sequence[str | PathLike[str]],
+        format: str | None = None,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Import sessions and runs that other programs kept: a file, a directory, or a list of them.
+
+        What is there already is not imported again, and nothing newer is overwritten; bad files are in the report.
+        """
         from backtrail.importers import import_sync
 
-        return import_sync(self._context, target, format, progress)
+        return import_sync(self._core.context, target, format, progress)
 
-    def export(self, id: str, to: Any = None, format: str | None = None, at: Any = None) -> str:
-        """A session or a run as text, "jsonl" or "markdown"; with `to`, written to that file as well."""
+    def export(
+        self,
+        id: str,
+        to: str | PathLike[str] | None = None,
+        format: Literal["jsonl", "markdown"] | None = None,
+        at: At | None = None,
+    ) -> str:
+        """Export a session or a run as text, "jsonl" or "markdown"; with `to`, write it to that file as well."""
         from backtrail import export
 
         checked = export.check_format(format, to)
-        text = export.render(finish(export.read_document(self._context, id, at)), checked)
+        text = export.render(finish(export.read_document(self._core.context, id, at)), checked)
         if to is not None:
             export.write_file(text, to)
         return text
 
-    def sync_to(self, other: Any, progress: SyncProgress | None = None, **options: Any) -> Synced:
-        """Make another store (a Store, or what `open` takes) equal to this one by exchanging only what is missing; this
-        one is right about heads."""
-        from backtrail.history import replication
-
-        if not isinstance(other, Store):
-            with open(other, **options) as target:
-                return self.sync_to(target, progress)
-        return finish(replication.sync(self._context, other.core.context, progress))
-
-    def workspace(self, root: Any, name: str | None = None, **options: Any) -> Workspace:
-        """A directory seen as file snapshots. A restore that died in it is finished first, or taken back."""
-        from backtrail.workspace import Workspace as Door
-        from backtrail.workspace import WorkspaceCore
-
-        core = WorkspaceCore(self._context, root, name, **options)
-        finish(core.recover())
-        return Door(core)
-
-    def janitor(self, every: float = 3600.0, retention: Any = None) -> Janitor:
-        """Someone who prunes every so many seconds, once started: `store.janitor(every=600).start()`, or `with`."""
-        return Janitor(self._context, every, retention)
-
-    def copy_to(self, other: Any, progress: Progress | None = None, **options: Any) -> Copied:
-        """Bring everything into another store (a Store, or what `open` takes) that it lacks. Interrupted, or repeated
-        later, it goes on where it stopped; writers may go on meanwhile.
-
-            store.copy_to("backup.db")
-        """
-        if isinstance(other, Store):
-            return finish(self.core.copy_to(other.core.context, progress))
-        with open(other, **options) as target:
-            return self.copy_to(target, progress)
+    def close(self) -> None:
+        """Close the store; twice is no error."""
+        finish(self._core.close())
 
     def __len__(self) -> int:
         return self.count()
@@ -197,157 +306,5 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<backtrail.Store {self._context.engine.properties.name}{' closed' if self._context.closed else ''}>"
-
-
-class Thread(Generic[S]):
-    """One conversation or run, with a head and a history.
-
-    thread.save({"messages": [...], "plan": "…"}, label="start")
-    thread.append("messages", [{"role": "user", "content": "hello"}])
-    state = thread.load()
-    """
-
-    def __init__(self, core: CoreThread[S]) -> None:
-        self.core = core
-
-    @property
-    def id(self) -> str:
-        """The name of the thread."""
-        return self.core.id
-
-    @property
-    def head(self) -> Checkpoint | None:
-        """The checkpoint the thread stands at."""
-        return finish(self.core.head())
-
-    @property
-    def step(self) -> int:
-        """The number of the head's step, 0 when there is none."""
-        return finish(self.core.step())
-
-    @property
-    def retention(self) -> Retention | None:
-        """The thread's own policy, None where the store's counts; set it with `retain`."""
-        return finish(self.core.retention())
-
-    save = blocking(CoreThread.save)
-    append = blocking(CoreThread.append)
-    update = blocking(CoreThread.update)
-    pick = blocking(CoreThread.pick)
-    tail = blocking(CoreThread.tail)
-    exists = blocking(CoreThread.exists)
-    get = blocking(CoreThread.get)
-    history = blocking(CoreThread.history)
-    find = blocking(CoreThread.find)
-    diff = blocking(CoreThread.diff)
-    outline = blocking(outline)
-    forks = blocking(forks)
-    undo = blocking(CoreThread.undo)
-    annotate = blocking(CoreThread.annotate)
-    retain = blocking(CoreThread.retain)
-    delete = blocking(CoreThread.delete)
-
-    @overload
-    def load(self, at: At | None = None, as_: None = None) -> S: ...
-    @overload
-    def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
-    @overload
-    def load(self, at: At | None, as_: type[T]) -> T: ...
-    def load(self, at: At | None = None, as_: Any = None) -> Any:
-        """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number. With `as_`,
-        it is validated and given as that type."""
-        return finish(self.core.load(at, as_))
-
-    def fork(self, to: str | None = None, at: At | None = None) -> Thread[S]:
-        """A new thread that stands where this one does, or at `at`; it shares all that was saved so far."""
-        name = finish(self.core.fork(to, at))
-        return Thread(type(self.core)(self.core.context, name, self.core.type, self.core.kind))
-
-    def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
-        """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back;
-        with `prune`, what came after `at` on the way to the old head is deleted instead. With `files`, the directory
-        goes back to the snapshot that was saved with `at`: both move, or neither does."""
-        if not files:
-            return finish(self.core.rewind(at, prune=prune))
-        from backtrail.workspace import rewind_together
-
-        return finish(rewind_together(self.core, at, prune=prune))
-
-    def workspace(self, at: At | None = None) -> Workspace:
-        """The directory whose snapshot was saved with the head, or with `at`."""
-        from backtrail.workspace import Workspace as Door
-        from backtrail.workspace import workspace_of
-
-        return Door(finish(workspace_of(self.core, at)))
-
-    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
-        """Hold the thread: `with thread.lock(): …`. Saves of this handle are refused once the lock was lost."""
-        return Lock(CoreLock(self.core, timeout, ttl))
-
-    def autosave(self, every: int = 1) -> Autosave:
-        """Save every n-th state: call the result with each one; `flush()` (or leaving the `with`) saves the last."""
-        return Autosave(self, every)
-
-    def __repr__(self) -> str:
-        return f"<backtrail.Thread {self.id!r}>"
-
-
-class Lock:
-    """A thread's lock, held inside `with`."""
-
-    def __init__(self, core: CoreLock) -> None:
-        self.core = core
-
-    renew = blocking(CoreLock.renew)
-    release = blocking(CoreLock.release)
-
-    def acquire(self) -> Lock:
-        """Wait for the lock, at most `timeout` seconds."""
-        start = time.monotonic()
-        while (taken := finish(self.core.attempt())) is not None:
-            waited = time.monotonic() - start
-            if waited >= self.core.timeout:
-                raise self.core.refused(waited, taken)
-            time.sleep(min(POLL, self.core.timeout - waited))
-        return self
-
-    def __enter__(self) -> Lock:
-        return self.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-
-class Autosave:
-    """Saves every n-th state that it is called with."""
-
-    def __init__(self, thread: Thread[Any], every: int) -> None:
-        self._thread = thread
-        self._every = EveryNth(every)
-
-    def __call__(self, state: Any, **facts: Any) -> Checkpoint | None:
-        """Note a state; the checkpoint, if this was one to save."""
-        if not self._every.due(state, facts):
-            return None
-        saved = self._thread.save(state, **facts)
-        self._every.saved()
-        return saved
-
-    def flush(self) -> Checkpoint | None:
-        """Save the newest state, if it was not saved yet."""
-        if not self._every.waiting:
-            return None
-        saved = self._thread.save(self._every.pending, **self._every.facts)
-        self._every.saved()
-        return saved
-
-    def __enter__(self) -> Autosave:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.flush()
+        context = self._core.context
+        return f"<backtrail.Store {context.engine.properties.name}{' closed' if context.closed else ''}>"

@@ -22,7 +22,7 @@ def item(number: int) -> dict[str, Any]:
 def listing(thread: Thread[Any], key: str = "messages") -> ListNode:
     from backtrail.engines.drive import finish
 
-    _, root, _ = finish(thread.core.root())
+    _, root, _ = finish(thread._core.root())
     node = (root.tree.children or {})[key]
     assert isinstance(node, ListNode)
     return node
@@ -183,11 +183,11 @@ def test_a_wide_dict_within_a_wide_dict_stays_where_it_was_written(thread: Threa
     for n in range(40):  # each of them is on one page of the outer dict, and one of these holds the inner dict's pages
         state["agent"][f"note {n}"] = "changed"
         thread.save(state)
-        assert backtrail.open(thread.core.context.engine).thread("t").load() == state
+        assert backtrail.open(thread._core.context.engine).thread("t").load() == state
     inner["fact 1"] = "changed"
     thread.save(state)
     assert thread.load() == state
-    assert backtrail.open(thread.core.context.engine).verify().ok
+    assert backtrail.open(thread._core.context.engine).verify().ok
 
 
 def test_a_text_that_changes_at_every_step_is_no_dead_weight_between_the_items_of_a_list() -> None:

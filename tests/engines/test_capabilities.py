@@ -67,13 +67,13 @@ def test_one_side_of_a_mirror_does_not_speak_for_both(tmp_path: Path) -> None:
 @pytest.mark.parametrize("namespace", [None, "acme"])
 def test_a_store_finds_the_capabilities_of_its_engine(tmp_path: Path, namespace: str | None) -> None:
     with backtrail.open("memory:", namespace=namespace) as plain:
-        assert plain.core.context.mirror is plain.core.context.spool is None
+        assert plain._core.context.mirror is plain._core.context.spool is None
     with backtrail.open(tmp_path / "a.db", replica=tmp_path / "b.db", namespace=namespace) as mirrored:
-        assert isinstance(mirrored.core.context.mirror, Mirror)
-        assert mirrored.core.context.spool is None
+        assert isinstance(mirrored._core.context.mirror, Mirror)
+        assert mirrored._core.context.spool is None
     options: dict[str, Any] = {"replica": tmp_path / "d.db", "spool": tmp_path / "spool", "namespace": namespace}
     with backtrail.open(tmp_path / "c.db", **options) as spooled:
-        context = spooled.core.context
+        context = spooled._core.context
         assert context.spool is context.engine  # it names threads as the store does
         assert not context.spool.adrift
         spooled.thread("t").save({"n": 1})
@@ -98,7 +98,7 @@ def test_reserved_names_are_left_out_of_listings_and_pages_stay_full(tmp_path: P
                 found += [info.id for info in page]
             assert found == names
         assert store.count() == store.stats()["threads"] == 3
-        inner: Engine = store.core.context.engine
+        inner: Engine = store._core.context.engine
         assert any(is_reserved(head.thread) for head in finish(inner.threads()))
         assert finish(user_threads(inner, prefix=RESERVED)) == []
         assert finish(user_lineages(inner)) == ["one", "three", "two"]

@@ -276,7 +276,7 @@ def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: 
     with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         thread = store.thread("t")
         thread.append("log", [0])
-        writer = store.core.context.engine._connections.writer
+        writer = store._core.context.engine._connections.writer
         assert writer._queue.try_acquire()  # and then Ctrl-C: nobody gives it back
         assert thread.append("log", [1]).step == 2
         writer._queue.wait(Ticket(lambda cursor, argument: None, None, alone=True))  # the same, while queueing

@@ -168,7 +168,7 @@ def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_
         thread = source.thread("t")
         for n in range(30):
             thread.append("messages", [{"n": n, "text": "x" * 500}])
-        engine = source._context.engine
+        engine = source._core.context.engine
         steps, meanwhile = engine.steps, []
 
         async def looked(*args: Any) -> Any:
@@ -215,7 +215,7 @@ def test_what_the_source_has_lost_is_not_taken_from_the_copy(monkeypatch: pytest
             thread.save({"n": n, "text": "x" * 500})
         source.copy_to(target)
         thread.save({"n": 6})
-        engine = source._context.engine
+        engine = source._core.context.engine
         steps = engine.steps
 
         async def damaged(*args: Any) -> Any:

@@ -271,7 +271,7 @@ def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
         finally:
             sys.settrace(before)
         steps = len(thread.history(all=True))
-        again = thread.core.context.engine
+        again = thread._core.context.engine
         fresh = backtrail.open(again).thread("t")
         if fresh.exists():
             assert len(fresh.load()["log"]) == 10 + fresh.step - 1
@@ -305,7 +305,7 @@ def test_a_store_that_its_own_types_know_of_is_collected(tmp_path: Path) -> None
                 return store
 
         store = backtrail.open(path, types=[Message], durability="normal")
-        known.append(weakref.ref(store._context))
+        known.append(weakref.ref(store._core.context))
         store.thread("t").save({"log": [Message("a long text") for _ in range(40)]})
         store.close()
         return weakref.ref(Message)

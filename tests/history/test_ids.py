@@ -20,7 +20,7 @@ def chosen(number: int) -> str:
 def counted(monkeypatch: pytest.MonkeyPatch, store: Any) -> list[str]:
     """The lineages that were looked through."""
     looked: list[str] = []
-    engine = store._context.engine
+    engine = store._core.context.engine
     locate = engine.locate
 
     async def count(lineage: str, *rest: Any) -> Any:
@@ -106,7 +106,7 @@ def test_a_caller_who_is_behind_does_not_make_those_in_front_forget(store: Any, 
     thread = store.thread("t")
     for number in range(5):
         thread.append("log", [number], id=chosen(number))
-    core = store._context
+    core = store._core.context
     behind = finish(core.engine.head("t"))
     thread.append("log", [5], id=chosen(5))
     before = len(counted)
@@ -142,7 +142,7 @@ def test_a_repetition_is_none_after_another_process_deleted_the_thread(store: An
 
 
 def test_a_checkpoint_that_was_fetched_before_its_save_told_of_it_is_there_once(store: Any, tmp_path: Path) -> None:
-    thread, core = store.thread("t"), store._context
+    thread, core = store.thread("t"), store._core.context
     thread.save({"log": []})
     before = finish(core.engine.head("t"))
     finish(core.ids.places(core.engine, before, bytes(16)))

@@ -76,7 +76,7 @@ def test_one_janitor_works_at_a_time(tmp_path: Path) -> None:
 def test_it_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with backtrail.open("memory:") as store:
         fill(store)
-        engine = store._context.engine
+        engine = store._core.context.engine
         real = engine.lineages
 
         async def away(**options: Any) -> Any:

@@ -42,4 +42,4 @@ def test_100_000_threads_are_paged_without_reading_state(tmp_path: Path) -> None
 def _like(store: backtrail.Store, model: Head, name: str, later: int) -> Head:
     """A head like another, under another name."""
     bare = msgspec.structs.replace(model, thread=name, updated=model.updated + later, note=b"")
-    return msgspec.structs.replace(bare, note=seal_note(store._context.frames, bare, Note(bytes(16))))
+    return msgspec.structs.replace(bare, note=seal_note(store._core.context.frames, bare, Note(bytes(16))))

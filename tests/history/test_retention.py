@@ -22,7 +22,7 @@ def fill(thread: Any, count: int, **facts: Any) -> list[Any]:
 
 def age(monkeypatch: pytest.MonkeyPatch, store: Any, by: dt.timedelta) -> None:
     """Let time pass for a store."""
-    core = getattr(store, "inner", store)._context
+    core = getattr(store, "inner", store)._core.context
     later = by // dt.timedelta(microseconds=1)
     real = type(core).now
     monkeypatch.setattr(core, "now", lambda: real() + later)

@@ -249,7 +249,7 @@ def test_a_rewind_that_looked_before_a_sweep_looks_again(monkeypatch: pytest.Mon
         thread = store.thread("t")
         for n in range(5):
             thread.save({"n": n})
-        engine = store._context.engine
+        engine = store._core.context.engine
         real, swept = engine.commit, []
 
         async def commit(change: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_sweep_that_dies_anywhere_leaves_work_and_no_harm(
         thread.save({"n": n, "paper": f"{n} " * 40_000})
     thread.rewind(9)
     thread.fork("fork", at=4)
-    engine = getattr(store, "inner", store)._context.engine
+    engine = getattr(store, "inner", store)._core.context.engine
     drop, calls = engine.drop, []
 
     async def dying(what: Any) -> None:

@@ -34,7 +34,7 @@ def say(number: int, **more: Any) -> dict[str, Any]:
 
 def payloads_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A list that grows with each call by which the engine is asked for rows."""
-    engine: Engine = store.session("s").core.thread.context.engine
+    engine: Engine = store.session("s")._core.thread.context.engine
     asked: list[Any] = []
     original = engine.payloads
 

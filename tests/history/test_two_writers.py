@@ -184,7 +184,7 @@ def test_what_a_process_remembers_is_bounded() -> None:
     store = backtrail.open("memory:")
     for n in range(MAX_TIPS + 500):
         store.thread(f"t{n}").save({"n": n})
-    tips = store._context.tips
+    tips = store._core.context.tips
     assert len(tips) == MAX_TIPS
     for n in range(12):
         store.thread(f"big{n}").save({"messages": [LONG * 100] * 300, "n": n})

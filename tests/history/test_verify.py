@@ -158,7 +158,7 @@ def test_a_repair_keeps_most_of_a_thread_with_one_damaged_row(tmp_path: Path) ->
         assert len(store.verify(repair=True).problems) == 1
         assert [c.step for c in store.thread("t").history()] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
         assert store.thread("t").load()["n"] == 9
-        aside = [size for id, size in store._context.engine._fetch("SELECT id, length(data) FROM blobs", ())]
+        aside = [size for id, size in store._core.context.engine._fetch("SELECT id, length(data) FROM blobs", ())]
         assert len(aside) == 2  # the row, and the note of the gap that it left
         store.compact()
         assert store.verify().ok

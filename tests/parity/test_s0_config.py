@@ -15,7 +15,7 @@ DAY = dt.timedelta(days=1)
 
 
 def later(monkeypatch: pytest.MonkeyPatch, store: Any, by: dt.timedelta) -> None:
-    core = getattr(store, "inner", store)._context
+    core = getattr(store, "inner", store)._core.context
     real = type(core).now
     monkeypatch.setattr(core, "now", lambda: real() + by // dt.timedelta(microseconds=1))
 

@@ -93,7 +93,7 @@ def test_the_list_is_newest_first_and_reads_no_messages(opener: Any) -> None:
     store = opener()
     for number in range(5):
         store.run(f"r{number}").checkpoint(messages=[{"role": "user", "content": "x" * 5000}], input_tokens=number)
-    engine = store.core.context.engine
+    engine = store._core.context.engine
 
     async def refuse(*args: Any) -> Any:
         raise AssertionError("a listing read messages")

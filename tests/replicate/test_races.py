@@ -373,7 +373,7 @@ def test_a_change_that_happens_during_a_look_at_everything_is_looked_at_as_well(
     store = pair.open(**NEVER)
     store.thread("t").save({"n": 1})
     store.catch_up()
-    core = store.inner._context if pair.api != "blocking" else store._context
+    core = store.inner._core.context if pair.api != "blocking" else store._core.context
     following = core.engine._replicator
 
     async def nothing_differs(*_: Any) -> list[str]:
@@ -394,7 +394,7 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
     thread.save({"n": 1})
     store.catch_up()
     told: list[tuple[str, bool]] = []
-    core = store.inner._context if pair.api != "blocking" else store._context
+    core = store.inner._core.context if pair.api != "blocking" else store._core.context
     mirror = core.engine
     mirror._announcer._callback = lambda status: told.append((status.active, status.primary.healthy))
     roles = mirror._failover
@@ -424,7 +424,7 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
     store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", ["one"])
-    engine: Any = store._context.engine
+    engine: Any = store._core.context.engine
     leave = engine._go_adrift
 
     def go_adrift_and_deliver(error: BaseException) -> None:

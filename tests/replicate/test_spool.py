@@ -460,7 +460,7 @@ def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path
     assert "digest" in (status.last_error or "")
     assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
     places[0].up = places[1].up = False
-    finish(store._context.engine._spool.engine.close())  # type: ignore[attr-defined]
+    finish(store._core.context.engine._spool.engine.close())  # type: ignore[attr-defined]
     with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
         store.thread("b").save({"n": 3})
 
@@ -639,10 +639,10 @@ def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
     store.catch_up()
     replica.up = False
     store.thread("t").append("messages", [LONG])
-    old = store._context.tips.peek("t")
+    old = store._core.context.tips.peek("t")
     primary.up, replica.up = False, True
     assert store.thread("t").load() == {"messages": ["both have this"]}
-    monkeypatch.setattr(store._context.tips, "take", lambda thread: old)
+    monkeypatch.setattr(store._core.context.tips, "take", lambda thread: old)
     store.thread("t").save({"messages": ["both have this", "new"]})
     assert store.thread("t").load() == {"messages": ["both have this", "new"]}
     store.close()

@@ -147,7 +147,7 @@ def test_a_damaged_checkpoint_is_an_error_and_never_a_new_run(opener: Any, part:
         run.checkpoint(messages=[{"role": "user", "content": "x" * 500}])
         raise Boom
     store = opener()
-    engine = store.core.context.engine
+    engine = store._core.context.engine
     payloads, tip = engine.payloads, engine.tip
 
     async def damaged_payloads(*args: Any) -> Any:
@@ -282,13 +282,13 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("backtrail.run.sync.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
     with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
-        token, ends = run.core.thread.writer.fence.token, _step(_end_of_lease(store))
+        token, ends = run._core.thread.writer.fence.token, _step(_end_of_lease(store))
         while _step(_end_of_lease(store)) <= ends:
             time.sleep(0.001)
         with pytest.raises(backtrail.LockTimeout), store.run("r"):
             raise Boom
         run.checkpoint()
-        assert run.core.thread.writer.fence.token == token
+        assert run._core.thread.writer.fence.token == token
 
 
 def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
@@ -296,8 +296,8 @@ def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any
 
     async def main() -> None:
         async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
-            ends = await store.hop(_end_of_lease(store))
-            while await store.hop(_end_of_lease(store)) <= ends:
+            ends = await store._runner(_end_of_lease(store))
+            while await store._runner(_end_of_lease(store)) <= ends:
                 await asyncio.sleep(0.001)
             with pytest.raises(backtrail.LockTimeout):
                 async with store.run("r"):
@@ -309,7 +309,7 @@ def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any
 
 async def _end_of_lease(store: Any) -> int:
     """When the lease of the run ends that somebody else has."""
-    taken = await store.core.context.engine.lease("run:r", "somebody", 1.0)
+    taken = await store._core.context.engine.lease("run:r", "somebody", 1.0)
     assert isinstance(taken, Taken)
     return taken.expires
 
@@ -347,11 +347,12 @@ def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(stor
     with store.run("r") as run:
         run.checkpoint()
         inner = getattr(run, "inner", run)
-        before = inner.core.thread.writer.fence
+        before = inner._core.thread.writer.fence
         signal.sigtimedwait([], 0.1)
-        renewed = inner.core.renew()
-        assert (store.loop.run_until_complete(inner.hop(renewed)) if hasattr(store, "loop") else _step(renewed)) is True
-        assert inner.core.thread.writer.fence.token > before.token
+        renewed = inner._core.renew()
+        kept = store.loop.run_until_complete(inner._runner(renewed)) if hasattr(store, "loop") else _step(renewed)
+        assert kept is True
+        assert inner._core.thread.writer.fence.token > before.token
         run.checkpoint()
 
 

@@ -62,7 +62,7 @@ def test_every_append_is_one_checkpoint_that_writes_only_its_message(store: Any)
 def test_the_last_messages_are_read_without_the_others(opener: Any) -> None:
     said = fill(opener().session("s"), 200)
     store = opener()
-    engine = store.core.context.engine
+    engine = store._core.context.engine
     read: list[int] = []
     payloads = engine.payloads
 
@@ -81,7 +81,7 @@ def test_the_last_messages_are_read_without_the_others(opener: Any) -> None:
 def test_a_warm_append_is_one_round_trip(store: Any) -> None:
     session = store.session("s")
     fill(session, 20)
-    engine = store.core.context.engine
+    engine = store._core.context.engine
     calls: list[str] = []
 
     def spy(name: str) -> None:
@@ -217,7 +217,7 @@ def test_a_small_rest_of_a_huge_batch_does_not_drag_the_batch_along(store: Any) 
     session.extend([{"role": "user", "content": f"{number} " + "x" * 2000} for number in range(200)])
     session.truncate(keep_last=1)
     reads: list[int] = []
-    engine = store.core.context.engine
+    engine = store._core.context.engine
     payloads = engine.payloads
 
     async def measuring(*args: Any) -> Any:

@@ -72,7 +72,7 @@ def test_a_cut_looks_only_around_itself(store: Any) -> None:
     session = store.session("s")
     for number in range(40):
         session.extend([user(f"{number}"), call(f"c{number}"), result(f"c{number}")] * 10)
-    engine = store.core.context.engine
+    engine = store._core.context.engine
     payloads, read = engine.payloads, list[int]()
 
     async def counting(lineage: str, branch: bytes, first: int, last: int) -> Any:

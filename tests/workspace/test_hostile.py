@@ -24,12 +24,12 @@ class Forger:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.log = desk.ws.core._log
+        self.log = desk.ws._core._log
 
     def blob(self, data: bytes) -> bytes:
         name = self.log.name_of(data)
         blobs = {name: self.log.wrap(name, data)}
-        finish(self.desk.store._context.engine.commit(Commit(self.desk.ws.name, blobs=blobs)))
+        finish(self.desk.store._core.context.engine.commit(Commit(self.desk.ws.name, blobs=blobs)))
         return name
 
     def file(self, text: bytes = b"evil") -> TreeEntry:
@@ -215,8 +215,8 @@ def test_a_damaged_blob_is_named_and_nothing_changes(lone: Desk) -> None:
     lone.write("b", "b")
     lone.ws.snapshot()
     before = lone.picture()
-    log = lone.ws.core._log
-    engine = lone.store._context.engine
+    log = lone.ws._core._log
+    engine = lone.store._core.context.engine
     name = log.name_of(b"one content")
     original = engine.blobs
 

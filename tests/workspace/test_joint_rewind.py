@@ -158,7 +158,7 @@ def test_a_workspace_is_listed_as_what_it_is_and_keeps_its_name_when_it_moves(ro
 
 
 def blobs(store: Any, name: str) -> int:
-    return len(finish(store._context.engine.blob_ids(name)))
+    return len(finish(store._core.context.engine.blob_ids(name)))
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def test_blobs_that_are_written_ahead_survive_a_sweep_in_between(plain: Room, mo
         content = os.urandom(1000)
         (plain.root / f"f{number}").write_bytes(content)
         wanted[f"f{number}"] = content
-    core = plain.ws.core
+    core = plain.ws._core
     original = core._log.put
 
     async def put(*args: Any) -> Any:

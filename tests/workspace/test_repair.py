@@ -24,7 +24,7 @@ LARGE = random.Random(3).randbytes(2**20 + 2**18)
 
 def replace(desk: Desk, name: bytes, data: bytes) -> None:
     """Put other bytes in a blob's place, as a bad disk or an enemy would."""
-    engine, pool = desk.store._context.engine, desk.ws.name
+    engine, pool = desk.store._core.context.engine, desk.ws.name
     heads = finish(engine.heads(pool))
     finish(engine.drop(Drop(pool, [(head.thread, head.key) for head in heads], blobs=[name])))
     finish(engine.commit(Commit(pool, blobs={name: data})))
@@ -32,7 +32,7 @@ def replace(desk: Desk, name: bytes, data: bytes) -> None:
 
 def blobs_of(desk: Desk) -> dict[str, bytes]:
     """One blob of each kind that the newest snapshot needs."""
-    log = desk.ws.core._log
+    log = desk.ws._core._log
     root = finish(log.tip()).tree
     tree = finish(log.trees([root]))[root]
     return {
@@ -114,9 +114,9 @@ def test_a_repair_is_remembered_no_longer_than_it_matters(lone: Desk) -> None:
     fill(lone)
     replace(lone, blobs_of(lone)["a small file"], b"rubbish")
     lone.store.verify(repair=True)
-    assert len(finish(lone.ws.core._log.lost())) == 1
+    assert len(finish(lone.ws._core._log.lost())) == 1
     lone.ws.snapshot()
-    assert finish(lone.ws.core._log.lost()) == set()
+    assert finish(lone.ws._core._log.lost()) == set()
 
 
 @pytest.mark.parametrize("forged", ["rubbish", "a name that leads out", "a newer format"])

@@ -407,7 +407,7 @@ def test_equal_files_and_unchanged_directories_are_stored_once(lone: Desk) -> No
 def _blobs(desk: Desk) -> list[tuple[bytes, int]]:
     from backtrail.engines.drive import finish
 
-    return finish(desk.store._context.engine.blob_ids(desk.ws.name))
+    return finish(desk.store._core.context.engine.blob_ids(desk.ws.name))
 
 
 def test_progress_is_told_of_every_file(lone: Desk) -> None:
@@ -468,7 +468,7 @@ def test_a_snapshot_that_fails_while_files_are_read_ahead_leaves_no_thread_behin
 
     monkeypatch.setattr(scanner, "BATCH", 50_000)
     monkeypatch.setattr(scanner, "MUCH", 0)
-    monkeypatch.setattr(desk.ws.core._log, "put", put)
+    monkeypatch.setattr(desk.ws._core._log, "put", put)
     with pytest.raises(Unavailable, match="full"):
         desk.ws.snapshot()
     monkeypatch.undo()

@@ -1,7 +1,7 @@
-"""Files tied to a checkpoint: what a save's `files=` stands for.
+"""Files tied to a checkpoint: the values that a save's `files=` takes.
 
-History knows nothing of directories. It keeps a reference, "<snapshot>@<workspace>", and whoever can give one may stand
-in its place: a workspace, which takes a snapshot for it now, or a snapshot that was taken before.
+History knows nothing of directories. It keeps a reference, "<snapshot>@<workspace>", and asks a `FileSource` for it: a
+workspace takes a snapshot now, a snapshot names itself.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ _REFERENCE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}@.+", re.DOTA
 
 
 @runtime_checkable
-class Refers(Protocol):
-    """Something that can name a snapshot of files."""
+class FileSource(Protocol):
+    """A workspace or a snapshot. What a user gives is one, the public classes included."""
 
-    async def refer(self) -> str:
-        """The reference, of a snapshot that exists by then."""
+    async def __file_reference__(self) -> str:
+        """The reference of a snapshot that exists when this returns."""
+        ...
 
 
 async def tied(files: Any) -> str | None:
@@ -30,7 +31,6 @@ async def tied(files: Any) -> str | None:
         if not _REFERENCE.fullmatch(files):
             raise InvalidInput(f"files={files!r:.80} names no snapshot: give a workspace, or one of its snapshots")
         return files
-    source = getattr(files, "core", files)  # a front door stands before what it opens
-    if not isinstance(source, Refers):
+    if not isinstance(files, FileSource):
         raise InvalidInput(f"files= takes a workspace or one of its snapshots, not {type(files).__qualname__}")
-    return await source.refer()
+    return await files.__file_reference__()

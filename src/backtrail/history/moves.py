@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
 from backtrail.engines.conflicts import Refused
@@ -17,7 +18,7 @@ from backtrail.history.ancestry import Ancestry, SeenStep, describe, find, newes
 from backtrail.history.context import Context
 from backtrail.history.handle import Handle, S
 from backtrail.history.records import MarkBody, Move, Note, open_note, seal_mark, seal_note, touch, uuid_text
-from backtrail.history.save import MAX_MOVES, UNSET
+from backtrail.history.save import MAX_MOVES
 from backtrail.history.steady import of_thread
 from backtrail.history.validation import check_custom, check_label, check_name, check_tags
 from backtrail.model import Checkpoint

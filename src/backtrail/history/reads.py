@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from backtrail.encode.assemble import place
@@ -185,7 +186,7 @@ class Reading(Handle[S]):
 
     @of_thread
     async def find(
-        self, tag: str | None = None, label: str | None = None, custom: dict[str, Any] | None = None
+        self, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
     ) -> list[Checkpoint]:
         """Checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones included."""
         fields = check_custom(custom)

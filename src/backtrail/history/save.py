@@ -10,9 +10,10 @@ import logging
 import os
 import uuid
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from backtrail.encode.assemble import place
 from backtrail.encode.nodes import Root, pack_root
@@ -47,15 +48,6 @@ from backtrail.history.validation import check_custom, check_label, check_tags
 from backtrail.history.zstd_dictionary import choose
 from backtrail.model import Checkpoint
 
-
-class _Unset:
-    """The default of arguments for which None means something."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET: Final = _Unset()
 Plan = Callable[[Planner], Planned]
 _log = logging.getLogger(__name__)
 MAX_MOVES = 32  # rewinds and jumps that can be undone
@@ -126,8 +118,8 @@ class Saver:
         self._context.check_open()
         if on_conflict not in ("raise", "branch"):
             raise InvalidInput(f"on_conflict={on_conflict!r} is unknown: use 'raise' or 'branch'")
-        follow = not isinstance(parent, _Unset)
-        if follow and not isinstance(expect, _Unset):
+        follow = not isinstance(parent, UnsetType)
+        if follow and not isinstance(expect, UnsetType):
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
         base = self._base(parent, rebase, "parent") if follow else self._base(expect, rebase, "expect")
         id = facts.id  # one for all attempts: of two that were made on two sides of a mirror one is the other
@@ -168,12 +160,12 @@ class Saver:
                     raise  # else it may be the tip that is old: a mirror changed sides, or a sweep was there
         raise self._conflict(base, await read_tip(self._context, self._thread, self._values))
 
-    def _base(self, expect: Any, rebase: bool, what: str) -> bytes | _Unset | None:
-        if not isinstance(expect, _Unset):
+    def _base(self, expect: Any, rebase: bool, what: str) -> bytes | UnsetType | None:
+        if not isinstance(expect, UnsetType):
             return None if expect is None else check_id(expect.id if isinstance(expect, Checkpoint) else expect, what)
         return UNSET if rebase or self.seen is None else self.seen
 
-    def _conflict(self, base: bytes | _Unset | None, tip: Tip | None) -> Conflict:
+    def _conflict(self, base: bytes | UnsetType | None, tip: Tip | None) -> Conflict:
         expected = uuid_text(base) if isinstance(base, bytes) else None
         return Conflict(self._thread, expected, uuid_text(tip.note.checkpoint) if tip is not None else None)
 

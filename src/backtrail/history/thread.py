@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
+
+from msgspec import UNSET
 
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.file_refs import tied
@@ -10,7 +13,7 @@ from backtrail.history.handle import S
 from backtrail.history.moves import Moving
 from backtrail.history.reads import Reading
 from backtrail.history.retaining import Retaining
-from backtrail.history.save import UNSET, Facts
+from backtrail.history.save import Facts
 from backtrail.history.validation import check_name, check_names
 from backtrail.model import Checkpoint
 
@@ -25,7 +28,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         state: Any,
         label: str | None = None,
         tags: Any = (),
-        custom: dict[str, Any] | None = None,
+        custom: Mapping[str, Any] | None = None,
         files: Any = None,
         expect: Any = UNSET,
         id: Any = None,
@@ -65,7 +68,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         items: Any,
         label: str | None = None,
         tags: Any = (),
-        custom: dict[str, Any] | None = None,
+        custom: Mapping[str, Any] | None = None,
         files: Any = None,
         expect: Any = UNSET,
         id: Any = None,
@@ -82,29 +85,29 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
 
     async def update(
         self,
-        changes: dict[str, Any],
+        changes: Mapping[str, Any],
         label: str | None = None,
         tags: Any = (),
-        custom: dict[str, Any] | None = None,
+        custom: Mapping[str, Any] | None = None,
         files: Any = None,
         expect: Any = UNSET,
         id: Any = None,
         on_conflict: OnConflict = "raise",
         parent: Any = UNSET,
         remove: Any = (),
-        append: tuple[str, list[Any]] | None = None,
+        append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
     ) -> Checkpoint:
         """Set some top-level keys, take those in `remove` away, and add items at the end of one list with
         `append=(key, items)`, all in one checkpoint; everything else stays what it is, unread."""
         facts = Facts.check(self.values, label, tags, custom, None if files is None else await tied(files), id)
-        if type(changes) is not dict:
+        if not isinstance(changes, Mapping):
             raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
-        compares = any(type(value) in (list, dict) for value in changes.values())
+        changed = dict(changes)
+        compares = any(type(value) in (list, dict) for value in changed.values())
         gone = check_names(remove, "remove", "key")
-        if append is not None:
-            append = _check_append(append)
+        added = None if append is None else _check_append(append)
         return await self.writer.save(
-            lambda planner: planner.change(changes, append=append, drop=gone),
+            lambda planner: planner.change(changed, append=added, drop=gone),
             facts,
             expect=expect,
             whole=compares,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backtrail.engines.reserved import RESERVED
@@ -43,12 +43,12 @@ def check_names(value: object, what: str, each: str) -> tuple[str, ...]:
 
 
 def check_custom(value: object) -> dict[str, Any]:
-    """Custom metadata is a dict with string keys."""
+    """Custom metadata is a mapping with string keys."""
     if value is None:
         return {}
-    if type(value) is not dict or not all(type(key) is str for key in value):
+    if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
         raise InvalidInput("custom must be a dict with str keys")
-    return value
+    return dict(value)
 
 
 def check_limit(value: object, what: str = "limit") -> int | None:

@@ -30,7 +30,7 @@ FORMATS: dict[str, ModuleType] = {
     "claude": claude,
     "openai": message_list,
 }
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
 
 
 class _Import:

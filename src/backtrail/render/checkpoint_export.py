@@ -21,6 +21,6 @@ def format_of(path: Path | None) -> str:
 def export_checkpoint(store: Store, thread: Thread[Any], checkpoint: Checkpoint, format: str) -> str:
     """The text of a checkpoint in `format`."""
     if format != "json":
-        return store.export(thread.id, format=format, at=checkpoint)
+        return store.export(thread.id, format=export.check_format(format, None), at=checkpoint)
     document = {"checkpoint": checkpoint_json(checkpoint), "state": to_json(thread.load(checkpoint))}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

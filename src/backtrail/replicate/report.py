@@ -9,7 +9,7 @@ import msgspec
 
 from backtrail.engines.base import Engine, Head, Mark
 
-Progress = Callable[[int, int], None]  # records and bytes shipped so far
+Progress = Callable[[int, int], object]  # records and bytes shipped so far
 Keep = Callable[["Diverged"], Awaitable["Kept"]]
 KeepOn = Callable[[Engine, "Diverged"], Awaitable["Kept"]]  # on the side that was active when it was found
 

@@ -1,4 +1,4 @@
-"""A run: a thread seen as a resumable job. `core` says what that means, `doors` and `awaited` say it in two colours."""
+"""A run: a thread seen as a resumable job. `sync` and `aio` are the public classes, `core` does the work."""
 
 from backtrail.run.core import RunCore, RunInfo, list_runs
 from backtrail.run.sync import Run

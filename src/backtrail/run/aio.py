@@ -1,4 +1,4 @@
-"""The awaited door of a run. Inside `async with`, a task renews the lease: an iteration may take its time."""
+"""`AsyncRun`: the names of `Run`, to be awaited. Inside `async with`, a task renews the lease."""
 
 from __future__ import annotations
 
@@ -6,44 +6,88 @@ import asyncio
 import contextlib
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backtrail.errors import Unavailable
 from backtrail.history.lock import POLL
+from backtrail.model import Checkpoint
 from backtrail.run.core import TTL, RunCore
 from backtrail.run.sync import Attributes, Raised
-from backtrail.runner import AsyncRunner, awaitable
-
-if TYPE_CHECKING:
-    from backtrail.aio import AsyncThread
+from backtrail.runner import AsyncRunner
+from backtrail.thread.aio import AsyncThread
 
 
 class AsyncRun(Attributes):
-    """A thread seen as a resumable job: `async with` resumes it, deletes it on success and keeps it on failure."""
+    """A thread seen as a resumable job: `async with` resumes it, deletes it on success and keeps it on failure.
 
-    def __init__(self, core: RunCore, thread: AsyncThread[Any], hop: AsyncRunner, timeout: float = 0.0) -> None:
-        self.core = core
-        self.thread = thread  #: the same run, as checkpoints
-        self.hop = hop
+    async with store.run("run-7", task="nightly") as run:
+        while run.iteration < 10:
+            run.messages.append(await step(run.messages))
+            await run.checkpoint()
+    """
+
+    def __init__(self, core: RunCore, runner: AsyncRunner, timeout: float = 0.0) -> None:
+        self._core = core
+        self._runner = runner
+        self.thread: AsyncThread[dict[str, Any]] = AsyncThread(core.thread, runner)  #: the same run, as checkpoints
         self._timeout = timeout
         self._heart: asyncio.Task[None] | None = None
 
-    exists = awaitable(RunCore.exists)
-    resume = awaitable(RunCore.resume)
-    checkpoint = awaitable(RunCore.checkpoint)
-    finish = awaitable(RunCore.finish)
+    async def exists(self) -> bool:
+        """True if there is a checkpoint to resume from."""
+        return await self._runner(self._core.exists())
+
+    async def resume(self) -> Checkpoint:
+        """Fill the attributes with the last checkpoint, and return it.
+
+        `ThreadNotFound` is raised if there is none, `LockTimeout` if a process is working on the run, and `Corrupt` for
+        a damaged one: it is never taken for a new run.
+        """
+        return await self._runner(self._core.resume())
+
+    async def checkpoint(
+        self,
+        /,
+        messages: list[Any] | tuple[Any, ...] | None = None,
+        *,
+        iteration: int | None = None,
+        system_prompt: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        **custom: Any,
+    ) -> Checkpoint:
+        """Save the run after an iteration; what is not given is saved as the attributes have it.
+
+            await run.checkpoint(input_tokens=1200, model="small")
+
+        The iteration goes up by one. Token counts are totals; other keywords are kept in `run.custom`.
+        """
+        return await self._runner(
+            self._core.checkpoint(
+                messages,
+                iteration=iteration,
+                system_prompt=system_prompt,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                **custom,
+            )
+        )
+
+    async def finish(self) -> None:
+        """Delete the run, which succeeded; one that does not exist is no error."""
+        await self._runner(self._core.finish())
 
     async def __aenter__(self) -> AsyncRun:
         start = time.monotonic()
-        while (taken := await self.hop(self.core.take())) is not None:
+        while (taken := await self._runner(self._core.take())) is not None:
             waited = time.monotonic() - start
             if waited >= self._timeout:
-                raise self.core.refused(round(waited, 2), taken)
+                raise self._core.refused(round(waited, 2), taken)
             await asyncio.sleep(min(POLL, self._timeout - waited))
         try:
-            await self.hop(self.core.start())
+            await self._runner(self._core.start())
         except BaseException:
-            await self.hop(self.core.release())
+            await self._runner(self._core.release())
             raise
         self._heart = asyncio.create_task(self._beat(), name=f"backtrail run {self.id}")
         return self
@@ -59,8 +103,8 @@ class AsyncRun(Attributes):
                 continue  # the store may come back before the lease runs out
 
     async def _renewed(self) -> bool:
-        """One renewal. A run that ends waits for it: one that goes on in a thread would take the lease again later."""
-        going = asyncio.ensure_future(self.hop(self.core.renew()))
+        """Renew once. A run that ends waits for it: one that goes on in a thread would take the lease again later."""
+        going = asyncio.ensure_future(self._runner(self._core.renew()))
         try:
             return await asyncio.shield(going)
         except asyncio.CancelledError:
@@ -74,9 +118,9 @@ class AsyncRun(Attributes):
                 await self._heart
         try:
             if kind is None:
-                await self.hop(self.core.finish())
+                await self._runner(self._core.finish())
         finally:
-            await self.hop(self.core.release())
+            await self._runner(self._core.release())
 
     def __repr__(self) -> str:
         return f"<backtrail.AsyncRun {self.id!r} iteration {self.iteration}>"

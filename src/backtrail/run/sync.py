@@ -1,84 +1,82 @@
-"""The blocking door of a run. Inside `with`, a thread renews the lease: an iteration may take as long as it likes."""
+"""`Run`: a thread seen as a resumable job. Inside `with`, a thread renews the lease: iterations may be long."""
 
 from __future__ import annotations
 
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backtrail.engines.drive import finish
 from backtrail.errors import Unavailable
 from backtrail.history.lock import POLL
+from backtrail.model import Checkpoint
 from backtrail.run.core import TTL, RunCore
-from backtrail.runner import blocking
-
-if TYPE_CHECKING:
-    from backtrail.store import Thread
+from backtrail.thread import Thread
 
 Raised = type[BaseException] | None
 
 
 class Attributes:
-    """What both doors have: the state of the run as plain attributes."""
+    """The state of a run as plain attributes, for `Run` and `AsyncRun`."""
 
-    core: RunCore
+    _core: RunCore
 
     @property
     def id(self) -> str:
         """The name of the run."""
-        return self.core.id
+        return self._core.id
 
     @property
     def task(self) -> str:
-        """What the run is for, "" if it has no name."""
-        return self.core.task
+        """The task of the run, "" if it has none."""
+        return self._core.task
 
     @property
     def iteration(self) -> int:
-        """How many iterations were saved."""
-        return self.core.iteration
+        """The number of iterations that were saved."""
+        return self._core.iteration
 
     @property
     def messages(self) -> list[Any]:
-        """The conversation; it may be added to in place, and is saved by the next checkpoint."""
-        return self.core.messages
+        """The conversation; it may be changed in place, and is saved by the next checkpoint."""
+        return self._core.messages
 
     @messages.setter
     def messages(self, messages: list[Any]) -> None:
-        self.core.messages = messages
+        self._core.messages = messages
 
     @property
     def system_prompt(self) -> str:
-        """The system prompt; setting it is saved by the next checkpoint."""
-        return self.core.system_prompt
+        """The system prompt; a new one is saved by the next checkpoint."""
+        return self._core.system_prompt
 
     @system_prompt.setter
     def system_prompt(self, text: str) -> None:
-        self.core.system_prompt = text
+        self._core.system_prompt = text
 
     @property
     def input_tokens(self) -> int:
-        """Tokens read so far."""
-        return self.core.input_tokens
+        """The total of input tokens; a new one is saved by the next checkpoint."""
+        return self._core.input_tokens
 
     @input_tokens.setter
     def input_tokens(self, total: int) -> None:
-        self.core.input_tokens = total
+        self._core.input_tokens = total
 
     @property
     def output_tokens(self) -> int:
-        """Tokens written so far."""
-        return self.core.output_tokens
+        """The total of output tokens; a new one is saved by the next checkpoint."""
+        return self._core.output_tokens
 
     @output_tokens.setter
     def output_tokens(self, total: int) -> None:
-        self.core.output_tokens = total
+        self._core.output_tokens = total
 
     @property
     def custom(self) -> dict[str, Any]:
-        """Whatever else belongs to the run: a model's name, the first prompt, a count of errors."""
-        return self.core.custom
+        """Other fields of the run: a model's name, the first prompt, a count of errors."""
+        return self._core.custom
 
 
 class Run(Attributes):
@@ -90,29 +88,68 @@ class Run(Attributes):
             run.checkpoint()
     """
 
-    def __init__(self, core: RunCore, thread: Thread[Any], timeout: float = 0.0) -> None:
-        self.core = core
-        self.thread = thread  #: the same run, as checkpoints
+    def __init__(self, core: RunCore, timeout: float = 0.0) -> None:
+        self._core = core
+        self.thread: Thread[dict[str, Any]] = Thread(core.thread)  #: the same run, as checkpoints
         self._timeout = timeout
         self._done = threading.Event()
         self._heart: threading.Thread | None = None
 
-    exists = blocking(RunCore.exists)
-    resume = blocking(RunCore.resume)
-    checkpoint = blocking(RunCore.checkpoint)
-    finish = blocking(RunCore.finish)
+    def exists(self) -> bool:
+        """True if there is a checkpoint to resume from."""
+        return finish(self._core.exists())
+
+    def resume(self) -> Checkpoint:
+        """Fill the attributes with the last checkpoint, and return it.
+
+        `ThreadNotFound` is raised if there is none, `LockTimeout` if a process is working on the run, and `Corrupt` for
+        a damaged one: it is never taken for a new run.
+        """
+        return finish(self._core.resume())
+
+    def checkpoint(
+        self,
+        /,
+        messages: list[Any] | tuple[Any, ...] | None = None,
+        *,
+        iteration: int | None = None,
+        system_prompt: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        **custom: Any,
+    ) -> Checkpoint:
+        """Save the run after an iteration; what is not given is saved as the attributes have it.
+
+            run.checkpoint(input_tokens=1200, model="small")
+
+        The iteration goes up by one. Token counts are totals; other keywords are kept in `run.custom`.
+        """
+        return finish(
+            self._core.checkpoint(
+                messages,
+                iteration=iteration,
+                system_prompt=system_prompt,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                **custom,
+            )
+        )
+
+    def finish(self) -> None:
+        """Delete the run, which succeeded; one that does not exist is no error."""
+        finish(self._core.finish())
 
     def __enter__(self) -> Run:
         start = time.monotonic()
-        while (taken := finish(self.core.take())) is not None:
+        while (taken := finish(self._core.take())) is not None:
             waited = time.monotonic() - start
             if waited >= self._timeout:
-                raise self.core.refused(round(waited, 2), taken)
+                raise self._core.refused(round(waited, 2), taken)
             time.sleep(min(POLL, self._timeout - waited))
         try:
-            finish(self.core.start())
+            finish(self._core.start())
         except BaseException:
-            finish(self.core.release())
+            finish(self._core.release())
             raise
         self._done.clear()
         self._heart = threading.Thread(target=self._beat, name=f"backtrail run {self.id}", daemon=True)
@@ -123,7 +160,7 @@ class Run(Attributes):
         """Renew the lease until the run is done, or another has it: then the next checkpoint is refused."""
         while not self._done.wait(TTL / 3):
             try:
-                if not finish(self.core.renew()):
+                if not finish(self._core.renew()):
                     return
             except Unavailable:
                 continue  # the store may come back before the lease runs out
@@ -134,9 +171,9 @@ class Run(Attributes):
             self._heart.join()
         try:
             if kind is None:
-                finish(self.core.finish())
+                finish(self._core.finish())
         finally:
-            finish(self.core.release())
+            finish(self._core.release())
 
     def __repr__(self) -> str:
         return f"<backtrail.Run {self.id!r} iteration {self.iteration}>"

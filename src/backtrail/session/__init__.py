@@ -1,7 +1,7 @@
-"""A session: a thread seen as messages. `core` says what that means, `doors` says it in two colours."""
+"""A session: a thread seen as messages. `sync` and `aio` are the public classes, `core` does the work."""
 
 from backtrail.session.core import SessionCore
 from backtrail.session.listing import SessionInfo, list_sessions
-from backtrail.session.sync import AsyncSession, Session
+from backtrail.session.sync import Session
 
-__all__ = ["AsyncSession", "Session", "SessionCore", "SessionInfo", "list_sessions"]
+__all__ = ["Session", "SessionCore", "SessionInfo", "list_sessions"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -247,7 +247,9 @@ class SessionCore:
         return await self.thread.edit(lambda planner: planner.change({SUMMARY: text}), self._facts())
 
     @_forgiving
-    async def save(self, label: str | None = None, tags: Any = (), custom: dict[str, Any] | None = None) -> Checkpoint:
+    async def save(
+        self, label: str | None = None, tags: Any = (), custom: Mapping[str, Any] | None = None
+    ) -> Checkpoint:
         """The checkpoint that holds everything added so far: all of it is durable already. A session that does not
         exist is made; a label, tags or custom fields make a checkpoint of their own."""
         facts = Facts.check(self.thread.values, label, tags, custom, None, None)

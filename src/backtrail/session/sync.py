@@ -1,85 +1,190 @@
-"""The two doors of a session: `Session` blocks, `AsyncSession` is awaited. The names are the same."""
+"""`Session`: a thread seen as messages. Each method runs the core's coroutine in place."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic
 
 from backtrail.engines.drive import finish
 from backtrail.errors import InvalidInput
-from backtrail.message_shapes import Message
-from backtrail.model import Checkpoint
-from backtrail.runner import AsyncRunner, awaitable, blocking, listing, sharing
+from backtrail.message_shapes import Message, Problem
+from backtrail.model import At, Checkpoint
 from backtrail.session.core import SessionCore
+from backtrail.thread import Thread
+from backtrail.typing import F_co, Files
 
 if TYPE_CHECKING:
-    from backtrail.aio import AsyncThread
-    from backtrail.store import Thread
+    from backtrail.session.listing import SessionInfo
 
 
-class Session:
+class Session(Generic[F_co]):
     """A thread seen as messages. Each write is one commit, whatever the length.
 
     session = store.session("support-42")
     session.add("user", "hello")
     session.messages(last=50)
+
+    `Session[None]` is one with errors="log": its writes return None where others raise.
     """
 
-    def __init__(self, core: SessionCore, thread: Thread[Any]) -> None:
-        self.core = core
-        self.thread = thread  #: the same session, as checkpoints
+    def __init__(self, core: SessionCore) -> None:
+        self._core = core
+        self.thread: Thread[dict[str, Any]] = Thread(core.thread)  #: the same session, as checkpoints
 
     @property
     def id(self) -> str:
         """The name of the session."""
-        return self.core.id
+        return self._core.id
 
     @property
     def summary(self) -> str:
-        """The summary of what was cut away, "" if there is none."""
-        return finish(self.core.summary())
+        """The summary of the messages that were cut away, "" if there is none."""
+        return finish(self._core.summary())
 
     @property
     def user_turns(self) -> int:
-        """How often the user spoke, truncated turns included."""
-        return finish(self.core.user_turns())
+        """The number of user turns, truncated ones included."""
+        return finish(self._core.user_turns())
 
-    add = blocking(SessionCore.add)
-    append = blocking(SessionCore.append)
-    extend = blocking(SessionCore.extend)
-    messages = blocking(SessionCore.messages)
-    ids = blocking(SessionCore.ids)
-    count = blocking(SessionCore.count)
-    exists = blocking(SessionCore.exists)
-    info = blocking(SessionCore.info)
-    stats = blocking(SessionCore.stats)
-    pop = blocking(SessionCore.pop)
-    clear = blocking(SessionCore.clear)
-    replace = blocking(SessionCore.replace)
-    truncate = blocking(SessionCore.truncate)
-    set_summary = blocking(SessionCore.set_summary)
-    save = blocking(SessionCore.save)
-    repair = blocking(SessionCore.repair)
-    snapshot = blocking(SessionCore.snapshot)
-    delete = blocking(SessionCore.delete)
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    def add(self, /, role: str, content: Any, **fields: Any) -> Checkpoint | F_co:
+        """Append the message `{"role": role, "content": content, **fields}`.
+
+        session.add("user", "hello")
+        """
+        return finish(self._narrow(self._core.add(role, content, **fields)))
+
+    def append(self, message: Mapping[str, Any]) -> Checkpoint | F_co:
+        """Append a message of any shape, kept as it is."""
+        return finish(self._narrow(self._core.append(message)))  # type: ignore[arg-type]  # a TypedDict is a dict
+
+    def extend(self, messages: Iterable[Mapping[str, Any]]) -> Checkpoint | F_co:
+        """Append several messages as one checkpoint."""
+        return finish(self._narrow(self._core.extend(messages)))
+
+    def _narrow(self, write: Coroutine[Any, Any, Checkpoint | None]) -> Coroutine[Any, Any, Checkpoint | F_co]:
+        """Give a write its public type: it returns None only with errors="log", where F_co is None."""
+        return write  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def messages(self, last: int | None = None, whole: bool = True, at: At | None = None) -> list[Message]:
+        """Read the messages, or the last few; the rest is not read.
+
+            session.messages(last=50)
+
+        `whole` adds the messages before them that hold the calls of tool results, so `last=n` may give a little more
+        than n.
+        """
+        return finish(self._core.messages(last, whole, at))
+
+    def ids(self, last: int | None = None, whole: bool = True, at: At | None = None) -> list[str]:
+        """Read the ids of `messages(last, whole)`: those they carry, or `#<number>` where they carry none."""
+        return finish(self._core.ids(last, whole, at))
+
+    def count(self) -> int:
+        """Count the messages."""
+        return finish(self._core.count())
+
+    def exists(self) -> bool:
+        """True if anything was saved under this id."""
+        return finish(self._core.exists())
+
+    def info(self) -> SessionInfo:
+        """Get what a listing tells about the session."""
+        return finish(self._core.info())
+
+    def stats(self) -> dict[str, int]:
+        """Count messages, user turns, and the writes of this handle that failed (errors="log")."""
+        return finish(self._core.stats())
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def pop(self) -> Message | None:
+        """Take the last message away and return it; None if there is none."""
+        return finish(self._core.pop())
+
+    def clear(self) -> Checkpoint | None:
+        """Remove messages, summary and turns; what was there stays in the history. None if there was no session."""
+        return finish(self._core.clear())
+
+    def replace(self, messages: Iterable[Mapping[str, Any]], user_turns: int | None = None) -> Checkpoint | F_co:
+        """Replace all messages; unchanged ones are not written again.
+
+        `Conflict` is raised if another writer has been here since this handle last read or wrote.
+        """
+        return finish(self._narrow(self._core.replace(messages, user_turns)))
+
+    def truncate(
+        self, keep_last: int | None = None, before: str | None = None, at: At | None = None
+    ) -> Checkpoint | None:
+        """Cut away old messages: all but the last few, those before a message, or those that checkpoint `at` had.
+
+            session.truncate(keep_last=100)
+
+        A tool call is never cut from its result, so a little more may stay. None if there was nothing to cut.
+        """
+        return finish(self._core.truncate(keep_last, before, at))
+
+    def set_summary(self, text: str) -> Checkpoint | F_co:
+        """Keep a summary beside the messages; "" takes it away."""
+        return finish(self._narrow(self._core.set_summary(text)))
 
     def compact(self, summarize: Callable[[list[Message]], str], keep_last: int = 20) -> Checkpoint | None:
-        """Put a summary in the place of all but the last few messages. `summarize` may take its time: nothing is
-        locked while it runs, and messages added meanwhile stay. None if there was nothing to summarise."""
-        _check_callable(summarize)
-        part = finish(self.core.part(keep_last))
-        return None if part is None else finish(self.core.apply(part, summarize(part.messages)))
+        """Replace all but the last few messages with a summary; None if there was nothing to summarise.
+
+            session.compact(lambda messages: llm("Summarise", messages), keep_last=20)
+
+        `summarize` may take its time: nothing is locked while it runs, and messages added meanwhile stay.
+        """
+        check_callable(summarize)
+        part = finish(self._core.part(keep_last))
+        return None if part is None else finish(self._core.apply(part, summarize(part.messages)))
+
+    def repair(self, fix: bool = False, alternating: bool = False) -> list[Problem]:
+        """List what a provider would refuse: a tool call without a result, a result without a call, and, with
+        `alternating`, two user turns in a row.
+
+        With `fix`, each is closed: with a marked result, by leaving the orphan out, with a marked reply. What was there
+        stays in the history.
+        """
+        return finish(self._core.repair(fix, alternating))
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save(
+        self, label: str | None = None, tags: Iterable[str] = (), custom: Mapping[str, Any] | None = None
+    ) -> Checkpoint | F_co:
+        """Get the checkpoint that holds everything added so far: all of it is durable already.
+
+        A session that does not exist is made; a label, tags or custom fields make a checkpoint of their own.
+        """
+        return finish(self._narrow(self._core.save(label, tags, custom)))
+
+    def snapshot(self, message_id: str, files: Files | None = None) -> Checkpoint | F_co:
+        """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it.
+
+        `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
+        """
+        return finish(self._narrow(self._core.snapshot(message_id, files)))
 
     def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
-        """Go back to the snapshot of a message, turns and summary included. What came after it stays in the history,
-        and `session.thread.undo()` brings it back. With `files`, the directory goes back along, or nothing does."""
-        at = finish(self.core.find_snapshot(message_id))
-        return self.thread.rewind(at, files=files)
+        """Go back to the snapshot of a message, turns and summary included.
 
-    def fork(self, to: str | None = None, at: Any = None) -> Session:
-        """A new session that stands where this one does; a name is made if none is given."""
-        core = SessionCore(self.core.thread.context, finish(self.core.fork(to, at)), self.core.errors)
-        return Session(core, type(self.thread)(core.thread))
+        What came after it stays in the history, and `session.thread.undo()` brings it back. With `files`, the directory
+        goes back along: both move, or neither does.
+        """
+        return self.thread.rewind(finish(self._core.find_snapshot(message_id)), files)
+
+    def fork(self, to: str | None = None, at: At | None = None) -> Session[F_co]:
+        """Make a new session that stands where this one does, or at `at`; a name is made if none is given."""
+        core = self._core
+        return Session(SessionCore(core.thread.context, finish(core.fork(to, at)), core.errors))
+
+    def delete(self) -> None:
+        """Delete the session and its history; one that does not exist is no error."""
+        finish(self._core.delete())
 
     def __len__(self) -> int:
         return self.count()
@@ -91,79 +196,7 @@ class Session:
         return f"<backtrail.Session {self.id!r}>"
 
 
-class AsyncSession:
-    """A thread seen as messages. Each write is one commit, whatever the length.
-
-    session = store.session("support-42")
-    await session.add("user", "hello")
-    """
-
-    def __init__(self, core: SessionCore, thread: AsyncThread[Any], hop: AsyncRunner) -> None:
-        self.core = core
-        self.thread = thread  #: the same session, as checkpoints
-        self.hop = hop
-
-    @property
-    def id(self) -> str:
-        """The name of the session."""
-        return self.core.id
-
-    @property
-    async def summary(self) -> str:
-        """The summary of what was cut away, "" if there is none: `await session.summary`."""
-        return await self.hop(self.core.summary())
-
-    @property
-    async def user_turns(self) -> int:
-        """How often the user spoke, truncated turns included: `await session.user_turns`."""
-        return await self.hop(self.core.user_turns())
-
-    add = sharing(SessionCore.add)
-    append = sharing(SessionCore.append)
-    extend = sharing(SessionCore.extend)
-    messages = listing(SessionCore.messages)
-    ids = listing(SessionCore.ids)
-    count = awaitable(SessionCore.count)
-    exists = awaitable(SessionCore.exists)
-    info = awaitable(SessionCore.info)
-    stats = awaitable(SessionCore.stats)
-    pop = awaitable(SessionCore.pop)
-    clear = awaitable(SessionCore.clear)
-    replace = awaitable(SessionCore.replace)
-    truncate = awaitable(SessionCore.truncate)
-    set_summary = awaitable(SessionCore.set_summary)
-    save = awaitable(SessionCore.save)
-    repair = awaitable(SessionCore.repair)
-    snapshot = awaitable(SessionCore.snapshot)
-    delete = awaitable(SessionCore.delete)
-
-    async def compact(
-        self, summarize: Callable[[list[Message]], str | Awaitable[str]], keep_last: int = 20
-    ) -> Checkpoint | None:
-        """Put a summary in the place of all but the last few messages. `summarize` may be async and take its time:
-        nothing is locked while it runs, and messages added meanwhile stay. None if there was nothing to summarise."""
-        _check_callable(summarize)
-        part = await self.hop(self.core.part(keep_last))
-        if part is None:
-            return None
-        text = summarize(part.messages)
-        return await self.hop(self.core.apply(part, await text if isinstance(text, Awaitable) else text))
-
-    async def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
-        """Go back to the snapshot of a message, turns and summary included. What came after it stays in the history,
-        and `session.thread.undo()` brings it back. With `files`, the directory goes back along, or nothing does."""
-        at = await self.hop(self.core.find_snapshot(message_id))
-        return await self.thread.rewind(at, files=files)
-
-    async def fork(self, to: str | None = None, at: Any = None) -> AsyncSession:
-        """A new session that stands where this one does; a name is made if none is given."""
-        core = SessionCore(self.core.thread.context, await self.hop(self.core.fork(to, at)), self.core.errors)
-        return AsyncSession(core, type(self.thread)(core.thread, self.hop), self.hop)
-
-    def __repr__(self) -> str:
-        return f"<backtrail.AsyncSession {self.id!r}>"
-
-
-def _check_callable(summarize: object) -> None:
+def check_callable(summarize: object) -> None:
+    """Refuse what cannot summarise, before anything is read."""
     if not callable(summarize):
         raise InvalidInput(f"summarize must be a callable that takes messages, not {type(summarize).__qualname__}")

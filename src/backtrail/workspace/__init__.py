@@ -1,13 +1,15 @@
 """A directory seen as file snapshots, shared by the threads that work in it.
 
-`core` says what a workspace does and `doors` says it in two colours. Below them: `walk`, `skip` and `index` find out
-what changed, `pack` reads it, `trees` names it, `log` keeps it; `plan`, `hands` and `restore` bring it back.
+`sync` and `aio` are the public classes, `core` does the work. Below it, `scanner`, `walk`, `exclusions` and `index`
+find changes, `pack` reads files, `trees` names them, `journal` keeps them; `restore_plan`, `apply` and `restore` bring
+them back.
 """
 
+from backtrail.workspace.aio import AsyncWorkspace
 from backtrail.workspace.core import WorkspaceCore, rewind_together, workspace_of
 from backtrail.workspace.journal import follow
 from backtrail.workspace.model import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
-from backtrail.workspace.sync import AsyncWorkspace, Workspace
+from backtrail.workspace.sync import Workspace
 
 __all__ = [
     "AsyncWorkspace",

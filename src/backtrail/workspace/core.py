@@ -113,9 +113,9 @@ class WorkspaceCore:
         self._context.check_open()
         return [record.snapshot for record in await self._log.records() if record.kind in SHOWN]
 
-    async def refer(self) -> str:
+    async def __file_reference__(self) -> str:
         """Take a snapshot for a checkpoint, and name it as its `files` does."""
-        return await (await self.snapshot()).refer()
+        return await (await self.snapshot()).__file_reference__()
 
     async def status(self) -> Status:
         """The directory now, beside the newest record, with all that a snapshot leaves out and why."""

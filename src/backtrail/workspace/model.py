@@ -50,7 +50,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     reason: str = "snapshot"  #: "snapshot", or "safety" where a restore took it
     flagged: tuple[Skipped, ...] = ()  #: files that could not be read, or kept changing while they were read
 
-    async def refer(self) -> str:
+    async def __file_reference__(self) -> str:
         """The snapshot as a checkpoint's `files` names it."""
         return f"{self.id}@{self.workspace}"
 

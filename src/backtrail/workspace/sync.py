@@ -1,9 +1,11 @@
-"""The two doors of a workspace: `Workspace` blocks, `AsyncWorkspace` is awaited. The names are the same."""
+"""`Workspace`: a directory seen as file snapshots. Each method runs the core's coroutine in place."""
 
 from __future__ import annotations
 
-from backtrail.runner import AsyncRunner, awaitable, blocking, listing
+from backtrail.engines.drive import finish
+from backtrail.model import At, Progress
 from backtrail.workspace.core import WorkspaceCore
+from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
 
 
 class Workspace:
@@ -15,60 +17,61 @@ class Workspace:
     """
 
     def __init__(self, core: WorkspaceCore) -> None:
-        self.core = core
+        self._core = core
 
     @property
     def root(self) -> str:
         """The directory, without symlinks."""
-        return self.core.root
+        return self._core.root
 
     @property
     def name(self) -> str:
         """The name of the thread that keeps the snapshots."""
-        return self.core.name
+        return self._core.name
 
-    snapshot = blocking(WorkspaceCore.snapshot)
-    snapshots = blocking(WorkspaceCore.snapshots)
-    status = blocking(WorkspaceCore.status)
-    diff = blocking(WorkspaceCore.diff)
-    restore = blocking(WorkspaceCore.restore)
-    revert = blocking(WorkspaceCore.revert)
-    undo = blocking(WorkspaceCore.undo)
-    recover = blocking(WorkspaceCore.recover)
+    def snapshot(self, label: str | None = None, progress: Progress | None = None) -> Snapshot:
+        """Save the directory as it is; `progress` is called with (done, total) of the changed files.
+
+        before = workspace.snapshot("before the refactoring")
+        """
+        return finish(self._core.snapshot(label, progress))
+
+    def snapshots(self) -> list[Snapshot]:
+        """List all snapshots, oldest first, those that restores took for safety included."""
+        return finish(self._core.snapshots())
+
+    def status(self) -> Status:
+        """Compare the directory with the newest snapshot, and list what a snapshot leaves out, and why."""
+        return finish(self._core.status())
+
+    def diff(self, a: At | Snapshot, b: At | Snapshot | None = None, text: bool = True) -> FileDiff:
+        """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
+        return finish(self._core.diff(a, b, text))
+
+    def restore(self, snapshot: At | Snapshot, dry_run: bool = False) -> Changes:
+        """Bring the directory back to a snapshot; what it held before is kept in a safety snapshot, for `undo`.
+
+        print(workspace.restore(before, dry_run=True))
+        """
+        return finish(self._core.restore(snapshot, dry_run))
+
+    def revert(self, a: At | Snapshot, b: At | Snapshot, dry_run: bool = False) -> Changes:
+        """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
+
+        What anybody else changed after `b` stays as it is, and is listed as kept.
+        """
+        return finish(self._core.revert(a, b, dry_run))
+
+    def undo(self, dry_run: bool = False) -> Changes:
+        """Take back the newest restore that has not been taken back yet."""
+        return finish(self._core.undo(dry_run))
+
+    def recover(self) -> None:
+        """Finish, or take back, a restore whose process died; every other call does this first as well."""
+        finish(self._core.recover())
+
+    async def __file_reference__(self) -> str:
+        return await self._core.__file_reference__()
 
     def __repr__(self) -> str:
         return f"<backtrail.Workspace {self.root!r}>"
-
-
-class AsyncWorkspace:
-    """A directory seen as file snapshots.
-
-    workspace = store.workspace("project")
-    before = await workspace.snapshot("before the refactoring")
-    """
-
-    def __init__(self, core: WorkspaceCore, hop: AsyncRunner) -> None:
-        self.core = core
-        self.hop = hop
-
-    @property
-    def root(self) -> str:
-        """The directory, without symlinks."""
-        return self.core.root
-
-    @property
-    def name(self) -> str:
-        """The name of the thread that keeps the snapshots."""
-        return self.core.name
-
-    snapshot = awaitable(WorkspaceCore.snapshot)
-    snapshots = listing(WorkspaceCore.snapshots)
-    status = awaitable(WorkspaceCore.status)
-    diff = awaitable(WorkspaceCore.diff)
-    restore = awaitable(WorkspaceCore.restore)
-    revert = awaitable(WorkspaceCore.revert)
-    undo = awaitable(WorkspaceCore.undo)
-    recover = awaitable(WorkspaceCore.recover)
-
-    def __repr__(self) -> str:
-        return f"<backtrail.AsyncWorkspace {self.root!r}>"

@@ -29,7 +29,7 @@ _RULES = frozenset(IGNORE_FILES)
 
 _STAND = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
 
 
 class Same(NamedTuple):

@@ -1,0 +1,198 @@
+"""`AsyncSession`: the names of `Session`, to be awaited. Lists may also be looped over with `async for`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic
+
+from backtrail.message_shapes import Message, Problem
+from backtrail.model import At, Checkpoint
+from backtrail.runner import AsyncRunner, AwaitableList
+from backtrail.session.core import SessionCore
+from backtrail.session.sync import check_callable
+from backtrail.thread.aio import AsyncThread
+from backtrail.typing import F_co, Files
+
+if TYPE_CHECKING:
+    from backtrail.session.listing import SessionInfo
+
+
+class AsyncSession(Generic[F_co]):
+    """A thread seen as messages. Each write is one commit, whatever the length.
+
+    session = store.session("support-42")
+    await session.add("user", "hello")
+    await session.messages(last=50)
+
+    `AsyncSession[None]` is one with errors="log": its writes return None where others raise.
+    """
+
+    def __init__(self, core: SessionCore, runner: AsyncRunner) -> None:
+        self._core = core
+        self._runner = runner
+        self.thread: AsyncThread[dict[str, Any]] = AsyncThread(core.thread, runner)  #: the same, as checkpoints
+
+    @property
+    def id(self) -> str:
+        """The name of the session."""
+        return self._core.id
+
+    @property
+    async def summary(self) -> str:
+        """The summary of the messages that were cut away, "" if there is none: `await session.summary`."""
+        return await self._runner(self._core.summary())
+
+    @property
+    async def user_turns(self) -> int:
+        """The number of user turns, truncated ones included: `await session.user_turns`."""
+        return await self._runner(self._core.user_turns())
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    async def add(self, /, role: str, content: Any, **fields: Any) -> Checkpoint | F_co:
+        """Append the message `{"role": role, "content": content, **fields}`.
+
+        await session.add("user", "hello")
+        """
+        return await self._runner.together(self._narrow(self._core.add(role, content, **fields)))
+
+    async def append(self, message: Mapping[str, Any]) -> Checkpoint | F_co:
+        """Append a message of any shape, kept as it is."""
+        return await self._runner.together(self._narrow(self._core.append(message)))  # type: ignore[arg-type]  # a TypedDict is a dict
+
+    async def extend(self, messages: Iterable[Mapping[str, Any]]) -> Checkpoint | F_co:
+        """Append several messages as one checkpoint."""
+        return await self._runner.together(self._narrow(self._core.extend(messages)))
+
+    def _narrow(self, write: Coroutine[Any, Any, Checkpoint | None]) -> Coroutine[Any, Any, Checkpoint | F_co]:
+        """Give a write its public type: it returns None only with errors="log", where F_co is None."""
+        return write  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def messages(self, last: int | None = None, whole: bool = True, at: At | None = None) -> AwaitableList[Message]:
+        """Read the messages, or the last few; the rest is not read.
+
+            await session.messages(last=50)
+
+        `whole` adds the messages before them that hold the calls of tool results, so `last=n` may give a little more
+        than n.
+        """
+        return AwaitableList(self._runner(self._core.messages(last, whole, at)))
+
+    def ids(self, last: int | None = None, whole: bool = True, at: At | None = None) -> AwaitableList[str]:
+        """Read the ids of `messages(last, whole)`: those they carry, or `#<number>` where they carry none."""
+        return AwaitableList(self._runner(self._core.ids(last, whole, at)))
+
+    async def count(self) -> int:
+        """Count the messages."""
+        return await self._runner(self._core.count())
+
+    async def exists(self) -> bool:
+        """True if anything was saved under this id."""
+        return await self._runner(self._core.exists())
+
+    async def info(self) -> SessionInfo:
+        """Get what a listing tells about the session."""
+        return await self._runner(self._core.info())
+
+    async def stats(self) -> dict[str, int]:
+        """Count messages, user turns, and the writes of this handle that failed (errors="log")."""
+        return await self._runner(self._core.stats())
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    async def pop(self) -> Message | None:
+        """Take the last message away and return it; None if there is none."""
+        return await self._runner(self._core.pop())
+
+    async def clear(self) -> Checkpoint | None:
+        """Remove messages, summary and turns; what was there stays in the history. None if there was no session."""
+        return await self._runner(self._core.clear())
+
+    async def replace(self, messages: Iterable[Mapping[str, Any]], user_turns: int | None = None) -> Checkpoint | F_co:
+        """Replace all messages; unchanged ones are not written again.
+
+        `Conflict` is raised if another writer has been here since this handle last read or wrote.
+        """
+        return await self._runner(self._narrow(self._core.replace(messages, user_turns)))
+
+    async def truncate(
+        self, keep_last: int | None = None, before: str | None = None, at: At | None = None
+    ) -> Checkpoint | None:
+        """Cut away old messages: all but the last few, those before a message, or those that checkpoint `at` had.
+
+            await session.truncate(keep_last=100)
+
+        A tool call is never cut from its result, so a little more may stay. None if there was nothing to cut.
+        """
+        return await self._runner(self._core.truncate(keep_last, before, at))
+
+    async def set_summary(self, text: str) -> Checkpoint | F_co:
+        """Keep a summary beside the messages; "" takes it away."""
+        return await self._runner(self._narrow(self._core.set_summary(text)))
+
+    async def compact(
+        self, summarize: Callable[[list[Message]], str | Awaitable[str]], keep_last: int = 20
+    ) -> Checkpoint | None:
+        """Replace all but the last few messages with a summary; None if there was nothing to summarise.
+
+            await session.compact(lambda messages: llm("Summarise", messages), keep_last=20)
+
+        `summarize` may be async and take its time: nothing is locked while it runs, and messages added meanwhile stay.
+        """
+        check_callable(summarize)
+        part = await self._runner(self._core.part(keep_last))
+        if part is None:
+            return None
+        text = summarize(part.messages)
+        return await self._runner(self._core.apply(part, await text if isinstance(text, Awaitable) else text))
+
+    async def repair(self, fix: bool = False, alternating: bool = False) -> list[Problem]:
+        """List what a provider would refuse: a tool call without a result, a result without a call, and, with
+        `alternating`, two user turns in a row.
+
+        With `fix`, each is closed: with a marked result, by leaving the orphan out, with a marked reply. What was there
+        stays in the history.
+        """
+        return await self._runner(self._core.repair(fix, alternating))
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    async def save(
+        self, label: str | None = None, tags: Iterable[str] = (), custom: Mapping[str, Any] | None = None
+    ) -> Checkpoint | F_co:
+        """Get the checkpoint that holds everything added so far: all of it is durable already.
+
+        A session that does not exist is made; a label, tags or custom fields make a checkpoint of their own.
+        """
+        return await self._runner(self._narrow(self._core.save(label, tags, custom)))
+
+    async def snapshot(self, message_id: str, files: Files | None = None) -> Checkpoint | F_co:
+        """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it.
+
+        `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
+        """
+        return await self._runner(self._narrow(self._core.snapshot(message_id, files)))
+
+    async def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
+        """Go back to the snapshot of a message, turns and summary included.
+
+        What came after it stays in the history, and `session.thread.undo()` brings it back. With `files`, the directory
+        goes back along: both move, or neither does.
+        """
+        at = await self._runner(self._core.find_snapshot(message_id))
+        return await self.thread.rewind(at, files)
+
+    async def fork(self, to: str | None = None, at: At | None = None) -> AsyncSession[F_co]:
+        """Make a new session that stands where this one does, or at `at`; a name is made if none is given."""
+        core = self._core
+        name = await self._runner(core.fork(to, at))
+        return AsyncSession(SessionCore(core.thread.context, name, core.errors), self._runner)
+
+    async def delete(self) -> None:
+        """Delete the session and its history; one that does not exist is no error."""
+        await self._runner(self._core.delete())
+
+    def __repr__(self) -> str:
+        return f"<backtrail.AsyncSession {self.id!r}>"

@@ -1,0 +1,77 @@
+"""`AsyncWorkspace`: the names of `Workspace`, to be awaited. Lists may also be looped over with `async for`."""
+
+from __future__ import annotations
+
+from backtrail.model import At, Progress
+from backtrail.runner import AsyncRunner, AwaitableList
+from backtrail.workspace.core import WorkspaceCore
+from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
+
+
+class AsyncWorkspace:
+    """A directory seen as file snapshots.
+
+    workspace = store.workspace("project")
+    before = await workspace.snapshot("before the refactoring")
+    """
+
+    def __init__(self, core: WorkspaceCore, runner: AsyncRunner) -> None:
+        self._core = core
+        self._runner = runner
+
+    @property
+    def root(self) -> str:
+        """The directory, without symlinks."""
+        return self._core.root
+
+    @property
+    def name(self) -> str:
+        """The name of the thread that keeps the snapshots."""
+        return self._core.name
+
+    async def snapshot(self, label: str | None = None, progress: Progress | None = None) -> Snapshot:
+        """Save the directory as it is; `progress` is called with (done, total) of the changed files.
+
+        before = await workspace.snapshot("before the refactoring")
+        """
+        return await self._runner(self._core.snapshot(label, progress))
+
+    def snapshots(self) -> AwaitableList[Snapshot]:
+        """List all snapshots, oldest first, those that restores took for safety included."""
+        return AwaitableList(self._runner(self._core.snapshots()))
+
+    async def status(self) -> Status:
+        """Compare the directory with the newest snapshot, and list what a snapshot leaves out, and why."""
+        return await self._runner(self._core.status())
+
+    async def diff(self, a: At | Snapshot, b: At | Snapshot | None = None, text: bool = True) -> FileDiff:
+        """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
+        return await self._runner(self._core.diff(a, b, text))
+
+    async def restore(self, snapshot: At | Snapshot, dry_run: bool = False) -> Changes:
+        """Bring the directory back to a snapshot; what it held before is kept in a safety snapshot, for `undo`.
+
+        print(await workspace.restore(before, dry_run=True))
+        """
+        return await self._runner(self._core.restore(snapshot, dry_run))
+
+    async def revert(self, a: At | Snapshot, b: At | Snapshot, dry_run: bool = False) -> Changes:
+        """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
+
+        What anybody else changed after `b` stays as it is, and is listed as kept.
+        """
+        return await self._runner(self._core.revert(a, b, dry_run))
+
+    async def undo(self, dry_run: bool = False) -> Changes:
+        """Take back the newest restore that has not been taken back yet."""
+        return await self._runner(self._core.undo(dry_run))
+
+    async def recover(self) -> None:
+        """Finish, or take back, a restore whose process died; every other call does this first as well."""
+        await self._runner(self._core.recover())
+
+    async def __file_reference__(self) -> str:
+        return await self._core.__file_reference__()
+
+    def __repr__(self) -> str:
+        return f"<backtrail.AsyncWorkspace {self.root!r}>"
