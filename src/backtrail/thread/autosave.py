@@ -22,7 +22,7 @@ class EveryNth:
             raise InvalidInput(f"every must be an int from 1 up, not {every!r}")
         self.every = every
         self.pending: Any = None
-        self.facts: Facts = {}
+        self.facts = Facts()
         self.waiting = 0
 
     def due(self, state: Any, facts: Facts) -> bool:
@@ -33,7 +33,7 @@ class EveryNth:
 
     def saved(self) -> None:
         """Begin to count anew."""
-        self.pending, self.facts, self.waiting = None, {}, 0
+        self.pending, self.facts, self.waiting = None, Facts(), 0
 
 
 class Autosave(Generic[S]):
