@@ -21,7 +21,7 @@ help:
 	@echo "make bench    the figures, next to the peers', in one run"
 	@echo "make lint     ruff check and ruff format --check"
 	@echo "make format   ruff format, and the fixes ruff is sure of"
-	@echo "make types    mypy --strict"
+	@echo "make types    mypy --strict, and pyright on the public classes and tests/types"
 	@echo "make layers   who may import whom"
 	@echo "make check    all of the above that can fail"
 
@@ -80,7 +80,8 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 types: $(READY) $(FRAMES_READY)
-	$(BIN)/mypy --strict src
+	$(BIN)/mypy --strict src tests/types
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(FRAMES)/bin/mypy --strict src/backtrail/adapters/*.py src/backtrail/adapters/*/*.py
 
 layers: $(READY)

@@ -1,64 +1,75 @@
-"""What an editor and a type checker know of the front doors, without a word from the user."""
+"""What a type checker knows of the public classes. The files in `tests/types` are never run, only checked: by mypy
+here, and by mypy and pyright in `make types`."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
+import inspect
 from pathlib import Path
+from typing import Any, get_type_hints
 
-PROGRAM = """
-import dataclasses
-import backtrail, backtrail.aio
+import pytest
+from mypy import api
 
-@dataclasses.dataclass
-class Plan:
-    goal: str
+import backtrail
+import backtrail.aio
+from backtrail.engines import STORE_OPTIONS
+from backtrail.engines.base import Engine
+from backtrail.engines.jsonl import JSONLEngine
+from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.postgres import PostgresEngine
+from backtrail.engines.redis import RedisEngine
+from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.factory import MIRROR_OPTIONS
+from backtrail.options import FileOptions, MirrorOptions, Options, PostgresOptions, RedisOptions, StoreOptions
+from backtrail.replicate.settings import Settings
+from backtrail.replicate.status import Status
 
-store = backtrail.open("agents.db", compression="zstd", durability="normal", types=[Plan], pool_size=3)
-reveal_type(store)
-reveal_type(store.thread("t").load())
-reveal_type(store.thread("t", type=Plan).load())
-reveal_type(store.thread("t").load(as_=Plan))
-reveal_type(store.thread("t").save({}, label="x", tags=["a"]))
-reveal_type(store.thread("t").history(limit=3))
-reveal_type(store.session("s").messages(last=3))
-store.thread("t").load(at=1.5)
-store.thread("t").history(limt=3)
-
-async def main() -> None:
-    async with await backtrail.aio.open("agents.db") as store:
-        reveal_type(await store.thread("t").load())
-        reveal_type(await store.threads())
-        async for checkpoint in store.thread("t", Plan).history():
-            reveal_type(checkpoint)
-"""
-KNOWN = [
-    "Store",
-    "dict[str, Any]",
-    "Plan",
-    "Plan",
-    "Checkpoint",
-    "list[Checkpoint]",
-    "list[dict[str, Any]]",
-    "dict[str, Any]",
-    "list[ThreadInfo]",
-    "Checkpoint",
+ROOT = Path(__file__).parents[1]
+ENGINES: list[tuple[type[Engine], type]] = [
+    (SQLiteEngine, FileOptions),
+    (JSONLEngine, FileOptions),
+    (RedisEngine, RedisOptions),
+    (PostgresEngine, PostgresOptions),
 ]
 
 
-def test_the_doors_tell_what_they_give_and_what_they_take(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM)
-    ended = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "program.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    revealed = re.findall(r'Revealed type is "(.+)"', ended.stdout)
-    assert [re.sub(r"(?:\w+\.)+(?=\w)", "", kind) for kind in revealed] == KNOWN, ended.stdout + ended.stderr
-    errors = re.findall(r"program\.py:\d+: error: (.+?)  ", ended.stdout)
-    assert len(errors) == 2, ended.stdout
-    assert 'No overload variant of "load" of "Thread"' in errors[0]
-    assert 'Unexpected keyword argument "limt"' in errors[1]
+def hints(options: Any) -> dict[str, Any]:
+    return get_type_hints(options, localns={"Status": Status})
+
+
+def keywords(engine: type[Engine]) -> set[str]:
+    """The options of an engine, as `backtrail.engines.connect` finds them."""
+    parameters = inspect.signature(engine).parameters.values()
+    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - {"asynchronous"}
+
+
+def test_right_calls_are_accepted_and_wrong_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # where the settings of mypy are
+    told, failed, status = api.run(["--strict", "--no-error-summary", "tests/types"])
+    assert (status, told, failed) == (0, "", "")
+
+
+def test_open_takes_the_options_of_all_engines_and_no_other() -> None:
+    assert hints(StoreOptions).keys() == STORE_OPTIONS
+    assert hints(MirrorOptions).keys() == MIRROR_OPTIONS
+    for engine, options in ENGINES:
+        assert keywords(engine) <= hints(options).keys(), engine
+    known = set().union(*(keywords(engine) for engine, _ in ENGINES), keywords(MemoryEngine))
+    assert hints(Options).keys() == STORE_OPTIONS | MIRROR_OPTIONS | known
+
+
+@pytest.mark.parametrize(("engine", "options"), ENGINES)
+def test_an_option_has_the_type_that_its_engine_gives_it(engine: type[Engine], options: type) -> None:
+    given = get_type_hints(engine.__init__)
+    assert {name: hints(options)[name] for name in keywords(engine)} == {name: given[name] for name in keywords(engine)}
+
+
+def test_an_option_of_a_mirror_has_the_type_of_its_setting() -> None:
+    given = get_type_hints(Settings)
+    for name in MIRROR_OPTIONS - {"replica", "on_change"}:  # what on_change is called with is Any there
+        assert hints(MirrorOptions)[name] == given[name], name
+
+
+@pytest.mark.parametrize("open", [backtrail.open, backtrail.aio.open])
+def test_open_shows_its_options_to_an_editor(open: Any) -> None:
+    assert inspect.signature(open).parameters["options"].annotation == "Unpack[Options]"

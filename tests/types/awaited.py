@@ -1,5 +1,4 @@
 """The async classes: the same types, to be awaited; lists are awaited or looped over."""
-# pyright: strict
 
 import asyncio
 import dataclasses

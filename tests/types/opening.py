@@ -1,5 +1,4 @@
 """`backtrail.open`: its options are known by name and type, in both classes, and another name is refused."""
-# pyright: strict
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,5 +1,4 @@
 """Threads: a state has the thread's type, and everyday states need none."""
-# pyright: strict
 
 import dataclasses
 from collections.abc import Mapping

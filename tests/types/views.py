@@ -1,5 +1,4 @@
 """Sessions, runs, workspaces and the store itself: what they take and what they give."""
-# pyright: strict
 
 from collections.abc import Mapping
 from datetime import timedelta
