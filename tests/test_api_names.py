@@ -1,8 +1,10 @@
-"""The public names: every one that users rely on is there, in both colours, with the same arguments and a docstring."""
+"""The public names: every one that users rely on is there, sync and async, with the same arguments and a docstring."""
 
 from __future__ import annotations
 
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import backtrail
 import backtrail.aio
 import backtrail.errors
+from backtrail.aio import AsyncAutosave, AsyncLock
 from backtrail.janitor import AsyncJanitor, Janitor
 from backtrail.run import Run
 from backtrail.run.aio import AsyncRun
@@ -34,20 +37,24 @@ NAMES = {
     "run": "iteration messages system_prompt input_tokens output_tokens custom checkpoint exists resume finish",
     "workspace": "snapshot restore diff snapshots undo",
     "janitor": "start stop status",
+    "lock": "acquire renew release",
+    "autosave": "flush",
 }
-DOORS: dict[str, tuple[type, type]] = {
+FACADES: dict[str, tuple[type, type]] = {
     "store": (backtrail.Store, backtrail.aio.AsyncStore),
     "thread": (backtrail.Thread, backtrail.aio.AsyncThread),
     "session": (Session, AsyncSession),
     "run": (Run, AsyncRun),
     "workspace": (Workspace, AsyncWorkspace),
     "janitor": (Janitor, AsyncJanitor),
+    "lock": (backtrail.Lock, AsyncLock),
+    "autosave": (backtrail.Autosave, AsyncAutosave),
 }
 EACH = [(noun, name) for noun, names in NAMES.items() for name in names.split()]
 
 
 def has(cls: type, name: str) -> bool:
-    """Whether instances have the name: on the class, or set when one is made."""
+    """True if instances have the name: on the class, or set when one is made."""
     return (
         hasattr(cls, name)
         or f"self.{name} = " in inspect.getsource(cls.__init__)
@@ -56,31 +63,62 @@ def has(cls: type, name: str) -> bool:
 
 
 @pytest.mark.parametrize(("noun", "name"), EACH)
-def test_every_name_is_in_both_doors(noun: str, name: str) -> None:
-    for door in DOORS[noun]:
-        assert has(door, name), f"{door.__name__} has no {name}"
+def test_every_name_is_in_both_facades(noun: str, name: str) -> None:
+    for facade in FACADES[noun]:
+        assert has(facade, name), f"{facade.__name__} has no {name}"
 
 
 def public(cls: type) -> list[str]:
     return [name for name, value in vars(cls).items() if not name.startswith("_") and callable(value)]
 
 
-@pytest.mark.parametrize("noun", DOORS)
-def test_the_two_doors_have_the_same_methods_with_the_same_arguments(noun: str) -> None:
-    one, other = DOORS[noun]
+@pytest.mark.parametrize("noun", FACADES)
+def test_the_two_facades_have_the_same_methods_with_the_same_arguments(noun: str) -> None:
+    one, other = FACADES[noun]
     assert sorted(public(one)) == sorted(public(other))
     for name in public(one):
-        mine, theirs = (inspect.signature(getattr(door, name)).parameters for door in (one, other))
+        mine, theirs = (inspect.signature(getattr(facade, name)).parameters for facade in (one, other))
         assert [(p.name, p.default, p.kind) for p in mine.values()] == [
             (p.name, p.default, p.kind) for p in theirs.values()
         ], f"{noun}.{name}"
 
 
-@pytest.mark.parametrize("noun", DOORS)
+@pytest.mark.parametrize("noun", FACADES)
 def test_every_public_method_says_what_it_does(noun: str) -> None:
-    for door in DOORS[noun]:
-        for name in public(door):
-            assert (getattr(door, name).__doc__ or "").strip(), f"{door.__name__}.{name}"
+    for facade in FACADES[noun]:
+        for name in public(facade):
+            assert (getattr(facade, name).__doc__ or "").strip(), f"{facade.__name__}.{name}"
+
+
+@pytest.mark.parametrize("noun", FACADES)
+def test_help_and_signatures_name_the_public_class_and_its_types(noun: str) -> None:
+    for facade in FACADES[noun]:
+        for name in public(facade):
+            method = getattr(facade, name)
+            assert method.__qualname__ == f"{facade.__name__}.{name}"
+            assert method.__module__ == facade.__module__
+            assert not hasattr(method, "__wrapped__")
+            signature = inspect.signature(method)
+            kinds = [*(p.annotation for p in [*signature.parameters.values()][1:]), signature.return_annotation]
+            assert inspect.Signature.empty not in kinds, f"{facade.__name__}.{name}"
+            assert not [kind for kind in kinds if "Core" in str(kind)], f"{facade.__name__}.{name}"
+            first = (method.__doc__ or "").strip().splitlines()[0]
+            assert first.split()[0] not in ("What", "Whether"), f"{facade.__name__}.{name}"
+
+
+@pytest.mark.parametrize("noun", FACADES)
+def test_nothing_public_leads_to_the_inner_objects(noun: str) -> None:
+    for facade in FACADES[noun]:
+        for line in inspect.getsource(facade.__init__).splitlines():
+            assert not re.match(r"\s+self\.(?!_|thread: )\w+", line), f"{facade.__name__}: {line.strip()}"
+
+
+def test_help_shows_the_types_of_a_save() -> None:
+    text = pydoc.plain(pydoc.render_doc(backtrail.Thread.save))
+    assert "save in module backtrail.thread.sync" in text
+    assert "label: 'str | None' = None" in text
+    assert "expect: 'Expect | UnsetType' = UNSET" in text
+    assert "-> 'Checkpoint'" in text
 
 
 SIGNATURES: list[tuple[Any, str]] = [
@@ -144,7 +182,7 @@ def test_the_values_and_errors_have_their_names() -> None:
             assert getattr(backtrail, child) is getattr(backtrail.errors, child)
 
 
-def test_the_async_door_is_there_without_an_import_of_its_own() -> None:
+def test_the_async_facade_is_there_without_an_import_of_its_own() -> None:
     code = (
         "import backtrail, sys\n"
         "assert {'aio', 'errors', 'open'} <= {*dir(backtrail)}; assert 'Any' not in dir(backtrail)\n"

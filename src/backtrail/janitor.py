@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a janitor does now, and what it did."""
+    """The state of a janitor, and the account of its rounds."""
 
     running: bool
     every: float  #: seconds between two rounds
@@ -100,7 +100,7 @@ class Janitor:
 
     @property
     def status(self) -> JanitorStatus:
-        """What the janitor does now, and what it did."""
+        """The state of the janitor, and the account of its rounds."""
         running = self._thread is not None and self._thread.is_alive()
         return msgspec.structs.replace(self._rounds.account, running=running)
 
@@ -154,7 +154,7 @@ class AsyncJanitor:
 
     @property
     def status(self) -> JanitorStatus:
-        """What the janitor does now, and what it did."""
+        """The state of the janitor, and the account of its rounds."""
         running = self._task is not None and not self._task.done()
         return msgspec.structs.replace(self._rounds.account, running=running)
 

@@ -32,7 +32,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a listing tells about a thread; no state is read for it."""
+    """One thread of a listing; no state is read for it."""
 
     id: str
     kind: str
@@ -62,7 +62,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """What changed from checkpoint `a` to checkpoint `b`. Prints as a list; iterates over its changes."""
+    """The changes from checkpoint `a` to checkpoint `b`. Prints as a list."""
 
     a: Checkpoint
     b: Checkpoint
@@ -96,7 +96,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """One level of a state: what is at a path, and for a dict or a list some of its entries."""
+    """One level of a state: the value at a path, and for a dict or a list some of its entries."""
 
     kind: Shape
     size: int
@@ -117,7 +117,7 @@ class Fork(msgspec.Struct, frozen=True):
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be forgotten. Nothing is, by default; a head never is."""
+    """A policy that says which checkpoints may be removed: none by default, and never a head."""
 
     keep_last: int | None = None  #: newest checkpoints to keep per thread
     max_age: dt.timedelta | None = None  #: older checkpoints may go
@@ -146,7 +146,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What a prune took away, or would."""
+    """The report of a prune: what it removed, or would remove."""
 
     threads: int = 0  #: whole threads that had been idle for longer than their ttl
     checkpoints: int = 0  #: checkpoints that left the history
@@ -177,7 +177,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verify looked at, what it found, and what it set aside."""
+    """The report of a verify: what it checked, the damage it found, and whether that was set aside."""
 
     threads: int = 0
     checkpoints: int = 0
@@ -189,7 +189,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds."""
+        """True if nothing is damaged."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copy brought over; what was there already is not counted."""
+    """The report of a copy; what was there already is not counted."""
 
     threads: int = 0
     rows: int = 0

@@ -1,4 +1,4 @@
-"""How the async classes run the core's coroutines.
+"""Running the core's coroutines on an event loop.
 
 Everything below the public classes is written once, as `async def`, and awaits only engine methods. Over a blocking
 engine those never suspend: the blocking classes run such a coroutine to its end in place (`engines.drive.finish`), and

@@ -55,7 +55,7 @@ Record: TypeAlias = _Dataclass | _AttrsClass | _PydanticModel | _NamedTuple | ms
 """An instance of a class that `types=` can register."""
 
 State: TypeAlias = Mapping[str, Any] | Record
-"""What a thread without a type saves: a dict (a TypedDict included, hence Mapping) or a registered record."""
+"""A state of a thread without a type: a dict (a TypedDict included, hence Mapping) or a registered record."""
 
 Files: TypeAlias = FileSource | str
 """The files that belong to a checkpoint: a Workspace, of which a snapshot is taken, one of its snapshots, or the text
@@ -72,7 +72,7 @@ Key: TypeAlias = bytes | bytearray | str
 """An encryption key: 32 bytes, or their hex or base64 text."""
 
 Target: TypeAlias = str | PathLike[str] | Engine
-"""What `open` takes: a path, a URL, or an engine that is open already."""
+"""The store that `open` opens: a path, a URL, or an engine that is open already."""
 
 
 class Facts(TypedDict, total=False):

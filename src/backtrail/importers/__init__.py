@@ -89,7 +89,7 @@ def import_sync(context: Context, target: Any, format: str | None = None, progre
 
 
 async def import_async(
-    context: Context, hop: AsyncRunner, target: Any, format: str | None = None, progress: Progress | None = None
+    context: Context, runner: AsyncRunner, target: Any, format: str | None = None, progress: Progress | None = None
 ) -> Report:
     """Import files on an event loop; files are read in threads, so that the loop never waits for a disk."""
     from asyncio import to_thread
@@ -97,7 +97,7 @@ async def import_async(
     import_ = _Import(context, format)
     files = await to_thread(find_files, target)
     for number, (path, name) in enumerate(files, 1):
-        await hop(import_.write(path, await to_thread(import_.read, path, name)))
+        await runner(import_.write(path, await to_thread(import_.read, path, name)))
         if progress is not None:
             progress(number, len(files))
     return import_.report()
