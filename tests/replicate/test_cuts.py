@@ -84,8 +84,8 @@ class World:
     """Two sides, a store over them, and what it has acknowledged."""
 
     def __init__(self, calls: Calls, api: str, **options: Any) -> None:
-        self.places = MemoryEngine(), MemoryEngine()
-        self.primary, self.replica = (Side(place, calls, api == "awaiting") for place in self.places)
+        self.engines = MemoryEngine(), MemoryEngine()
+        self.primary, self.replica = (Side(engine, calls, api == "awaiting") for engine in self.engines)
         self.loop = asyncio.new_event_loop()
         self.saves: dict[str, tuple[str, str]] = {}  # text -> thread, id
         self.labels: dict[str, str] = {}  # id -> label
@@ -93,7 +93,7 @@ class World:
         self.store: Any = None
         self.other: backtrail.Store | None = None  # another process, for which nothing is ever cut
         if api == "blocking":
-            one, two = (Side(place, Calls(0, "never"), awaiting=False) for place in self.places)
+            one, two = (Side(engine, Calls(0, "never"), awaiting=False) for engine in self.engines)
             self.other = backtrail.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
             self.other.catch_up()
             calls.others = self._others
@@ -162,7 +162,7 @@ class World:
                 store.catch_up()
 
     def check(self, *, pruned: bool) -> None:
-        one, two = (backtrail.open(place) for place in self.places)
+        one, two = (backtrail.open(engine) for engine in self.engines)
         infos = one.threads()
         assert infos == two.threads()
         found: dict[str, list[backtrail.Checkpoint]] = {}
@@ -322,7 +322,7 @@ def test_the_checker_sees_what_is_missing_and_what_only_one_side_has() -> None:
     with pytest.raises(AssertionError, match="never made is lost"):
         world.check(pruned=False)
     del world.saves["never made"]
-    backtrail.open(world.places[0]).thread("t").append("messages", ["only here"])
+    backtrail.open(world.engines[0]).thread("t").append("messages", ["only here"])
     with pytest.raises(AssertionError):
         world.check(pruned=False)
     world.close()

@@ -53,11 +53,11 @@ class Two:
     """Two places, and stores over them as several processes have them."""
 
     def __init__(self) -> None:
-        self.places = MemoryEngine(), MemoryEngine()
+        self.engines = MemoryEngine(), MemoryEngine()
         self.stores: list[backtrail.AsyncStore] = []
 
     async def open(self, late: random.Random | None = None, **options: Any) -> tuple[backtrail.AsyncStore, Held]:
-        one, two = (Held(place, late) for place in self.places)
+        one, two = (Held(engine, late) for engine in self.engines)
         store = await backtrail.aio.open(one, replica=two, **{**NEVER, **options})
         self.stores.append(store)
         return store, one
@@ -68,7 +68,7 @@ class Two:
             while (status := await store.catch_up()).behind:
                 await asyncio.sleep(0.01)
             assert status.diverged == 0
-        one, two = (backtrail.open(place) for place in self.places)
+        one, two = (backtrail.open(engine) for engine in self.engines)
         assert one.threads() == two.threads()
         history = one.thread(thread).history(all=True)
         assert history == two.thread(thread).history(all=True)
@@ -118,7 +118,10 @@ def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_r
         await active.reached.wait()
         await asyncio.sleep(0.01)
         racing = asyncio.ensure_future(other.thread("t").append("messages", ["quick"]))
-        while (await asyncio.to_thread(backtrail.open(two.places[0]).thread("t").load))["messages"] != ["one", "quick"]:
+        while (await asyncio.to_thread(backtrail.open(two.engines[0]).thread("t").load))["messages"] != [
+            "one",
+            "quick",
+        ]:
             await asyncio.sleep(0.001)
         active.free.set()
         await racing
@@ -239,7 +242,7 @@ def test_a_save_that_was_cancelled_half_way_does_not_keep_the_sides_apart() -> N
         active.free.clear()
         saving = asyncio.ensure_future(thread.append("messages", ["given up"]))
         await active.reached.wait()
-        while len(backtrail.open(two.places[1]).thread("t").load()["messages"]) < 2:
+        while len(backtrail.open(two.engines[1]).thread("t").load()["messages"]) < 2:
             await asyncio.sleep(0.001)
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -251,7 +254,7 @@ def test_a_save_that_was_cancelled_half_way_does_not_keep_the_sides_apart() -> N
         while (status := await writer.catch_up()).behind:
             assert time.monotonic() < end, status
             await asyncio.sleep(0.05)
-        one, other = (backtrail.open(place).thread("t") for place in two.places)
+        one, other = (backtrail.open(engine).thread("t") for engine in two.engines)
         assert one.load() == other.load() == {"messages": ["one", 0, 1, 2]}
         assert one.history(all=True) == other.history(all=True)
 
@@ -268,7 +271,7 @@ def test_what_only_the_follower_has_for_good_is_kept() -> None:
         active.free.clear()
         saving = asyncio.ensure_future(writer.thread("t").append("messages", ["two"]))
         await active.reached.wait()
-        while len(backtrail.open(two.places[1]).thread("t").load()["messages"]) < 2:
+        while len(backtrail.open(two.engines[1]).thread("t").load()["messages"]) < 2:
             await asyncio.sleep(0.001)
         saving.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -103,7 +103,7 @@ class _Comparison:
         gone = await sweep_tombstones.read(active, lineage) if self._mirror else Swept()
         for head in news:
             there = await active.row(lineage, head.branch, head.step) is not None
-            known = there or (head.branch, head.step) in gone
+            known = there or head.position in gone
             past = known and _at_or_past(self._ours.get(head.thread), head, doubts.generation)
             if not past and doubts.under_way(head):
                 raise UnderWay(head.thread, f"a change of thread {head.thread!r} is under way: look again")
@@ -116,7 +116,7 @@ class _Comparison:
         lost = {thread: self._lost[thread] for thread in self._unknown & self._lost.keys()}
         again = [one for thread, one in lost.items() if self._saved_again(thread, one)]
         if again:  # the follower is to delete it, also if we do not get that far
-            rows, branches = [at for one in again for at in one.places], [id for one in again for id in one.branches]
+            rows, branches = [at for one in again for at in one.positions], [id for one in again for id in one.branches]
             await sweep_tombstones.write(active, Drop(lineage, (), rows=rows, branches=branches))
             gone = await sweep_tombstones.read(active, lineage)
         for one in lost.values():
@@ -146,7 +146,7 @@ class _Comparison:
         """Copy to the active side what only the follower has, and report the heads that lost."""
         active, follower, lineage, generation = self._active, self._follower, self._lineage, self._doubts.generation
         losers: list[Diverged] = []
-        news = [head for head in self._news if (head.branch, head.step) not in self._gone]
+        news = [head for head in self._news if head.position not in self._gone]
         # If the active side knows them all, and from its own generation, the follower only lags, and has nothing more.
         if any(head.thread in self._unknown or role_record.generation_of(head.branch) != generation for head in news):
             marks = await self._transfer.rows(follower, active, without=self._gone)

@@ -19,7 +19,7 @@ _LOW, _HIGH = bytes(16), b"\xff" * 16
 class Lost(NamedTuple):
     """The way back from a head to what both sides have."""
 
-    places: list[Position]  #: steps that only the follower has, newest first
+    positions: list[Position]  #: steps that only the follower has, newest first
     branches: list[bytes]  #: of these, branches that the active side has nothing of
     newest: bytes | None  #: the id of the newest checkpoint that was not saved again; None: all of them were
     known: bytes | None  #: the id of the newest one that both have
@@ -38,7 +38,7 @@ async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | Non
     for branch, last in lost.way.items():
         known = await active.steps(lineage, branch, 0, last)
         for step in reversed(await follower.steps(lineage, branch, known[-1].step + 1 if known else 1, last)):
-            lost.places.append((branch, step.step))
+            lost.positions.append((branch, step.step))
             if lost.newest is None and step.id not in again:
                 lost = lost._replace(newest=step.id)
         if branch in ours:
@@ -49,8 +49,8 @@ async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | Non
 
 def _way(branches: Mapping[bytes, Branch], head: Head) -> dict[bytes, int]:
     way: dict[bytes, int] = {}
-    place: Position | None = head.position
-    while place is not None and place[0] in branches and place[0] not in way:
-        way[place[0]] = place[1]
-        place = branches[place[0]].origin
+    position: Position | None = head.position
+    while position is not None and position[0] in branches and position[0] not in way:
+        way[position[0]] = position[1]
+        position = branches[position[0]].origin
     return way

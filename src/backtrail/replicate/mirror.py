@@ -369,7 +369,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             await self._failover.learn()
             raise Refused(drop.lineage, "the mirror changed sides during a sweep: look again") from error
 
-    # -- the place -------------------------------------------------------------------------------------------------
+    # -- the store -------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
         await self._ask("compact")

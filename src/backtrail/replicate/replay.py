@@ -135,12 +135,12 @@ async def _was_made(active: Engine, commit: Commit) -> bool:
 
 def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
     """True if `new` is an ancestor of `here`, or the same."""
-    place: Position | None = here.position
-    while place is not None:
-        branch, step = place
+    position: Position | None = here.position
+    while position is not None:
+        branch, step = position
         if branch == new.branch:
             return step >= new.step
-        place = branches[branch].origin if branch in branches else None
+        position = branches[branch].origin if branch in branches else None
     return False
 
 
@@ -151,8 +151,8 @@ async def _made_again(active: Engine, commit: Commit) -> bool:
     branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
     for row in commit.rows:
         found = await active.locate(commit.lineage, row.id, row.id, _TWINS)
-        places = [(branch, step) for branch, step, _ in found if branch in branches]
-        if not any(branches[at[0]].owner in owners and at != (row.branch, row.step) for at in places):
+        positions = [(branch, step) for branch, step, _ in found if branch in branches]
+        if not any(branches[at[0]].owner in owners and at != (row.branch, row.step) for at in positions):
             return False
     return bool(commit.rows)
 

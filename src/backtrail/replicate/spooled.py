@@ -366,7 +366,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             await self._local(self._spool.remember(thread, StoreFacts(ring, self._generation)))
         return ring
 
-    # -- the place -----------------------------------------------------------------------------------------------------
+    # -- the store -----------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
         await self._require_sides()

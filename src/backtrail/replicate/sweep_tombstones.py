@@ -63,16 +63,16 @@ class Swept:
 
     def spare(self, way: Mapping[bytes, int]) -> None:
         """Keep these branches up to these steps, because something builds on them."""
-        self.rows = {place for place in self.rows if place[1] > way.get(place[0], -1)}
-        self.bodies = {place for place in self.bodies if place[1] > way.get(place[0], -1)}
+        self.rows = {position for position in self.rows if position[1] > way.get(position[0], -1)}
+        self.bodies = {position for position in self.bodies if position[1] > way.get(position[0], -1)}
         self.branches -= way.keys()
         self.blobs.clear()
 
     def __bool__(self) -> bool:
         return bool(self.marker or self.rows or self.branches)
 
-    def __contains__(self, place: object) -> bool:
-        return isinstance(place, tuple) and (place in self.rows or place[0] in self.branches)
+    def __contains__(self, position: object) -> bool:
+        return isinstance(position, tuple) and (position in self.rows or position[0] in self.branches)
 
 
 async def write(side: Engine, drop: Drop) -> None:
@@ -108,9 +108,11 @@ def _decode(tombstone: Head) -> _Names:
 async def apply(side: Engine, other: Engine, lineage: str, swept: Swept, heads: Iterable[Head]) -> None:
     """Delete on `other`, whose heads are these, what `side` swept; then the tombstones. `Refused` if a head moved."""
     here = {branch.id for branch in await side.branches(lineage)}
-    rows = [place for place in sorted(swept.rows) if await side.row(lineage, *place) is None]
+    rows = [position for position in sorted(swept.rows) if await side.row(lineage, *position) is None]
     bodies = [
-        place for place in sorted(swept.bodies) if (row := await side.row(lineage, *place)) is None or not row.root
+        position
+        for position in sorted(swept.bodies)
+        if (row := await side.row(lineage, *position)) is None or not row.root
     ]
     kept = await side.blobs(lineage, list(swept.blobs)) if swept.blobs else {}
     expect = [(head.thread, head.key) for head in heads]
