@@ -43,7 +43,7 @@ SHORT: dict[str, Any] = {"connect_timeout": 1.0, "read_timeout": 0.25, "retries"
 QUICK: dict[str, Any] = {"health_every": 0.05, "failback_after": 0.1, "max_failovers": 10_000, "drain": 0.2}
 
 
-class Place:
+class Side:
     """One side: how it is reached, hurt, healed, and asked alone."""
 
     faults: tuple[str, ...]
@@ -61,7 +61,7 @@ class Place:
         raise NotImplementedError
 
 
-class File(Place):
+class File(Side):
     """A store that no server stands behind: it can be made unreachable, and its answers can be lost."""
 
     faults = ("away", "lost answer")
@@ -97,7 +97,7 @@ class Lasting(MemoryEngine):
         """Keep what is in it for the next one who opens it."""
 
 
-class Machine(Place):
+class Machine(Side):
     """A server behind a proxy."""
 
     faults = ("killed", "paused", "cut", "slow", "silent", "lost answer")
@@ -206,7 +206,7 @@ def _has_loop() -> bool:
 class Harness:
     """Rounds over one pair of sides."""
 
-    def __init__(self, primary: Place, replica: Place, seed: int, spool: Path | None = None) -> None:
+    def __init__(self, primary: Side, replica: Side, seed: int, spool: Path | None = None) -> None:
         self.primary, self.replica = primary, replica
         self.options: dict[str, Any] = QUICK if spool is None else {**QUICK, "spool": spool}
         self.dice = random.Random(seed)
@@ -387,13 +387,13 @@ class Harness:
 
 
 @pytest.fixture
-def places(
+def make_side(
     own_redis: Callable[..., RedisServer],
     own_postgres: Callable[..., PostgresServer],
     proxy_to: Callable[[int], Proxy],
     tmp_path: Path,
-) -> Callable[[str], Place]:
-    def make(kind: str) -> Place:
+) -> Callable[[str], Side]:
+    def make(kind: str) -> Side:
         if kind.startswith("sqlite"):
             return File(lambda: SQLiteEngine(tmp_path / f"{kind}.db", durability="normal"))
         if kind.startswith("jsonl"):

@@ -13,8 +13,8 @@ from backtrail.testing.servers import PostgresServer, RedisCluster, RedisServer,
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """One Redis for all tests that do not hurt it."""
-    with private_directory() as place:
-        server = RedisServer(place, "--appendonly", "no", "--databases", "64")
+    with private_directory() as directory:
+        server = RedisServer(directory, "--appendonly", "no", "--databases", "64")
         server.start()
         yield server
         server.kill()
@@ -23,8 +23,8 @@ def redis_server() -> Iterator[RedisServer]:
 @pytest.fixture(scope="session")
 def redis_cluster() -> Iterator[RedisCluster]:
     """Three masters for all tests that do not hurt them."""
-    with private_directory() as place:
-        cluster = RedisCluster(place)
+    with private_directory() as directory:
+        cluster = RedisCluster(directory)
         cluster.start()
         yield cluster
         cluster.kill()
@@ -33,11 +33,11 @@ def redis_cluster() -> Iterator[RedisCluster]:
 @pytest.fixture
 def own_redis() -> Iterator[Callable[..., RedisServer]]:
     """Make Redis servers that only this test knows, and may hurt."""
-    with private_directory() as place, contextlib.ExitStack() as stack:
+    with private_directory() as directory, contextlib.ExitStack() as stack:
         count = iter(range(100))
 
         def make(*options: str) -> RedisServer:
-            server = RedisServer(place / str(next(count)), *options)
+            server = RedisServer(directory / str(next(count)), *options)
             server.start()
             stack.callback(server.kill)
             return server
@@ -48,8 +48,8 @@ def own_redis() -> Iterator[Callable[..., RedisServer]]:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """One PostgreSQL for all tests that do not hurt it."""
-    with private_directory() as place:
-        server = PostgresServer(place / "server", "-c", "fsync=off", "-c", "max_connections=200")
+    with private_directory() as directory:
+        server = PostgresServer(directory / "server", "-c", "fsync=off", "-c", "max_connections=200")
         server.start()
         yield server
         server.kill()
@@ -58,11 +58,11 @@ def postgres_server() -> Iterator[PostgresServer]:
 @pytest.fixture
 def own_postgres() -> Iterator[Callable[..., PostgresServer]]:
     """Make PostgreSQL servers that only this test knows, and may hurt."""
-    with private_directory() as place, contextlib.ExitStack() as stack:
+    with private_directory() as directory, contextlib.ExitStack() as stack:
         count = iter(range(100))
 
         def make(*options: str, before: Callable[[], None] | None = None) -> PostgresServer:
-            server = PostgresServer(place / str(next(count)), *options)
+            server = PostgresServer(directory / str(next(count)), *options)
             server.before = before
             server.start()
             stack.callback(server.kill)

@@ -99,13 +99,13 @@ def address(engine: str, api: str, tmp_path: Path, request: pytest.FixtureReques
 def open_stores(
     engine: str, api: str, tmp_path: Path, request: pytest.FixtureRequest | None = None
 ) -> Iterator[Opener]:
-    place, quick = (None, {}) if engine == "memory" else address(engine, api, tmp_path, request)
+    url, quick = (None, {}) if engine == "memory" else address(engine, api, tmp_path, request)
     loop = asyncio.new_event_loop()
     opened: list[Any] = []
     shared: list[Any] = []
 
     def open_one(**options: Any) -> Any:
-        target: Any = place
+        target: Any = url
         if engine == "memory":
             if not shared:
                 from backtrail.engines.memory import MemoryEngine

@@ -28,14 +28,14 @@ ASKS_FOR_TLS = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
 class Authority:
     """Signs certificates for names and addresses."""
 
-    def __init__(self, place: Path, name: str) -> None:
-        self._place = place / name
-        self._place.mkdir()
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory / name
+        self._directory.mkdir()
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         basic = x509.BasicConstraints(ca=True, path_length=0)
         own = self._signed(self._name, self._key.public_key(), basic)
-        self.file = self._place / "ca.pem"
+        self.file = self._directory / "ca.pem"
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def certify(self, *names: str) -> tuple[Path, Path]:
@@ -44,7 +44,7 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         also = x509.SubjectAlternativeName([_general(name) for name in names])
         made = self._signed(subject, key.public_key(), x509.BasicConstraints(ca=False, path_length=None), also)
-        certificate, private = self._place / f"{names[0]}.pem", self._place / f"{names[0]}.key"
+        certificate, private = self._directory / f"{names[0]}.pem", self._directory / f"{names[0]}.key"
         certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
         private.touch(mode=0o600)  # libpq refuses a key that others may read
         private.write_bytes(

@@ -149,7 +149,7 @@ BROKEN = [
 ]  # fmt: skip
 
 
-def failures(engine: type[MemoryEngine], place: Path) -> list[str]:
+def failures(engine: type[MemoryEngine], directory: Path) -> list[str]:
     """The names of the cases that an engine does not pass."""
 
     class Bound(EngineContract):
@@ -160,7 +160,7 @@ def failures(engine: type[MemoryEngine], place: Path) -> list[str]:
     for name in dir(Bound):
         if name.startswith("test_"):
             try:
-                getattr(Bound(), name)("direct", place)
+                getattr(Bound(), name)("direct", directory)
             except (AssertionError, BacktrailError, Refused, LookupError, TypeError, pytest.fail.Exception):
                 failed.append(name)
     return failed

@@ -26,19 +26,19 @@ from backtrail.testing.drive import step
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
 @pytest.fixture
-def engine(place: Path) -> Iterator[JSONLEngine]:
-    made = JSONLEngine(place, durability="normal")
+def engine(directory: Path) -> Iterator[JSONLEngine]:
+    made = JSONLEngine(directory, durability="normal")
     yield made
     step(made.close())
 
 
-def opened(place: Path) -> JSONLEngine:
-    return JSONLEngine(place, durability="normal")
+def opened(directory: Path) -> JSONLEngine:
+    return JSONLEngine(directory, durability="normal")
 
 
 def fill(engine: JSONLEngine, thread: str = "t", steps: int = 5) -> Head:
@@ -71,49 +71,49 @@ def damage(path: Path, number: int) -> None:
 # -- what they look like ---------------------------------------------------------------------------------------------
 
 
-def test_one_commit_is_one_line_of_json_with_the_messages_on_it(engine: JSONLEngine, place: Path) -> None:
+def test_one_commit_is_one_line_of_json_with_the_messages_on_it(engine: JSONLEngine, directory: Path) -> None:
     fill(engine, steps=3)
     message = {"role": "user", "content": "Where is the thread?"}
     payload = Frames().wrap(pack([Section(0, 0, 1, 0, msgspec.msgpack.encode(message))], []), "here")
     branch = records.branch()
     row = records.row(branch, 4, payload=payload)
     step(engine.commit(Commit("t", rows=[row])))
-    header, *lines = [json.loads(line) for line in file_lines(place / "t.jsonl")]
+    header, *lines = [json.loads(line) for line in file_lines(directory / "t.jsonl")]
     assert header["lineage"] == "t"
     assert [[row["step"] for row in line["rows"]] for line in lines] == [[1], [2], [3], [4]]
     assert lines[-1]["rows"][0]["payload"]["items"][0]["of"] == [message]
     assert step(engine.payloads("t", branch.id, 4, 4)) == [(4, payload)]
 
 
-def test_only_the_owner_may_read_the_files(place: Path) -> None:
+def test_only_the_owner_may_read_the_files(directory: Path) -> None:
     old = os.umask(0o022)
     try:
-        engine = opened(place)
+        engine = opened(directory)
         fill(engine)
         step(engine.lease("job", "me", 1.0))
         step(engine.threads())
         step(engine.close())
     finally:
         os.umask(old)
-    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in place.iterdir()}
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()}
     assert set(modes) == {"t.jsonl", "backtrail.json", "leases.json", ".index", ".names", ".lock", ".lock-next"}
     assert set(modes.values()) == {0o600}
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-def test_a_line_may_be_of_any_length(engine: JSONLEngine, place: Path) -> None:
+def test_a_line_may_be_of_any_length(engine: JSONLEngine, directory: Path) -> None:
     branch = records.branch()
     long = os.urandom(20_000_000)
     step(engine.commit(records.first(branch)))
     step(engine.commit(Commit("t", rows=[records.row(branch, 2, payload=long)])))
     step(engine.commit(Commit("t", rows=[records.row(branch, 3)])))
-    again = opened(place)
+    again = opened(directory)
     assert step(again.payloads("t", branch.id, 2, 2)) == [(2, long)]
     assert payload_steps(again, 0, 9) == [1, 2, 3]
     step(again.close())
 
 
-def test_acknowledged_means_synced(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledged_means_synced(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
@@ -123,7 +123,7 @@ def test_acknowledged_means_synced(place: Path, monkeypatch: pytest.MonkeyPatch)
             real(fd)  # type: ignore[operator]
 
         monkeypatch.setattr(os, name, spy)
-    engine = JSONLEngine(place)
+    engine = JSONLEngine(directory)
     synced.clear()
     branch = records.branch()
     step(engine.commit(records.first(branch)))
@@ -137,17 +137,17 @@ def test_acknowledged_means_synced(place: Path, monkeypatch: pytest.MonkeyPatch)
 # -- torn lines ------------------------------------------------------------------------------------------------------
 
 
-def test_a_torn_last_line_is_cut_off_and_reported(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    engine = opened(place)
+def test_a_torn_last_line_is_cut_off_and_reported(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = opened(directory)
     fill(engine, steps=3)
     step(engine.close())
-    path = place / "t.jsonl"
+    path = directory / "t.jsonl"
     whole = path.read_bytes()
     *_, last = file_lines(path)
     for kept in (1, len(last) // 2, len(last) - 1):
         path.write_bytes(whole[: len(whole) - len(last) + kept])
         caplog.clear()
-        engine = opened(place)
+        engine = opened(directory)
         with caplog.at_level(logging.WARNING):
             head = step(engine.head("t"))
         assert head is not None
@@ -165,46 +165,46 @@ def test_a_torn_last_line_is_cut_off_and_reported(place: Path, caplog: pytest.Lo
         path.write_bytes(whole)
 
 
-def test_blocks_that_never_reached_the_disk_are_a_torn_line_too(place: Path) -> None:
-    engine = opened(place)
+def test_blocks_that_never_reached_the_disk_are_a_torn_line_too(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine, steps=3)
     step(engine.close())
-    path = place / "t.jsonl"
+    path = directory / "t.jsonl"
     *before, last = file_lines(path)
     path.write_bytes(b"".join(before) + b"\0" * (len(last) - 20) + last[-20:])
-    engine = opened(place)
+    engine = opened(directory)
     assert step(engine.head("t")) == records.head(records.branch(), 2, 2)
     step(engine.close())
 
 
-def test_a_new_file_that_was_torn_in_its_first_line_can_be_written(place: Path) -> None:
-    step(opened(place).close())
-    (place / "t.jsonl").write_bytes(b'{"backtrail":"jso')
-    engine = opened(place)
+def test_a_new_file_that_was_torn_in_its_first_line_can_be_written(directory: Path) -> None:
+    step(opened(directory).close())
+    (directory / "t.jsonl").write_bytes(b'{"backtrail":"jso')
+    engine = opened(directory)
     assert step(engine.head("t")) is None
     fill(engine, steps=2)
     assert payload_steps(engine, 0, 9) == [1, 2]
     step(engine.close())
 
 
-def test_another_engine_that_reads_while_a_line_is_being_written_sees_only_whole_lines(place: Path) -> None:
-    writer, reader = opened(place), opened(place)
+def test_another_engine_that_reads_while_a_line_is_being_written_sees_only_whole_lines(directory: Path) -> None:
+    writer, reader = opened(directory), opened(directory)
     fill(writer, steps=2)
     assert payload_steps(reader, 0, 9) == [1, 2]
-    with (place / "t.jsonl").open("ab") as file:
+    with (directory / "t.jsonl").open("ab") as file:
         file.write(b'{"at":"2026-')
     assert payload_steps(reader, 0, 9) == [1, 2]
-    assert (place / "t.jsonl").read_bytes().endswith(b'{"at":"2026-'), "a reader leaves alone what may be going on"
+    assert (directory / "t.jsonl").read_bytes().endswith(b'{"at":"2026-'), "a reader leaves alone what may be going on"
     branch = records.branch()
     step(writer.commit(records.following(records.head(branch, 2, 2), branch)))
     assert payload_steps(reader, 0, 9) == [1, 2, 3]
     # The same size, but another line: what was torn has been cut off and written over.
-    whole, torn = (place / "t.jsonl").read_bytes(), b"torn".ljust(len(file_lines(place / "t.jsonl")[-1]))
-    (place / "t.jsonl").write_bytes(whole[: -len(torn)])
+    whole, torn = (directory / "t.jsonl").read_bytes(), b"torn".ljust(len(file_lines(directory / "t.jsonl")[-1]))
+    (directory / "t.jsonl").write_bytes(whole[: -len(torn)])
     assert payload_steps(reader, 0, 9) == [1, 2]
-    (place / "t.jsonl").write_bytes(whole[: -len(torn)] + torn)
+    (directory / "t.jsonl").write_bytes(whole[: -len(torn)] + torn)
     assert payload_steps(reader, 0, 9) == [1, 2]
-    (place / "t.jsonl").write_bytes(whole)
+    (directory / "t.jsonl").write_bytes(whole)
     assert payload_steps(reader, 0, 9) == [1, 2, 3]
     step(writer.close())
     step(reader.close())
@@ -213,13 +213,13 @@ def test_another_engine_that_reads_while_a_line_is_being_written_sees_only_whole
 # -- damaged lines ---------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_line_is_named_and_the_rest_stays_readable(place: Path, caplog: pytest.LogCaptureFixture) -> None:
-    engine = opened(place)
+def test_a_damaged_line_is_named_and_the_rest_stays_readable(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = opened(directory)
     head = fill(engine, steps=6)
     fill(engine, "other")
     step(engine.close())
-    damage(place / "t.jsonl", 4)  # step 3
-    engine = opened(place)
+    damage(directory / "t.jsonl", 4)  # step 3
+    engine = opened(directory)
     with caplog.at_level(logging.WARNING):
         assert step(engine.head("t")) == head
     assert "t.jsonl, line 4" in caplog.text
@@ -238,15 +238,15 @@ def test_a_damaged_line_is_named_and_the_rest_stays_readable(place: Path, caplog
     step(engine.close())
 
 
-def test_only_the_gap_where_the_damage_lies_is_blamed_on_it(place: Path) -> None:
-    engine = opened(place)
+def test_only_the_gap_where_the_damage_lies_is_blamed_on_it(directory: Path) -> None:
+    engine = opened(directory)
     head = fill(engine, steps=9)
     branch = records.branch()
     step(engine.drop(Drop("t", expect=[("t", head.key)], rows=[(branch.id, 2), (branch.id, 3)])))
     step(engine.compact())
     step(engine.close())
-    damage(place / "t.jsonl", 5)  # steps 1, 4, 5, 6: the last of these
-    engine = opened(place)
+    damage(directory / "t.jsonl", 5)  # steps 1, 4, 5, 6: the last of these
+    engine = opened(directory)
     assert payload_steps(engine, 1, 5) == [1, 4, 5]
     assert step(engine.row("t", branch.id, 2)) is None
     for first, last in ((5, 7), (6, 6), (1, 9)):
@@ -256,41 +256,41 @@ def test_only_the_gap_where_the_damage_lies_is_blamed_on_it(place: Path) -> None
     step(engine.close())
 
 
-def test_a_head_whose_row_was_in_a_damaged_line_is_not_taken_for_one_without_a_row(place: Path) -> None:
-    engine = opened(place)
+def test_a_head_whose_row_was_in_a_damaged_line_is_not_taken_for_one_without_a_row(directory: Path) -> None:
+    engine = opened(directory)
     head = fill(engine, steps=3)
     branch = records.branch()
     moved = records.head(branch, 3, 4, note=b"moved")
     step(engine.commit(Commit("t", swaps=[Swap("t", head.key, moved)])))
     step(engine.close())
-    damage(place / "t.jsonl", 4)
-    engine = opened(place)
+    damage(directory / "t.jsonl", 4)
+    engine = opened(directory)
     assert step(engine.head("t")) == moved
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 4"):
         step(engine.tip("t"))
     step(engine.close())
 
 
-def test_a_damaged_last_line_is_never_a_silent_step_back(place: Path) -> None:
-    engine = opened(place)
+def test_a_damaged_last_line_is_never_a_silent_step_back(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine, steps=3)
     step(engine.close())
-    damage(place / "t.jsonl", 4)
-    before = (place / "t.jsonl").read_bytes()
-    engine = opened(place)
+    damage(directory / "t.jsonl", 4)
+    before = (directory / "t.jsonl").read_bytes()
+    engine = opened(directory)
     for ask in (engine.head, engine.tip, engine.heads):
         with pytest.raises(Corrupt, match=r"t\.jsonl, line 4"):
             step(ask("t"))
-    assert (place / "t.jsonl").read_bytes() == before
+    assert (directory / "t.jsonl").read_bytes() == before
     step(engine.close())
 
 
-def test_a_damaged_beginning_is_never_a_silent_new_start(place: Path) -> None:
-    engine = opened(place)
+def test_a_damaged_beginning_is_never_a_silent_new_start(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine, steps=1)
     step(engine.close())
-    damage(place / "t.jsonl", 2)
-    engine = opened(place)
+    damage(directory / "t.jsonl", 2)
+    engine = opened(directory)
     for ask in (engine.head, engine.tip, engine.heads):
         with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
             step(ask("t"))
@@ -299,59 +299,59 @@ def test_a_damaged_beginning_is_never_a_silent_new_start(place: Path) -> None:
     step(engine.close())
 
 
-def test_damage_to_one_thread_does_not_stop_another_in_the_same_file(place: Path) -> None:
-    engine = opened(place)
+def test_damage_to_one_thread_does_not_stop_another_in_the_same_file(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine, "t", steps=2)
     fork = records.branch("fork", lineage="t")
     step(engine.commit(records.first(fork)))
     step(engine.commit(records.following(records.head(fork), fork)))
     step(engine.close())
-    damage(place / "t.jsonl", 5)
-    engine = opened(place)
+    damage(directory / "t.jsonl", 5)
+    engine = opened(directory)
     assert step(engine.head("t")) == records.head(records.branch(), 2, 2)
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 5"):
         step(engine.head("fork"))
     step(engine.close())
 
 
-def test_compaction_takes_damage_out_and_keeps_it_beside(place: Path) -> None:
-    engine = opened(place)
+def test_compaction_takes_damage_out_and_keeps_it_beside(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine, steps=4)
     step(engine.close())
-    damage(place / "t.jsonl", 5)
-    bad = file_lines(place / "t.jsonl")[4]
-    engine = opened(place)
+    damage(directory / "t.jsonl", 5)
+    bad = file_lines(directory / "t.jsonl")[4]
+    engine = opened(directory)
     step(engine.compact())
     assert step(engine.head("t")) == records.head(records.branch(), 3, 3)
-    assert (place / "t.jsonl.damaged").read_bytes() == bad
+    assert (directory / "t.jsonl.damaged").read_bytes() == bad
     assert step(engine.stats())["damaged"] == 0
     step(engine.close())
 
 
-def test_salvage_sets_damage_aside_when_it_is_met(place: Path) -> None:
-    engine = opened(place)
+def test_salvage_sets_damage_aside_when_it_is_met(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine, steps=6)
     fill(engine, "sound")
     step(engine.close())
-    damage(place / "t.jsonl", 4)
-    damage(place / "t.jsonl", 7)
-    bad, sound = [file_lines(place / "t.jsonl")[n] for n in (3, 6)], (place / "sound.jsonl").read_bytes()
-    engine = JSONLEngine(place, salvage=True)
+    damage(directory / "t.jsonl", 4)
+    damage(directory / "t.jsonl", 7)
+    bad, sound = [file_lines(directory / "t.jsonl")[n] for n in (3, 6)], (directory / "sound.jsonl").read_bytes()
+    engine = JSONLEngine(directory, salvage=True)
     assert step(engine.head("t")) == records.head(records.branch(), 5, 5)
     assert payload_steps(engine, 1, 9) == [1, 2, 4, 5]
     assert payload_steps(engine, 1, 9, "sound") == [1, 2, 3, 4, 5]
-    assert (place / "t.jsonl.damaged").read_bytes() == b"".join(bad)
-    assert (place / "sound.jsonl").read_bytes() == sound
+    assert (directory / "t.jsonl.damaged").read_bytes() == b"".join(bad)
+    assert (directory / "sound.jsonl").read_bytes() == sound
     step(engine.close())
-    engine = opened(place)
+    engine = opened(directory)
     assert step(engine.stats())["damaged"] == 0
     step(engine.close())
 
 
-def test_a_line_that_is_damaged_after_it_was_read_is_named(engine: JSONLEngine, place: Path) -> None:
+def test_a_line_that_is_damaged_after_it_was_read_is_named(engine: JSONLEngine, directory: Path) -> None:
     fill(engine, steps=3)
-    with (place / "t.jsonl").open("r+b") as file:
-        file.seek(len(b"".join(file_lines(place / "t.jsonl")[:2])) + 30)
+    with (directory / "t.jsonl").open("r+b") as file:
+        file.seek(len(b"".join(file_lines(directory / "t.jsonl")[:2])) + 30)
         file.write(b"?")
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 3"):
         payload_steps(engine, 2, 2)
@@ -361,8 +361,8 @@ def test_a_line_that_is_damaged_after_it_was_read_is_named(engine: JSONLEngine, 
 # -- compaction ------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_dropped_goes_when_the_file_is_compacted(place: Path) -> None:
-    engine, other = opened(place), opened(place)
+def test_what_was_dropped_goes_when_the_file_is_compacted(directory: Path) -> None:
+    engine, other = opened(directory), opened(directory)
     head = fill(engine, steps=6)
     branch = records.branch()
     big = {records.name16("blob"): b"x" * 50_000, records.name16("kept"): b"y"}
@@ -386,28 +386,28 @@ def test_what_was_dropped_goes_when_the_file_is_compacted(place: Path) -> None:
     assert payload_steps(other, 0, 9) == [2, 3, 4, 5, 6]
     before = step(records.everything(engine, "t"))
     assert step(engine.payloads("t", branch.id, 2, 2)) == [(2, b"")]
-    size = (place / "t.jsonl").stat().st_size
+    size = (directory / "t.jsonl").stat().st_size
     step(engine.compact())
-    assert (place / "t.jsonl").stat().st_size < size - 50_000
-    assert "drop" not in (place / "t.jsonl").read_text()
+    assert (directory / "t.jsonl").stat().st_size < size - 50_000
+    assert "drop" not in (directory / "t.jsonl").read_text()
     assert step(records.everything(engine, "t")) == before
     assert step(records.everything(other, "t")) == before, "an engine that had the old file open finds the new one"
     step(engine.commit(records.following(head, branch)))
     assert payload_steps(other, 0, 9) == [2, 3, 4, 5, 6, 7]
     step(engine.close())
     step(other.close())
-    again = opened(place)
+    again = opened(directory)
     assert payload_steps(again, 0, 9) == [2, 3, 4, 5, 6, 7]
     step(again.close())
 
 
-def test_the_file_of_an_empty_lineage_goes(engine: JSONLEngine, place: Path) -> None:
+def test_the_file_of_an_empty_lineage_goes(engine: JSONLEngine, directory: Path) -> None:
     head = fill(engine)
     step(engine.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
     step(engine.drop(Drop("t", expect=[], branches=[records.branch().id])))
     assert step(engine.lineages()) == []
     step(engine.compact())
-    assert not (place / "t.jsonl").exists()
+    assert not (directory / "t.jsonl").exists()
     assert fill(engine).step == 5
 
 
@@ -428,15 +428,17 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_opening_a_store_of_many_sessions_reads_only_the_one_that_is_asked_for(place: Path, read: list[str]) -> None:
-    engine = opened(place)
+def test_opening_a_store_of_many_sessions_reads_only_the_one_that_is_asked_for(
+    directory: Path, read: list[str]
+) -> None:
+    engine = opened(directory)
     for number in range(400):
         step(engine.commit(records.first(records.branch(f"s{number}"))))
     step(engine.commit(records.first(records.branch("fork", lineage="s7"))))
     assert len(step(engine.threads())) == 401
     step(engine.close())
     read.clear()
-    engine = opened(place)
+    engine = opened(directory)
     assert step(engine.head("s123")) is not None
     step(engine.commit(records.following(records.head(records.branch("s123")), records.branch("s123"))))
     assert set(read) == {"s123"}
@@ -452,12 +454,12 @@ def test_opening_a_store_of_many_sessions_reads_only_the_one_that_is_asked_for(p
     step(engine.close())
 
 
-def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_whole(place: Path) -> None:
-    writer, reader = opened(place), opened(place)
-    (place / "t.jsonl").touch()
+def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_whole(directory: Path) -> None:
+    writer, reader = opened(directory), opened(directory)
+    (directory / "t.jsonl").touch()
     assert step(reader.threads()) == []
     assert step(reader.stats())["damaged"] == 0
-    (place / "t.jsonl").write_bytes(b'{"backtrail":"jsonl","fo')
+    (directory / "t.jsonl").write_bytes(b'{"backtrail":"jsonl","fo')
     assert step(reader.threads()) == []
     fill(writer)
     assert [head.thread for head in step(reader.threads())] == ["t"]
@@ -477,53 +479,53 @@ def test_many_sessions_hold_a_bounded_number_of_files_open(engine: JSONLEngine) 
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a cache", b"\x92\x01\x80"])
-def test_the_index_is_only_a_cache(place: Path, content: bytes | None) -> None:
-    engine = opened(place)
+def test_the_index_is_only_a_cache(directory: Path, content: bytes | None) -> None:
+    engine = opened(directory)
     fill(engine)
     before = step(engine.threads())
     step(engine.close())
-    (place / ".index").unlink()
+    (directory / ".index").unlink()
     if content is not None:
-        (place / ".index").write_bytes(content)
-    engine = opened(place)
+        (directory / ".index").write_bytes(content)
+    engine = opened(directory)
     assert step(engine.threads()) == before
     step(engine.close())
 
 
 @pytest.mark.parametrize("content", [None, b"not a hint\n", b'["zz",null,"t"]\n'])
-def test_the_names_of_forks_are_found_again_when_their_file_is_lost(place: Path, content: bytes | None) -> None:
-    engine = opened(place)
+def test_the_names_of_forks_are_found_again_when_their_file_is_lost(directory: Path, content: bytes | None) -> None:
+    engine = opened(directory)
     fill(engine)
     fork = records.branch("fork", lineage="t")
     step(engine.commit(records.first(fork)))
     step(engine.close())
-    (place / ".names").unlink()
+    (directory / ".names").unlink()
     if content is not None:
-        (place / ".names").write_bytes(content)
-    engine = opened(place)
+        (directory / ".names").write_bytes(content)
+    engine = opened(directory)
     assert step(engine.head("fork")) == records.head(fork)
     with pytest.raises(Refused):
         step(engine.commit(records.first(records.branch("fork"))))
     step(engine.close())
 
 
-def test_a_file_can_be_taken_to_another_store(place: Path, tmp_path: Path) -> None:
-    engine = opened(place)
+def test_a_file_can_be_taken_to_another_store(directory: Path, tmp_path: Path) -> None:
+    engine = opened(directory)
     head = fill(engine)
     step(engine.close())
     other = opened(tmp_path / "other")
-    shutil.copy(place / "t.jsonl", tmp_path / "other" / "t.jsonl")
+    shutil.copy(directory / "t.jsonl", tmp_path / "other" / "t.jsonl")
     assert step(other.head("t")) == head
     assert [found.thread for found in step(other.threads())] == ["t"]
     step(other.close())
 
 
-def test_a_renamed_file_is_named_and_not_taken_for_another(place: Path) -> None:
-    engine = opened(place)
+def test_a_renamed_file_is_named_and_not_taken_for_another(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine)
     step(engine.close())
-    (place / "t.jsonl").rename(place / "u.jsonl")
-    engine = opened(place)
+    (directory / "t.jsonl").rename(directory / "u.jsonl")
+    engine = opened(directory)
     with pytest.raises(UnsupportedFormat, match=r"u\.jsonl holds 't', not 'u'"):
         step(engine.head("u"))
     assert step(engine.head("t")) is None
@@ -552,15 +554,15 @@ def test_a_directory_with_another_marker_is_refused(tmp_path: Path, content: str
     assert [file.name for file in tmp_path.iterdir()] == ["backtrail.json"]
 
 
-def test_newer_formats_are_refused(place: Path) -> None:
-    engine = opened(place)
+def test_newer_formats_are_refused(directory: Path) -> None:
+    engine = opened(directory)
     fill(engine)
     step(engine.close())
-    line = (place / "t.jsonl").read_bytes()
-    (place / "backtrail.json").write_text('{"backtrail":"jsonl","format":9}')
+    line = (directory / "t.jsonl").read_bytes()
+    (directory / "backtrail.json").write_text('{"backtrail":"jsonl","format":9}')
     with pytest.raises(UnsupportedFormat, match="format 9"):
-        opened(place)
-    assert (place / "t.jsonl").read_bytes() == line
+        opened(directory)
+    assert (directory / "t.jsonl").read_bytes() == line
 
 
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
@@ -576,24 +578,24 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_store_that_was_deleted_does_not_answer(engine: JSONLEngine, place: Path) -> None:
+def test_a_store_that_was_deleted_does_not_answer(engine: JSONLEngine, directory: Path) -> None:
     step(engine.ping())
-    shutil.rmtree(place)
+    shutil.rmtree(directory)
     with pytest.raises(Unavailable):
         step(engine.ping())
-    place.mkdir()
+    directory.mkdir()
 
 
-def test_damaged_leases_are_named(engine: JSONLEngine, place: Path) -> None:
+def test_damaged_leases_are_named(engine: JSONLEngine, directory: Path) -> None:
     step(engine.lease("job", "me", 1.0))
-    (place / "leases.json").write_text("{")
+    (directory / "leases.json").write_text("{")
     with pytest.raises(Corrupt, match=r"leases\.json"):
         step(engine.lease("job", "me", 1.0))
 
 
-def test_hostile_names_stay_in_the_directory(engine: JSONLEngine, place: Path, tmp_path: Path) -> None:
+def test_hostile_names_stay_in_the_directory(engine: JSONLEngine, directory: Path, tmp_path: Path) -> None:
     for name in ("../evil", "/etc/passwd", "a/../../b", ".names", "backtrail.json", "x\0y", "CON"):
         step(engine.commit(records.first(records.branch(name))))
         assert step(engine.head(name)) is not None
-        assert (place / file_name(name)).is_file()
+        assert (directory / file_name(name)).is_file()
     assert [file.name for file in tmp_path.iterdir()] == ["store"]

@@ -16,9 +16,9 @@ from backtrail.testing.contract import DurableEngineContract, case
 from backtrail.testing.servers import RedisCluster, RedisServer
 
 
-def private(place: Path) -> str:
+def private(directory: Path) -> str:
     """A prefix for the store of one test."""
-    return "test:" + hashlib.blake2b(str(place).encode(), digest_size=9).hexdigest()
+    return "test:" + hashlib.blake2b(str(directory).encode(), digest_size=9).hexdigest()
 
 
 class OnRedis(DurableEngineContract):

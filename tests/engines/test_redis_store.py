@@ -151,7 +151,7 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
     assert expiry_after_a_row(None) == {-1}
 
 
-def places(engine: RedisEngine, limit: int = 10_000) -> list[int]:
+def located_steps(engine: RedisEngine, limit: int = 10_000) -> list[int]:
     return sorted(number for _, number, _ in step(engine.locate("t", bytes(16), HIGH, limit)))
 
 
@@ -169,7 +169,7 @@ def test_ids_that_saves_left_out_are_found_and_then_kept_in_order(
     assert admin.zcard(f"{prefix}:{{0}}:ids:t") == 6200
     assert admin.smembers(f"{prefix}:{{0}}:late:t") == set()
     step(engine.commit(records.following(records.head(at, 6200, 6200), at)))
-    assert places(engine) == list(range(1, 6202))
+    assert located_steps(engine) == list(range(1, 6202))
 
 
 def test_rows_that_were_dropped_before_anybody_looked_for_their_ids_are_not_found(engine: RedisEngine) -> None:
@@ -178,10 +178,10 @@ def test_rows_that_were_dropped_before_anybody_looked_for_their_ids_are_not_foun
     for n in range(1, 6):
         step(engine.commit(records.following(records.head(at, n, n), at)))
     step(engine.drop(Drop("t", [("t", records.head(at, 6, 6).key)], rows=[(at.id, 3)], bodies=[(at.id, 4)])))
-    assert places(engine) == [1, 2, 4, 5, 6]
+    assert located_steps(engine) == [1, 2, 4, 5, 6]
     assert step(engine.rows("t", at.id, 4, 4)) == [records.as_row(records.row(at, 4))._replace(root=b"", payload=b"")]
     step(engine.drop(Drop("t", [("t", records.head(at, 6, 6).key)], rows=[(at.id, 2), (at.id, 6)])))
-    assert places(engine) == [1, 4, 5]
+    assert located_steps(engine) == [1, 4, 5]
 
 
 def test_ids_that_are_put_in_order_late_expire_with_the_rest(
@@ -193,7 +193,7 @@ def test_ids_that_are_put_in_order_late_expire_with_the_rest(
     step(engine.commit(records.following(records.head(at, 0, 1), at)))
     ids = f"{prefix}:{{0}}:ids:t"
     assert not admin.exists(ids)
-    assert places(engine) == [1]
+    assert located_steps(engine) == [1]
     script = "return {redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])}"
     left = admin.eval(script, 2, ids, f"{prefix}:{{0}}:steps:t")
     assert left[0] == left[1] > 0
@@ -356,7 +356,7 @@ def test_a_client_that_was_given_is_used_and_left_open(redis_server: RedisServer
 
 def test_a_unix_socket_is_a_way_in(own_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
     server = own_redis("--unixsocket", "redis.sock")
-    engine = RedisEngine(f"unix://{server.place}/redis.sock?db=0")
+    engine = RedisEngine(f"unix://{server.directory}/redis.sock?db=0")
     step(engine.commit(records.first(records.branch("t"))))
     assert step(engine.head("t")) == records.head(records.branch("t"))
     step(engine.close())
@@ -547,8 +547,8 @@ def test_of_many_that_begin_one_thread_in_many_shards_one_wins(
         await engine.ping()
         for number in range(12):
             thread = f"thread {number}"
-            places = [thread, *(next(names_in(shards, n)) for n in range(7))]
-            begun = [records.branch(thread, number * 10 + n, lineage=place) for n, place in enumerate(places)]
+            lineages = [thread, *(next(names_in(shards, n)) for n in range(7))]
+            begun = [records.branch(thread, number * 10 + n, lineage=lineage) for n, lineage in enumerate(lineages)]
             answers = await drive.race([engine.commit(records.first(at)) for at in begun])
             winners = [at for at, answer in zip(begun, answers, strict=True) if answer is None]
             assert [type(answer) for answer in answers if answer is not None] == [Refused] * 7
@@ -557,8 +557,8 @@ def test_of_many_that_begin_one_thread_in_many_shards_one_wins(
             assert listed == [records.head(winners[0])]
             # Gone again, so that the next round finds pointers of the one before.
             await engine.commit(Commit(winners[0].lineage, swaps=[Swap(thread, records.head(winners[0]).key, None)]))
-            again = await drive.race([engine.commit(records.first(records.branch(thread, 900 + n, lineage=place)))
-                                      for n, place in enumerate(places)])  # fmt: skip
+            again = await drive.race([engine.commit(records.first(records.branch(thread, 900 + n, lineage=lineage)))
+                                      for n, lineage in enumerate(lineages)])  # fmt: skip
             assert sum(answer is None for answer in again) == 1
         await engine.close()
 

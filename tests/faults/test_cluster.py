@@ -17,8 +17,8 @@ THREADS = [f"thread {n}" for n in range(24)]
 
 
 def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
-    with private_directory() as place:
-        cluster = RedisCluster(place)
+    with private_directory() as directory:
+        cluster = RedisCluster(directory)
         try:
             cluster.start()
             drive.run("direct", lambda _: survives(cluster, "direct"))
@@ -29,8 +29,8 @@ def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
 
 @pytest.mark.parametrize("mode", ["direct", "awaited"])
 def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(mode: drive.Mode) -> None:
-    with private_directory() as place:
-        cluster = RedisCluster(place, replicas=1)
+    with private_directory() as directory:
+        cluster = RedisCluster(directory, replicas=1)
         try:
             cluster.start()
             drive.run(mode, lambda _: fails_over(cluster, mode))

@@ -63,7 +63,7 @@ def cut(data: Bytes, rng: random.Random) -> None:
 
 
 def repeat(data: Bytes, rng: random.Random) -> None:
-    """A page, or a stretch, written in another's place."""
+    """A page, or a stretch, written in another's position."""
     size = rng.choice([64, 8192])
     one, other = (rng.randrange(max(1, len(data) // size)) * size for _ in range(2))
     data[other : other + size] = data[one : one + size]
@@ -72,13 +72,13 @@ def repeat(data: Bytes, rng: random.Random) -> None:
 DAMAGES: list[Callable[[Bytes, random.Random], None]] = [flip, flip, zero, noise, cut, repeat]
 
 
-def damaged(place: Path, file: Path, rng: random.Random) -> Iterator[str]:
-    """The store at `place` with one of its files damaged, again and again."""
-    kept = place.with_name("kept")
-    shutil.copytree(place, kept)
+def damaged(directory: Path, file: Path, rng: random.Random) -> Iterator[str]:
+    """The store at `directory` with one of its files damaged, again and again."""
+    kept = directory.with_name("kept")
+    shutil.copytree(directory, kept)
     for number in range(ROUNDS):
-        shutil.rmtree(place)
-        shutil.copytree(kept, place)
+        shutil.rmtree(directory)
+        shutil.copytree(kept, directory)
         data = Bytes(file.read_bytes())
         damage = DAMAGES[number % len(DAMAGES)]
         damage(data, rng)
@@ -119,20 +119,20 @@ def look(url: str, options: dict[str, Any], right: dict[str, dict[str, Any]], to
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_damaged_sqlite_file_never_gives_wrong_data(codec: str, tmp_path: Path) -> None:
-    place = tmp_path / "store"
-    place.mkdir()
+    directory = tmp_path / "store"
+    directory.mkdir()
     options = {**CODECS[codec], "durability": "normal"}
-    url = str(place / "s.db")
+    url = str(directory / "s.db")
     right = build(url, options)
-    for told in damaged(place, place / "s.db", random.Random(codec)):
+    for told in damaged(directory, directory / "s.db", random.Random(codec)):
         look(url, options, right, told)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_damaged_jsonl_lines_never_give_wrong_data(codec: str, tmp_path: Path) -> None:
-    place = tmp_path / "store"
-    url = f"jsonl:{place}"
+    directory = tmp_path / "store"
+    url = f"jsonl:{directory}"
     right = build(url, CODECS[codec])
-    file = max((path for path in place.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
-    for told in damaged(place, file, random.Random(codec)):
+    file = max((path for path in directory.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    for told in damaged(directory, file, random.Random(codec)):
         look(url, CODECS[codec], right, told)

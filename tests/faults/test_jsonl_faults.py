@@ -28,8 +28,8 @@ NOBODY = 65534
 Send = Callable[[bytes], None]
 
 
-def opened(place: Path) -> JSONLEngine:
-    return JSONLEngine(place, durability="normal")
+def opened(directory: Path) -> JSONLEngine:
+    return JSONLEngine(directory, durability="normal")
 
 
 def append(engine: JSONLEngine, name: str = "t", size: int = 100) -> Head:
@@ -215,22 +215,22 @@ def shared_directory() -> Iterator[Path]:
 
 
 def test_a_read_only_store_can_be_read_and_says_that_it_cannot_be_written(shared_directory: Path) -> None:
-    place = shared_directory / "store"
-    engine = opened(place)
+    directory = shared_directory / "store"
+    engine = opened(directory)
     append(engine)
     append(engine)
     fork = records.branch("fork", lineage="t")
     step(engine.commit(records.first(fork)))
     step(engine.close())
-    with (place / "t.jsonl").open("ab") as file:
+    with (directory / "t.jsonl").open("ab") as file:
         file.write(b'{"at":"torn')
-    place.chmod(0o555)
-    for file in place.iterdir():
+    directory.chmod(0o555)
+    for file in directory.iterdir():
         file.chmod(0o444)
-    before = {file.name: file.read_bytes() for file in place.iterdir()}
+    before = {file.name: file.read_bytes() for file in directory.iterdir()}
 
     def work(send: Send) -> None:
-        engine = JSONLEngine(place)
+        engine = JSONLEngine(directory)
         assert steps(engine) == [1, 2]
         assert step(engine.head("fork")) is not None
         assert [head.thread for head in step(engine.threads())] == ["fork", "t"]
@@ -242,7 +242,7 @@ def test_a_read_only_store_can_be_read_and_says_that_it_cannot_be_written(shared
         step(engine.close())
 
     run(work, user=NOBODY)
-    assert {file.name: file.read_bytes() for file in place.iterdir()} == before
+    assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
 
 
 def test_a_directory_that_may_not_be_written_holds_no_new_store(shared_directory: Path) -> None:

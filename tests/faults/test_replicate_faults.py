@@ -20,7 +20,7 @@ from backtrail.engines.drive import finish
 from backtrail.replicate.spool import Spool
 from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_children import Child
-from fix_harness import QUICK, Harness, Place, settled
+from fix_harness import QUICK, Harness, Side, settled
 
 TIMES = int(os.environ.get("BACKTRAIL_FAULT_ROUNDS", "1"))
 SEED = int(os.environ.get("BACKTRAIL_FAULT_SEED", "7"))
@@ -49,17 +49,17 @@ def hurt(harness: Harness, rounds: int, *, alone: bool = False) -> None:
     ],
 )
 def test_whatever_breaks_nothing_acknowledged_is_lost_and_both_sides_become_equal(
-    primary: str, replica: str, rounds: int, places: Callable[[str], Place]
+    primary: str, replica: str, rounds: int, make_side: Callable[[str], Side]
 ) -> None:
-    hurt(Harness(places(primary), places(replica), SEED), rounds)
+    hurt(Harness(make_side(primary), make_side(replica), SEED), rounds)
 
 
 @pytest.mark.parametrize(("primary", "replica"), [("memory", "sqlite"), ("jsonl", "memory")])
 def test_a_side_in_memory_that_is_taken_away_is_brought_up_to_date(
-    primary: str, replica: str, places: Callable[[str], Place]
+    primary: str, replica: str, make_side: Callable[[str], Side]
 ) -> None:
     """It can only be taken away: what a process that is killed had in memory is gone, and was never durable."""
-    hurt(Harness(places(primary), places(replica), SEED), 6, alone=True)
+    hurt(Harness(make_side(primary), make_side(replica), SEED), 6, alone=True)
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def test_a_side_in_memory_that_is_taken_away_is_brought_up_to_date(
     [("redis", "postgres", 7), ("postgres", "sqlite", 8), ("sqlite", "sqlite-2", 15), ("sqlite", "jsonl", 6)],
 )
 def test_with_a_spool_nothing_is_lost_either_while_both_sides_are_away(
-    primary: str, replica: str, rounds: int, places: Callable[[str], Place], tmp_path: Path
+    primary: str, replica: str, rounds: int, make_side: Callable[[str], Side], tmp_path: Path
 ) -> None:
-    hurt(Harness(places(primary), places(replica), SEED, tmp_path / "spool"), rounds)
+    hurt(Harness(make_side(primary), make_side(replica), SEED, tmp_path / "spool"), rounds)
 
 
 @pytest.mark.parametrize(("primary", "replica"), [("jsonl", "sqlite"), ("sqlite", "jsonl"), ("jsonl", "jsonl-2")])
 def test_processes_that_are_killed_while_they_write_to_lines_of_text_lose_nothing(
-    primary: str, replica: str, places: Callable[[str], Place]
+    primary: str, replica: str, make_side: Callable[[str], Side]
 ) -> None:
-    harness = Harness(places(primary), places(replica), SEED)
+    harness = Harness(make_side(primary), make_side(replica), SEED)
     for number in range(4 * TIMES):
         harness.round("async" if number % 2 else "sync", child=True)
         harness.check()
@@ -85,10 +85,10 @@ def test_processes_that_are_killed_while_they_write_to_lines_of_text_lose_nothin
 
 @pytest.mark.parametrize("api", ["blocking", "async"])
 def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
-    api: str, places: Callable[[str], Place], tmp_path: Path
+    api: str, make_side: Callable[[str], Side], tmp_path: Path
 ) -> None:
     """Both servers are killed, then the process that went on without them; then everything comes back."""
-    primary, replica = places("redis"), places("postgres")
+    primary, replica = make_side("redis"), make_side("postgres")
     options = {**QUICK, "spool": tmp_path / "spool"}
 
     async def work(opening: Any, send: Callable[[bytes], None]) -> None:
@@ -110,16 +110,16 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
     lines = b""
     while lines.count(b"\n") < 5:
         lines += child.read(1)
-    for place in (primary, replica):
-        place.hurt("killed")
+    for side in (primary, replica):
+        side.hurt("killed")
     spool = Spool.open(tmp_path / "spool")
     while finish(spool.survey()).records < 20:
         lines += child.read(64)
     lines += child.kill()
     finish(spool.engine.close())
     acknowledged = [line.split() for line in lines.decode().split("\n")[:-1]]
-    for place in (primary, replica):
-        place.heal()
+    for side in (primary, replica):
+        side.heal()
     with backtrail.open(primary.engine(False), replica=replica.engine(False), **options) as store:
         thread = store.thread("t")
         messages = thread.load()["messages"]
@@ -141,9 +141,11 @@ def test_what_a_process_had_spooled_when_it_was_killed_is_delivered_by_the_next(
 
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
-def test_the_first_save_after_a_kill_is_acknowledged_by_the_replica(kind: str, places: Callable[[str], Place]) -> None:
+def test_the_first_save_after_a_kill_is_acknowledged_by_the_replica(
+    kind: str, make_side: Callable[[str], Side]
+) -> None:
     """With a proxy in between, which takes connections also while nobody stands behind it."""
-    primary, replica = places(kind), places("sqlite")
+    primary, replica = make_side(kind), make_side("sqlite")
     with backtrail.open(
         primary.engine(False), replica=replica.engine(False), **{**QUICK, "failback_after": 60.0}
     ) as store:

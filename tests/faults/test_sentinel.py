@@ -16,11 +16,11 @@ from backtrail.testing.servers import RedisServer, private_directory, until
 class Sentinel(RedisServer):
     """Watches one master, alone."""
 
-    def __init__(self, place: object, master: RedisServer) -> None:
-        super().__init__(place)  # type: ignore[arg-type]
-        settings = self.place / "sentinel.conf"
+    def __init__(self, directory: object, master: RedisServer) -> None:
+        super().__init__(directory)  # type: ignore[arg-type]
+        settings = self.directory / "sentinel.conf"
         settings.write_text(
-            f"port {self.port}\nbind 127.0.0.1\ndir {self.place}\n"
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.directory}\n"
             f"sentinel monitor main 127.0.0.1 {master.port} 1\n"
             "sentinel down-after-milliseconds main 600000\nsentinel failover-timeout main 3000\n"
         )
@@ -31,8 +31,8 @@ class Sentinel(RedisServer):
 def watched(own_redis: Callable[..., RedisServer]) -> Iterator[tuple[RedisServer, RedisServer, Sentinel]]:
     master = own_redis("--repl-diskless-sync-delay", "0")
     replica = own_redis("--replicaof", "127.0.0.1", str(master.port), "--repl-diskless-sync-delay", "0")
-    with private_directory() as place, contextlib.ExitStack() as stack:
-        sentinel = Sentinel(place, master)
+    with private_directory() as directory, contextlib.ExitStack() as stack:
+        sentinel = Sentinel(directory, master)
         sentinel.start()
         stack.callback(sentinel.kill)
         with redis.Redis(port=sentinel.port) as asked, redis.Redis(port=replica.port) as copy:

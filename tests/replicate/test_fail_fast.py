@@ -59,15 +59,15 @@ def test_words_of_libpq_are_understood_and_one_address_that_may_still_answer_is_
     assert not nobody_listens(Interrupted("PostgreSQL is not ready: the database system is starting up"))
 
 
-@pytest.mark.parametrize("place", ["redis://127.0.0.1:1/0", "unix:///nowhere/redis.sock"])
-def test_a_redis_that_is_not_there_is_known_by_its_refusal(place: str) -> None:
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "unix:///nowhere/redis.sock"])
+def test_a_redis_that_is_not_there_is_known_by_its_refusal(url: str) -> None:
     asked: list[bool] = []
-    engine = RedisEngine(place)
+    engine = RedisEngine(url)
     engine.fail_fast = lambda: not asked.append(True)
     with pytest.raises(Unavailable):
         finish(engine.head("t"))
     assert len(asked) == 1
-    patient = RedisEngine(place, retries=2, backoff=0.001)  # its owner has said how long it is to be tried
+    patient = RedisEngine(url, retries=2, backoff=0.001)  # its owner has said how long it is to be tried
     patient.fail_fast = lambda: not asked.append(True)
     with pytest.raises(Unavailable, match="asked 3 times"):
         finish(patient.head("t"))

@@ -50,7 +50,7 @@ class Held(Flaky):
 
 
 class Two:
-    """Two places, and stores over them as several processes have them."""
+    """Two sides, and stores over them as several processes have them."""
 
     def __init__(self) -> None:
         self.engines = MemoryEngine(), MemoryEngine()
@@ -63,7 +63,7 @@ class Two:
         return store, one
 
     async def check(self, thread: str, count: int) -> list[Any]:
-        """Both places are equal, and have each save once; the messages."""
+        """Both sides are equal, and have each save once; the messages."""
         for store in self.stores:
             while (status := await store.catch_up()).behind:
                 await asyncio.sleep(0.01)
@@ -137,7 +137,7 @@ def test_a_save_that_only_the_follower_took_is_taken_back_when_the_active_side_r
 
 
 class Ahead(Flaky):
-    """A place where somebody else goes on from a save before who made it hears of it."""
+    """A side where somebody else goes on from a save before who made it hears of it."""
 
     goes_on: Any = None
 
@@ -152,12 +152,12 @@ def test_a_save_from_which_somebody_went_on_before_its_caller_heard_of_it_is_not
     """The follower took it, the active side's answer was lost, and another process made the follower active."""
 
     async def main() -> None:
-        places = MemoryEngine(), MemoryEngine()
-        primary, replica = Flaky(places[0], awaiting=True), Ahead(places[1], awaiting=True)
+        sides = MemoryEngine(), MemoryEngine()
+        primary, replica = Flaky(sides[0], awaiting=True), Ahead(sides[1], awaiting=True)
         writer = await backtrail.aio.open(primary, replica=replica, **NEVER)
         await writer.thread("t").append("messages", ["one"])
-        away = Flaky(places[0], awaiting=True)
-        other = await backtrail.aio.open(away, replica=Flaky(places[1], awaiting=True), **NEVER)
+        away = Flaky(sides[0], awaiting=True)
+        other = await backtrail.aio.open(away, replica=Flaky(sides[1], awaiting=True), **NEVER)
         assert await other.thread("t").load() == {"messages": ["one"]}
         away.up = False
 
@@ -172,8 +172,8 @@ def test_a_save_from_which_somebody_went_on_before_its_caller_heard_of_it_is_not
         for store in (writer, other):
             while (status := await store.catch_up()).behind:
                 assert status.primary.healthy
-        for place in places:
-            alone = backtrail.open(place)
+        for side in sides:
+            alone = backtrail.open(side)
             assert alone.thread("t").load() == {"messages": ["one", "two", "somebody else's"]}
             assert len(alone.thread("t").history(all=True)) == 3
             assert not alone.verify().problems
@@ -410,21 +410,21 @@ def test_a_side_that_could_not_be_reached_is_not_well_because_it_answered_before
 
 
 def test_a_machine_that_was_just_started_looks_when_it_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     clock = SimpleNamespace(monotonic=lambda: 3.0, time=time.time)  # seconds since it was started
     monkeypatch.setattr("backtrail.replicate.replicator.time", clock)
-    backtrail.open(places[0].engine).thread("t").save({"n": 1})
-    store = backtrail.open(places[0], replica=places[1], **NEVER)
+    backtrail.open(sides[0].engine).thread("t").save({"n": 1})
+    store = backtrail.open(sides[0], replica=sides[1], **NEVER)
     assert store.catch_up().behind == 0
-    assert backtrail.open(places[1].engine).thread("t").load() == {"n": 1}
+    assert backtrail.open(sides[1].engine).thread("t").load() == {"n": 1}
     store.close()
 
 
 def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_does_not_wait_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", ["one"])
     engine: Any = store._core.context.engine
@@ -432,11 +432,11 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
 
     def go_adrift_and_deliver(error: BaseException) -> None:
         leave(error)
-        places[0].up = places[1].up = True
+        sides[0].up = sides[1].up = True
         finish(engine._deliver_spool())  # as the background may, in this moment
 
     monkeypatch.setattr(engine, "_go_adrift", go_adrift_and_deliver)
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     thread.append("messages", ["two"])
     end = time.monotonic() + 20
     while engine.mirror.spool.records:
@@ -522,11 +522,11 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
     async def here(work: Any) -> Any:
         return await work
 
-    shore = replay.ReplayTarget(active, [active, other], lambda _: None, keep)
+    target = replay.ReplayTarget(active, [active, other], lambda _: None, keep)
     with pytest.raises(replay.Stranded, match="only the other side has the thread"):
-        finish(replay.deliver(spool, here, shore, own.lineage))
+        finish(replay.deliver(spool, here, target, own.lineage))
     with pytest.raises(replay.Stranded):
-        finish(replay.deliver(spool, here, shore._replace(sides=[active]), own.lineage))
+        finish(replay.deliver(spool, here, target._replace(sides=[active]), own.lineage))
 
     class Just(Flaky):
         """The head comes right after the save was refused."""
@@ -539,15 +539,15 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
                 raise
 
     with pytest.raises(Refused, match="brought over just now"):
-        finish(replay.deliver(spool, here, shore._replace(active=Just(active)), own.lineage))
-    assert finish(replay.deliver(spool, here, shore, own.lineage))
+        finish(replay.deliver(spool, here, target._replace(active=Just(active)), own.lineage))
+    assert finish(replay.deliver(spool, here, target, own.lineage))
     assert kept == []
     assert finish(active.head("t")) == records.head(own, 2, 2)
     finish(spool.engine.close())
 
 
 def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_made_anew(tmp_path: Path) -> None:
-    place, spool = MemoryEngine(), Spool.open(tmp_path)
+    side, spool = MemoryEngine(), Spool.open(tmp_path)
     own = records.branch("t")
     first = _saved(own, 1, None)
     finish(spool.put(first))
@@ -572,10 +572,10 @@ def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_mad
     async def here(work: Any) -> Any:
         return await work
 
-    shore = replay.ReplayTarget(Slow(place), [place], lambda _: None, keep)
-    assert finish(replay.deliver(spool, here, shore, "t"))
-    assert finish(place.head("t")) is None
-    assert finish(place.branches("t")) == []
+    target = replay.ReplayTarget(Slow(side), [side], lambda _: None, keep)
+    assert finish(replay.deliver(spool, here, target, "t"))
+    assert finish(side.head("t")) is None
+    assert finish(side.branches("t")) == []
     assert finish(spool.survey()).records == 0
     finish(spool.engine.close())
 
@@ -606,13 +606,13 @@ class Crossed(Flaky):
 
 
 def test_what_is_said_on_both_sides_during_a_comparison_is_not_taken_back() -> None:
-    places = MemoryEngine(), MemoryEngine()
-    store = backtrail.open(Flaky(places[0]), replica=Flaky(places[1]), **NEVER)
+    sides = MemoryEngine(), MemoryEngine()
+    store = backtrail.open(Flaky(sides[0]), replica=Flaky(sides[1]), **NEVER)
     saved = store.thread("t").save({"n": 1})
-    active = Crossed(places[0])
+    active = Crossed(sides[0])
     active.after["steps"] = lambda: store.thread("t").annotate(saved.id, label="said meanwhile")
-    finish(reconcile(active, places[1], "t", mirror=True))
-    assert [backtrail.open(place).thread("t").get(saved.id).label for place in places] == ["said meanwhile"] * 2
+    finish(reconcile(active, sides[1], "t", mirror=True))
+    assert [backtrail.open(side).thread("t").get(saved.id).label for side in sides] == ["said meanwhile"] * 2
 
 
 def test_what_came_from_the_follower_is_there_in_the_end_although_another_process_had_it_swept() -> None:

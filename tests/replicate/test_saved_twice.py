@@ -235,16 +235,16 @@ def test_what_builds_on_one_of_two_that_are_one_save_is_delivered_when_the_other
 
 
 def test_a_spooled_save_is_not_thought_to_be_made_because_a_row_without_a_head_has_its_id(tmp_path: Path) -> None:
-    places, store, second = spooled(tmp_path)
+    sides, store, second = spooled(tmp_path)
     spool = Spool.open(tmp_path / "spool")
     saved = finish(spool.commit_of("t", finish(spool.entries("t"))[1][0]))
     assert saved is not None
     orphan = Branch(b"orphan".ljust(16), "t", "t", b"nobody".ljust(16))
     stray = saved.rows[0]._replace(branch=orphan.id, step=1)
-    finish(places[0].engine.commit(Commit("t", rows=[stray], branches=[orphan])))
-    other = backtrail.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    finish(sides[0].engine.commit(Commit("t", rows=[stray], branches=[orphan])))
+    other = backtrail.open(Flaky(sides[0].engine), replica=Flaky(sides[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
-    assert landed(store, places).diverged == 1
+    assert landed(store, sides).diverged == 1
     assert store.thread("t").load(second)["messages"] == ["one", "two"]
 
 
@@ -259,55 +259,55 @@ class Refusing(Flaky):
         await self.engine.commit(commit)
 
 
-def landed(store: backtrail.Store, places: tuple[Refusing, Refusing]) -> Any:
-    for place in places:
-        place.up, place.refusing = True, False
+def landed(store: backtrail.Store, sides: tuple[Refusing, Refusing]) -> Any:
+    for side in sides:
+        side.up, side.refusing = True, False
     return settled(store)
 
 
 def spooled(folder: Path) -> tuple[tuple[Refusing, Refusing], backtrail.Store, str]:
-    """Two places that take no saves, the store over them, and the id of what is in its spool; "one" came before."""
-    places = Refusing(MemoryEngine()), Refusing(MemoryEngine())
-    store = backtrail.open(places[0], replica=places[1], spool=folder / "spool", **NEVER)
+    """Two sides that take no saves, the store over them, and the id of what is in its spool; "one" came before."""
+    sides = Refusing(MemoryEngine()), Refusing(MemoryEngine())
+    store = backtrail.open(sides[0], replica=sides[1], spool=folder / "spool", **NEVER)
     thread, second = store.thread("t"), chosen()
     thread.append("messages", ["one"])
-    for place in places:
-        place.refusing = True
+    for side in sides:
+        side.refusing = True
     thread.append("messages", ["two"], id=second)
-    return places, store, second
+    return sides, store, second
 
 
 def test_a_spooled_save_that_others_have_made_is_not_made_again(tmp_path: Path) -> None:
-    places, store, second = spooled(tmp_path)
+    sides, store, second = spooled(tmp_path)
     thread = store.thread("t")
     assert store.status().spool.records == 1  # type: ignore[union-attr]
-    other = backtrail.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other = backtrail.open(Flaky(sides[0].engine), replica=Flaky(sides[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
     other.thread("t").append("messages", ["two"], id=second)  # its caller, who was not told of the first one
-    assert landed(store, places).diverged == 0
+    assert landed(store, sides).diverged == 0
     assert thread.load()["messages"] == ["one", "somebody else's", "two"]
     assert len(ids(store)) == len({*ids(store)}) == 3
     assert not store.verify().problems
-    assert backtrail.open(places[1].engine).thread("t").history(all=True) == thread.history(all=True)
+    assert backtrail.open(sides[1].engine).thread("t").history(all=True) == thread.history(all=True)
 
 
 def test_what_builds_on_a_spooled_save_that_others_have_made_is_kept_beside_and_the_save_is_there_once(
     tmp_path: Path,
 ) -> None:
-    places, store, second = spooled(tmp_path)
+    sides, store, second = spooled(tmp_path)
     thread = store.thread("t")
     later = thread.append("messages", ["and more"])
     assert store.status().spool.records == 2  # type: ignore[union-attr]
-    other = backtrail.open(Flaky(places[0].engine), replica=Flaky(places[1].engine), **NEVER)
+    other = backtrail.open(Flaky(sides[0].engine), replica=Flaky(sides[1].engine), **NEVER)
     other.thread("t").append("messages", ["somebody else's"])
     other.thread("t").append("messages", ["two"], id=second)
-    assert landed(store, places).diverged == 1
+    assert landed(store, sides).diverged == 1
     assert thread.load()["messages"] == ["one", "somebody else's", "two"]
     assert thread.load(second)["messages"] == ["one", "somebody else's", "two"]
     assert thread.load(later.id)["messages"] == ["one", "two", "and more"]
     assert (thread.get(later.id).label or "").startswith("diverged")
     assert len(ids(store)) == len({*ids(store)}) == 4
-    for place in places:
-        alone = backtrail.open(place.engine)
+    for side in sides:
+        alone = backtrail.open(side.engine)
         assert not alone.verify().problems
         assert alone.thread("t").history(all=True) == thread.history(all=True)

@@ -357,14 +357,14 @@ def test_changes_are_logged_and_told_and_close_says_what_is_left(
 
 def test_a_sealed_store_has_a_sealed_spool(tmp_path: Path) -> None:
     key, secret = b"k" * 32, "a secret that nobody may read " * 20
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
 
     def open_() -> backtrail.Store:
-        return backtrail.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool", **NEVER)
+        return backtrail.open(sides[0], replica=sides[1], key=key, spool=tmp_path / "spool", **NEVER)
 
     store = open_()
     store.thread("t").append("messages", [secret])
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     store.thread("t").append("messages", [secret])
     store.thread("new").save({"big": secret * 500})
     again = open_()  # in a new process, while both are away
@@ -372,46 +372,46 @@ def test_a_sealed_store_has_a_sealed_spool(tmp_path: Path) -> None:
     for file in (tmp_path / "spool").iterdir():
         assert b"a secret that" not in file.read_bytes()
     with pytest.raises(backtrail.BacktrailError, match="key"):
-        backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
-    places[0].up = places[1].up = True
+        backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **NEVER)
+    sides[0].up = sides[1].up = True
     last = open_()
     assert last.thread("t").load() == {"messages": [secret, secret, "three"]}
     assert last.thread("new").load() == {"big": secret * 500}
     assert (
         last.status().spool
-        == backtrail.open(places[0], replica=places[1], key=key, spool=tmp_path / "spool").status().spool
+        == backtrail.open(sides[0], replica=sides[1], key=key, spool=tmp_path / "spool").status().spool
     )
 
 
 def test_a_spool_is_not_delivered_to_a_store_with_other_keys(tmp_path: Path) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(places[0], replica=places[1], key=b"k" * 32, spool=tmp_path / "spool", **NEVER)
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = backtrail.open(sides[0], replica=sides[1], key=b"k" * 32, spool=tmp_path / "spool", **NEVER)
     store.thread("t").save({"n": 1})
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     store.thread("t").save({"n": 2})
     for key in (b"k" * 32, None):
         with pytest.raises(backtrail.InvalidInput, match="another key ring"):
             backtrail.open(MemoryEngine(), replica=MemoryEngine(), key=key, spool=tmp_path / "spool").thread(
                 "x"
             ).exists()
-    places[0].up = places[1].up = True
+    sides[0].up = sides[1].up = True
     assert store.thread("t").load() == {"n": 2}
 
 
 def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
 
     def open_(namespace: str | None) -> backtrail.Store:
-        return backtrail.open(places[0], replica=places[1], namespace=namespace, spool=tmp_path / "spool", **NEVER)
+        return backtrail.open(sides[0], replica=sides[1], namespace=namespace, spool=tmp_path / "spool", **NEVER)
 
     rooms = {name: open_(name) for name in ("one", "two", None)}
     for name, store in rooms.items():
         store.thread("t").save({"room": name})
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     for name, store in rooms.items():
         store.thread("t").update({"again": name})
         store.thread("new").save({"room": name})
-    places[0].up = places[1].up = True
+    sides[0].up = sides[1].up = True
     for name in rooms:
         store = open_(name)
         assert store.thread("t").load() == {"room": name, "again": name}
@@ -419,47 +419,47 @@ def test_namespaces_share_a_spool_and_know_nothing_of_each_other(tmp_path: Path)
 
 
 def test_sessions_retention_and_compression_go_on_as_well(tmp_path: Path) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     options: dict[str, Any] = {"retention": backtrail.Retention(keep_last=3), "compression": "zstd"}
-    store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **options, **NEVER)
+    store = backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **options, **NEVER)
     session = store.session("s")
     thread = store.thread("t")
     for n in range(4):
         session.append({"role": "user", "content": f"{n} {LONG}"})
         thread.append("items", [n, LONG])
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     for n in range(4, 9):
         session.append({"role": "user", "content": f"{n} {LONG}"})
         thread.append("items", [n, LONG])
     assert store.status().spool.records == 10  # type: ignore[union-attr]
-    places[0].up = places[1].up = True
+    sides[0].up = sides[1].up = True
     assert [message["content"][0] for message in session.messages()] == list("012345678")
     assert len(thread.history()) == 3
     store.catch_up()
-    for place in places:
-        alone = backtrail.open(place.engine, **options)
+    for side in sides:
+        alone = backtrail.open(side.engine, **options)
         assert not alone.verify().problems
         assert alone.thread("t").load() == thread.load()
 
 
 def test_a_spool_that_is_damaged_or_full_says_so_and_harms_nobody(tmp_path: Path) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
-    store = backtrail.open(places[0], replica=places[1], spool=tmp_path / "spool", **NEVER)
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    store = backtrail.open(sides[0], replica=sides[1], spool=tmp_path / "spool", **NEVER)
     for name in ("a", "b"):
         store.thread(name).save({"n": 1})
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     for name in ("a", "b"):
         store.thread(name).save({"n": 2})
     with sqlite3.connect(tmp_path / "spool" / FILE) as damage:
         damage.execute("UPDATE steps SET meta = CAST(x'00' || meta AS BLOB) WHERE pos = (SELECT min(pos) FROM steps)")
     damage.close()
-    places[0].up = places[1].up = True
+    sides[0].up = sides[1].up = True
     status = store.catch_up()
     assert status.spool is not None
     assert status.spool.records == 1
     assert "digest" in (status.last_error or "")
     assert (store.thread("a").load(), store.thread("b").load()) == ({"n": 1}, {"n": 2})
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     finish(store._core.context.engine._spool.engine.close())  # type: ignore[attr-defined]
     with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: .*the spool cannot be used"):
         store.thread("b").save({"n": 3})
@@ -497,19 +497,19 @@ def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, t
 
 
 def test_what_another_process_delivered_makes_room(tmp_path: Path) -> None:
-    places = Flaky(MemoryEngine()), Flaky(MemoryEngine())
+    sides = Flaky(MemoryEngine()), Flaky(MemoryEngine())
     stores = [
-        backtrail.open(*sides[:1], replica=sides[1], spool=tmp_path / "spool", spool_limit=20_000, **NEVER)
-        for sides in (places, [Flaky(place.engine) for place in places])
+        backtrail.open(one, replica=two, spool=tmp_path / "spool", spool_limit=20_000, **NEVER)
+        for one, two in (sides, [Flaky(side.engine) for side in sides])
     ]
     for store in stores:
         store.thread("t").append("messages", ["one"])
-    places[0].up = places[1].up = False
+    sides[0].up = sides[1].up = False
     stores[0].thread("a").save({"text": "x" * 15_000})
     stores[1].catch_up()
     stores[0].thread("b").save({"text": "x" * 15_000})
     assert stores[0].status().spool.records == 1  # type: ignore[union-attr]
-    places[0].up = places[1].up = True
+    sides[0].up = sides[1].up = True
     assert stores[0].thread("a").load() == stores[0].thread("b").load()
 
 

@@ -78,8 +78,8 @@ class Server:
     #: Called in the new process before the server starts.
     before: Callable[[], None] | None = None
 
-    def __init__(self, place: Path, command: Sequence[str], *, user: int | None = None) -> None:
-        self.place = place
+    def __init__(self, directory: Path, command: Sequence[str], *, user: int | None = None) -> None:
+        self.directory = directory
         self.command = list(command)
         self.user = user
         self.process: subprocess.Popen[bytes] | None = None
@@ -87,10 +87,10 @@ class Server:
     def start(self) -> None:
         """Start, and wait until it answers."""
         # Servers that refuse to run as root are given to another user.
-        with (self.place / "log").open("ab") as log:
+        with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
-                cwd=self.place,
+                cwd=self.directory,
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -98,12 +98,14 @@ class Server:
                 preexec_fn=self.before,  # noqa: PLW1509 (sets a limit, and takes no lock)
                 start_new_session=True,
             )
-        until(self._up, f"{self.command[0]} starts (see {self.place / 'log'})")
+        until(self._up, f"{self.command[0]} starts (see {self.directory / 'log'})")
 
     def _up(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
-            raise AssertionError(f"{self.command[0]} ended: {(self.place / 'log').read_text(errors='replace')[-2000:]}")
+            raise AssertionError(
+                f"{self.command[0]} ended: {(self.directory / 'log').read_text(errors='replace')[-2000:]}"
+            )
         return self.answers()
 
     def answers(self) -> bool:
@@ -157,13 +159,13 @@ def _lives(process: psutil.Process) -> bool:
 class RedisServer(Server):
     """A redis-server."""
 
-    def __init__(self, place: Path, *options: str, also: int = 0) -> None:
+    def __init__(self, directory: Path, *options: str, also: int = 0) -> None:
         self._hold = Hold(also)
         self.port = self._hold.port
-        place.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         # Every write reaches the file before its answer: killed and started again, nothing acknowledged is missing.
         own = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--bind", "127.0.0.1"]
-        super().__init__(place, [redis_binary(), "--port", str(self.port), "--dir", str(place), *own, *options])
+        super().__init__(directory, [redis_binary(), "--port", str(self.port), "--dir", str(directory), *own, *options])
 
     @property
     def url(self) -> str:
@@ -192,11 +194,11 @@ class RedisCluster:
 
     `node_timeout`: milliseconds of silence after which a node counts as gone; on a busy machine it may last seconds."""
 
-    def __init__(self, place: Path, replicas: int = 0, node_timeout: int = 15_000) -> None:
+    def __init__(self, directory: Path, replicas: int = 0, node_timeout: int = 15_000) -> None:
         options = ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--repl-diskless-sync-delay", "0")
         self.nodes = [
             RedisServer(
-                place / f"node-{n}",
+                directory / f"node-{n}",
                 *options,
                 *("--cluster-node-timeout", str(node_timeout)),
                 also=10_000,  # where they talk to each other
@@ -257,19 +259,19 @@ def _follows(client: Any) -> bool:
 class PostgresServer(Server):
     """A PostgreSQL server with one database, `test`, and trust for everybody on this machine's loopback."""
 
-    def __init__(self, place: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self._hold = Hold()
         self.port = self._hold.port
         user = _other_user() if os.geteuid() == 0 else None
-        place.mkdir(parents=True, exist_ok=True)
-        data = place / "data"
+        directory.mkdir(parents=True, exist_ok=True)
+        data = directory / "data"
         if user is not None:
-            os.chown(place, user, -1)
+            os.chown(directory, user, -1)
         if not data.exists():
             subprocess.run(["cp", "-a", str(_new_database(user)), str(data)], check=True)
         settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": ""}
         flat = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        super().__init__(place, [postgres_binary("postgres"), "-D", str(data), *flat, *options], user=user)
+        super().__init__(directory, [postgres_binary("postgres"), "-D", str(data), *flat, *options], user=user)
 
     @property
     def url(self) -> str:
@@ -292,14 +294,18 @@ class PostgresServer(Server):
 @functools.cache
 def _new_database(user: int | None) -> Path:
     """A database as initdb makes it: made once, and then copied, which is much faster."""
-    place = Path(tempfile.mkdtemp(prefix="backtrail-initdb-"))
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix="backtrail-initdb-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     if user is not None:
-        os.chown(place, user, -1)
-    data = place / "data"
+        os.chown(directory, user, -1)
+    data = directory / "data"
     options = ["-U", "backtrail", "-E", "UTF8", "--locale=C", "-A", "trust", "-N"]
     made = subprocess.run(
-        [postgres_binary("initdb"), "-D", str(data), *options], cwd=place, capture_output=True, user=user, check=False
+        [postgres_binary("initdb"), "-D", str(data), *options],
+        cwd=directory,
+        capture_output=True,
+        user=user,
+        check=False,
     )
     assert made.returncode == 0, made.stderr.decode()
     return data
@@ -330,6 +336,6 @@ def _other_user() -> int:
 def private_directory() -> Iterator[Path]:
     """A directory that another user may enter, too."""
     with tempfile.TemporaryDirectory(prefix="backtrail-", ignore_cleanup_errors=True) as name:
-        place = Path(name)
-        place.chmod(0o755)
-        yield place
+        directory = Path(name)
+        directory.chmod(0o755)
+        yield directory
