@@ -114,7 +114,7 @@ def test_a_task_that_gives_up_harms_nobody(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_fails_as_a_whole_is_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupCommitWriter, "_together", lambda self, batch: False)
+    monkeypatch.setattr(GroupCommitWriter, "_write_batch", lambda self, batch: False)
 
     async def run() -> int:
         async with await backtrail.aio.open(SQLiteEngine(tmp_path / "s.db")) as store:
