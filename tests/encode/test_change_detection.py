@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backtrail.encode.change_detection import SavedItems, census, same
+from backtrail.encode.change_detection import ListSnapshot, census, same
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 
@@ -22,8 +22,8 @@ class Name(enum.StrEnum):
 VALUES = Values(Types([Name]))
 
 
-def remember(items: list[Any]) -> SavedItems:
-    return SavedItems(items, VALUES.encode, False, VALUES.types.lookalikes)
+def remember(items: list[Any]) -> ListSnapshot:
+    return ListSnapshot(items, VALUES.encode, False, VALUES.types.lookalikes)
 
 
 def test_census_sees_every_type_at_any_depth() -> None:
@@ -48,8 +48,8 @@ PAIRS = [
 @pytest.mark.parametrize("shape", [lambda v: v, lambda v: {"k": v}, lambda v: [["deep", {"k": [v]}]]])
 def test_equal_values_of_different_types_are_told_apart(old: Any, new: Any, shape: Any) -> None:
     before, after = [shape(old), "x", {"n": 1, "f": 1.5}], [shape(new), "x", {"n": 1, "f": 1.5}]
-    assert not remember(before).starts(after)
-    assert remember(before).starts(copy.deepcopy(before))
+    assert not remember(before).is_prefix_of(after)
+    assert remember(before).is_prefix_of(copy.deepcopy(before))
 
 
 @pytest.mark.parametrize(("old", "new"), [pair for pair in PAIRS if Name.RED not in pair], ids=repr)
@@ -57,21 +57,21 @@ def test_they_are_told_apart_where_no_look_alike_is_registered(old: Any, new: An
     values = Values(Types())
     before, after = [{"k": old}, "x"], [{"k": new}, "x"]
     for one, other in ((before, after), (after, before)):
-        assert not SavedItems(one, values.encode, False, values.types.lookalikes).starts(other)
-        assert SavedItems(one, values.encode, False, values.types.lookalikes).starts(copy.deepcopy(one))
+        assert not ListSnapshot(one, values.encode, False, values.types.lookalikes).is_prefix_of(other)
+        assert ListSnapshot(one, values.encode, False, values.types.lookalikes).is_prefix_of(copy.deepcopy(one))
 
 
 def test_odd_keys_are_told_apart() -> None:
-    assert not remember([{1: "a"}]).starts([{True: "a"}])
-    assert remember([{1: "a"}]).starts([{1: "a"}])
+    assert not remember([{1: "a"}]).is_prefix_of([{True: "a"}])
+    assert remember([{1: "a"}]).is_prefix_of([{1: "a"}])
 
 
 def test_an_item_changed_in_place_is_seen() -> None:
     items = [{"a": {"b": [1, 2]}}, {"c": "x"}]
     memory = remember(items)
-    assert memory.starts([*items, "more"])
+    assert memory.is_prefix_of([*items, "more"])
     items[0]["a"]["b"].append(3)
-    assert not memory.starts([*items, "more"])
+    assert not memory.is_prefix_of([*items, "more"])
 
 
 LEAF = st.none() | st.booleans() | st.integers(-2, 2**65) | st.floats() | st.sampled_from(["", "a", Name.RED, b"a"])
@@ -87,9 +87,9 @@ def test_the_answer_is_that_of_the_encodings(first: list[Any], more: list[Any], 
     known = [VALUES.encode(item) for item in first + more]
     for candidate in (first + more, first + more + other, other, first, copy.deepcopy(first + more)):
         exact = [VALUES.encode(item) for item in candidate[: len(known)]] == known
-        assert memory.starts(candidate) <= exact  # never "unchanged" when it is not
+        assert memory.is_prefix_of(candidate) <= exact  # never "unchanged" when it is not
         if exact and not any("nan" in repr(item) for item in candidate):
-            assert memory.starts(candidate)
+            assert memory.is_prefix_of(candidate)
 
 
 @given(ITEM, ITEM)

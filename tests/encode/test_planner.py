@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.encode.nodes import ListNode
-from backtrail.encode.piece_table import MAX_PIECES, reach
+from backtrail.encode.piece_table import MAX_PIECES, bytes_read
+from backtrail.encode.row_format import ListNode
 from backtrail.store import Thread
 
 WORDS = "the agent wrote a file and ran the tests again because one of them had failed "
@@ -110,7 +110,7 @@ def test_random_edits_keep_tables_short_and_loads_lean(thread: Thread[Any], seed
         written += thread.save({"messages": items}).written
         node = listing(thread)
         assert len(node.pieces) <= MAX_PIECES + 1
-        assert reach(node.pieces) <= 2 * node.size + 70_000
+        assert bytes_read(node.pieces) <= 2 * node.size + 70_000
         assert node.count == len(items)
     assert thread.load() == {"messages": items}
     assert written < 250 * 300 * len(WORDS)  # a whole-state store would have written more than twice that

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from backtrail.encode.frame import Frames
-from backtrail.encode.payload import Section, pack
+from backtrail.encode.row_format import Section, pack_payload
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.jsonl import JSONLEngine
@@ -74,7 +74,7 @@ def damage(path: Path, number: int) -> None:
 def test_one_commit_is_one_line_of_json_with_the_messages_on_it(engine: JSONLEngine, directory: Path) -> None:
     fill(engine, steps=3)
     message = {"role": "user", "content": "Where is the thread?"}
-    payload = Frames().wrap(pack([Section(0, 0, 1, 0, msgspec.msgpack.encode(message))], []), "here")
+    payload = Frames().wrap(pack_payload([Section(0, 0, 1, 0, msgspec.msgpack.encode(message))], []), "here")
     branch = records.branch()
     row = records.row(branch, 4, payload=payload)
     step(engine.commit(Commit("t", rows=[row])))

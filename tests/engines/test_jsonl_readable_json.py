@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backtrail.encode.frame import Frames
-from backtrail.encode.payload import Section, pack
+from backtrail.encode.row_format import Section, pack_payload
 from backtrail.engines.jsonl import readable_json
 from backtrail.engines.jsonl.file_names import file_name
 from backtrail.errors import Corrupt
@@ -49,7 +49,7 @@ def test_any_bytes_come_back(data: bytes) -> None:
 @given(st.lists(json_values, max_size=5), st.lists(json_values, max_size=3), st.integers(0, 2**40))
 def test_any_payload_comes_back_and_is_shown(items: list[object], slots: list[object], offset: int) -> None:
     section = Section(3, 7, len(items), offset, b"".join(map(encode, items)))
-    found = shown(framed(pack([section], [encode(slot) for slot in slots])))
+    found = shown(framed(pack_payload([section], [encode(slot) for slot in slots])))
     assert isinstance(found, dict)
     assert set(found) - {"escaped"} == {"items", "slots"}
 
@@ -61,7 +61,7 @@ def test_any_payload_comes_back_and_is_shown(items: list[object], slots: list[ob
 @example([{"content": "\xcb˚"}], 3)
 def test_a_payload_of_one_section_comes_back_and_is_shown(items: list[object], offset: int) -> None:
     section = Section(0, 7, len(items), offset, b"".join(map(encode, items)))
-    found = shown(framed(pack([section], [])))
+    found = shown(framed(pack_payload([section], [])))
     assert isinstance(found, dict)
     assert set(found) - {"escaped"} == {"items", "slots"}
 
@@ -70,13 +70,13 @@ def test_deep_messages_with_floats_are_plain_json() -> None:
     message: object = {"score": 0.5}
     for _ in range(12):
         message = {"inner": [message]}
-    found = shown(framed(pack([Section(0, 0, 1, 0, encode(message))], [])))
+    found = shown(framed(pack_payload([Section(0, 0, 1, 0, encode(message))], [])))
     assert found == {"items": [{"stream": 0, "start": 0, "at": 0, "of": [message]}], "slots": []}
 
 
 @given(st.binary(max_size=60))
 def test_a_payload_with_a_damaged_head_is_never_shown_as_another(tail: bytes) -> None:
-    whole = pack([Section(0, 0, 1, 0, encode({"role": "user"}))], [])
+    whole = pack_payload([Section(0, 0, 1, 0, encode({"role": "user"}))], [])
     for cut in range(0, len(whole), 3):
         shown(framed(whole[:cut] + tail))
         shown(framed(whole[:cut] + tail + whole[cut:]))
@@ -84,20 +84,20 @@ def test_a_payload_with_a_damaged_head_is_never_shown_as_another(tail: bytes) ->
 
 def test_messages_are_plain_json() -> None:
     message = {"role": "user", "content": 'Grüße, "Welt"\n🙂', "n": [1, 1.0, True, None], "tool": {"a": {}}}
-    data = framed(pack([Section(0, 0, 2, 0, encode(message) * 2)], []))
+    data = framed(pack_payload([Section(0, 0, 2, 0, encode(message) * 2)], []))
     assert shown(data) == {"items": [{"stream": 0, "start": 0, "at": 0, "of": [message, message]}], "slots": []}
 
 
 def test_bytes_in_a_message_hide_nothing_else_of_it() -> None:
     message = {"role": "user", "content": [{"text": "look"}, {"image": b"\x00\xff"}]}
-    found = shown(framed(pack([Section(0, 0, 1, 0, encode(message))], [])))
+    found = shown(framed(pack_payload([Section(0, 0, 1, 0, encode(message))], [])))
     assert isinstance(found, dict)
     assert found["items"][0]["of"] == [{"role": "user", "content": [{"text": "look"}, {"image": {"$bytes": "AP8="}}]}]
 
 
 def test_only_the_item_that_json_cannot_express_is_packed() -> None:
     items = [{"role": "user"}, math.nan, {"$bytes": "an innocent key"}, {"when": msgspec.msgpack.Ext(5, b"x")}]
-    found = shown(framed(pack([Section(0, 0, 4, 0, b"".join(map(encode, items)))], [])))
+    found = shown(framed(pack_payload([Section(0, 0, 4, 0, b"".join(map(encode, items)))], [])))
     assert isinstance(found, dict)
     first, *others = found["items"][0]["of"]
     assert first == {"role": "user"}

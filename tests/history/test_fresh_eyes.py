@@ -117,9 +117,11 @@ def test_a_lineage_may_have_more_branches_than_are_remembered(store: Any, monkey
 
 
 def test_a_list_may_begin_anew_as_often_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backtrail.encode import payload
+    from backtrail.encode import planner
+    from backtrail.history import save
 
-    monkeypatch.setattr(payload, "MAX_STREAMS", 8)
+    monkeypatch.setattr(planner, "MAX_STREAMS", 8)
+    monkeypatch.setattr(save, "ENOUGH_STREAMS", 4)
     thread = backtrail.open("memory:").thread("t")
     for n in range(40):
         thread.save({"scratch": [n, LONG] if n % 2 else []})

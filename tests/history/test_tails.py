@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backtrail
-from backtrail.encode.nodes import ListNode, Piece, Tail
-from backtrail.encode.payload import Section, pack
+from backtrail.encode.row_format import ListNode, Piece, Section, Tail, pack_payload
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Engine
@@ -207,7 +206,7 @@ def listing(stream: int, start: int, stop: int, *, branch: bytes = b"b") -> List
 
 
 def row(stream: int, start: int, items: list[Any]) -> bytes:
-    return pack([Section(stream, start, len(items), 0, b"".join(map(VALUES.encode, items)))], [])
+    return pack_payload([Section(stream, start, len(items), 0, b"".join(map(VALUES.encode, items)))], [])
 
 
 def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,8 @@
 """Did the beginning of this list change? The answer must be exact, and cheap.
 
+A `KnownList` is what a store remembers of a list it saved: a snapshot of its items, to tell what is new, and which row
+holds which item, so that what is not new can be pointed at.
+
 Python's own `==` compares a list of 3,200 messages with a copy of it in a tenth of a millisecond, because the copy
 shares every string with the original; but it holds 1, 1.0 and True to be equal. So where a list has numbers, its
 encoding is compared besides, which tells them apart. What is left are look-alikes: values of a subclass that are equal
@@ -14,11 +17,14 @@ reaches what was saved.
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import msgspec
+
+from backtrail.encode.row_format import Piece, Tail
 
 _PLAIN = frozenset({str, type(None), bytes, dict, list, tuple})  # `==` tells these from all others of their kind
 _NUMBERS = frozenset({int, float, bool})
@@ -56,7 +62,7 @@ def _inside(level: Sequence[Any]) -> Iterator[Iterable[Any]]:
 
 
 def has_odd_keys(value: Any) -> bool:
-    """Whether any dict in a value has a key that is not exactly a str (`==` would mix up 1 and True as keys)."""
+    """True if any dict in a value has a key that is not exactly a str (`==` would mix up 1 and True as keys)."""
     inside: Iterable[Any] = ()
     if type(value) is dict:
         for key in value:
@@ -101,8 +107,8 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-class SavedItems:
-    """What a store remembers of a list it saved, to tell next time what is new. Grows by `extend`."""
+class ListSnapshot:
+    """The items of a list as they were saved, to tell next time what is new. Grows by `extend`."""
 
     __slots__ = ("_encode", "_lookalikes", "encoded", "identity", "items", "kinds", "packed")
 
@@ -120,13 +126,13 @@ class SavedItems:
         return len(self.items) if self.encoded is None else len(self.encoded)
 
     def extend(self, items: Sequence[Any]) -> None:
-        """Remember items that were added at the end."""
+        """Add items at the end."""
         if self.identity:
             self.items.extend(items)
             return
         self.kinds |= census(items)
         if self.encoded is None and (not self.kinds <= _COPYABLE or any(map(has_odd_keys, items))):
-            self._remember_encodings()
+            self._switch_to_encodings()
         if self.encoded is not None:
             self.encoded.extend(map(self._encode, items))
             return
@@ -138,14 +144,14 @@ class SavedItems:
                 else:
                     self.packed += _packed(items)
             except OverflowError:  # an int beyond 64 bit: only the store's own codec has bytes for it
-                self._remember_encodings()
+                self._switch_to_encodings()
 
-    def _remember_encodings(self) -> None:
+    def _switch_to_encodings(self) -> None:
         self.encoded = [self._encode(item) for item in self.items]
         self.items, self.packed = [], None
 
-    def starts(self, value: list[Any]) -> bool:
-        """Whether `value` begins with exactly the remembered items."""
+    def is_prefix_of(self, value: list[Any]) -> bool:
+        """True if `value` begins with exactly these items."""
         count = len(self)
         if len(value) < count:
             return False
@@ -163,27 +169,73 @@ class SavedItems:
         except OverflowError:
             return False
 
-    def values(self, decode: Callable[[bytes], Any]) -> list[Any]:
-        """The remembered items."""
+    def items_with(self, decode: Callable[[bytes], Any]) -> list[Any]:
+        """The items themselves; `decode` decodes those that are kept encoded."""
         return list(self.items) if self.encoded is None else list(map(decode, self.encoded))
 
     def key(self, index: int) -> Any:
-        """Something that is equal for same items only, and hashable: for matching items of an edited list."""
+        """A hashable key of item `index`, equal for same items only: for matching the items of an edited list."""
         if self.encoded is not None:
             return self.encoded[index]
         return id(self.items[index]) if self.identity else self._encode(self.items[index])
 
     def key_of(self, item: Any, encoded: bytes) -> Any:
-        """The same key for an item at hand."""
+        """The key that `item`, which encodes to `encoded`, would have."""
         return id(item) if self.identity else encoded
 
     def matches(self, index: int, item: Any) -> bool:
-        """Whether remembered item `index` is exactly `item`."""
+        """True if item `index` is exactly `item`."""
         if self.identity:
             return self.items[index] is item
         if self.encoded is not None:
             return self.encoded[index] == self._encode(item)
         return same(self.items[index], item)
+
+
+class RowIndex:
+    """For each stream: which row begins at which item and byte. The planner names exactly the rows of a run by it."""
+
+    __slots__ = ("_streams",)
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[bytes, int], tuple[list[int], list[int], list[int]]] = {}
+
+    def add(self, tail: Tail, step: int) -> None:
+        """Row `step` continues a stream at `tail`."""
+        self.note(tail.branch, tail.stream, tail.items, tail.offset, step)
+
+    def note(self, branch: bytes, stream: int, start: int, offset: int, step: int) -> None:
+        """A row with several sections of a stream counts from its first, which is noted first."""
+        starts, offsets, steps = self._streams.setdefault((branch, stream), ([], [], []))
+        at = bisect_left(steps, step) if steps and step <= steps[-1] else len(steps)
+        if at == len(steps) or steps[at] != step:
+            starts.insert(at, start)
+            offsets.insert(at, offset)
+            steps.insert(at, step)
+
+    def narrow(self, piece: Piece, start: int, stop: int) -> Piece:
+        """The part of `piece` that holds items start..stop-1 of its stream, with exactly the rows that part needs."""
+        starts, offsets, steps = self._streams[piece.branch, piece.stream]
+        low = bisect_right(starts, start) - 1
+        high = bisect_right(starts, stop - 1) - 1
+        end = piece.begin + piece.span if steps[high] == piece.last else offsets[high + 1]
+        begin = offsets[low]
+        return Piece(piece.branch, piece.stream, start, stop, steps[low], steps[high], begin, end - begin)
+
+
+class KnownList(msgspec.Struct):
+    """One long list of a thread's head: its items, and which row holds which."""
+
+    snapshot: ListSnapshot
+    row_index: RowIndex
+
+    def extend(self, items: Sequence[Any], tail: Tail, step: int) -> None:
+        """Row `step` adds these items at `tail`."""
+        self.snapshot.extend(items)
+        self.row_index.add(tail, step)
+
+
+KnownLists = dict[tuple[str, ...], KnownList]  #: by the path of the list in the state
 
 
 def _packed(items: Sequence[Any]) -> bytes:

@@ -41,6 +41,11 @@ _NEWER = "is in a frame of a kind that this version of backtrail does not know: 
 BEFORE, BEHIND = b"\x00", bytes(4)  # what stands around the content of a bare frame
 
 
+def describe_row(branch: bytes, step: int) -> str:
+    """The name of a row in messages. Sealed frames are bound to this text: it never changes."""
+    return f"step {step} of branch {branch.hex()}"
+
+
 def check_sound(frame: bytes, place: str, least: int) -> None:
     """Raise `Corrupt` unless this is a whole frame of at least so many bytes."""
     if type(frame) is not bytes:  # a damaged database may hand out anything

@@ -1,8 +1,8 @@
 """Planning a save: from a state, and the root before it, to a new root and a payload with only what is new.
 
-The planner is pure. It is told where the new row will stand (branch, step), walks the state beside the old tree, keeps
-every node whose value is unchanged, and collects the rest: items for streams, values for slots, large strings for the
-pool. A list that only grew costs its new items; any other edit reuses each run of unchanged items as a piece.
+The planner is pure. It is given the position of the new row, walks the state beside the old tree, keeps every node
+whose value is unchanged, and collects the rest: items for streams, values for slots, large strings for the pool. A list
+that only grew costs its new items; any other edit reuses each run of unchanged items as a piece.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode import payload
-from backtrail.encode.change_detection import SavedItems
-from backtrail.encode.nodes import (
-    HEAVY,
+from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
+from backtrail.encode.piece_table import MAX_PIECES, join_adjacent, reuse_pieces
+from backtrail.encode.row_format import (
+    ENOUGH_STREAMS,
+    MAX_STREAMS,
+    MAX_TREE_WEIGHT,
     Blob,
     Inline,
     ListNode,
@@ -24,55 +26,46 @@ from backtrail.encode.nodes import (
     Page,
     Piece,
     Root,
+    Section,
     Slot,
     Tail,
     Tree,
     children_weight,
-    cut,
     pack_page,
+    pack_payload,
+    split_pages,
 )
-from backtrail.encode.piece_table import Bounds, crowded, reuse, settle
 from backtrail.encode.types import Kind, Unreadable, Unregistered, is_record
 from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values
 from backtrail.errors import EncodeError, InvalidInput
 
-SMALL = 96  # encoded bytes that stay in the root
-LONG = 256  # encoded bytes from which a list becomes a listing, and a dict a tree
-LARGE = 4 * 1024  # bytes from which a string goes into the pool: a row that a list needs keeps all else that is in it
+MAX_INLINE = 96  # encoded bytes of a value that stays in the root
+LONG = 256  # encoded bytes from which a list becomes a piece table, and a dict a tree
+BLOB = 4 * 1024  # bytes from which a string goes into the pool: a row that a list needs keeps all else that is in it
 
 Path = tuple[str, ...]
 
 
-class SavedList(msgspec.Struct):
-    """What is known of one long list of the head: its items, and which row holds which."""
-
-    memory: SavedItems
-    bounds: Bounds
-
-
-SavedLists = dict[Path, SavedList]
-
-
-class Planned(msgspec.Struct, frozen=True, gc=False):
-    """What a save will write."""
+class PlannedRow(msgspec.Struct, frozen=True, gc=False):
+    """The root, payload and blobs that a save will write."""
 
     root: Root
     payload: bytes
     blobs: dict[bytes, bytes]
-    framed: dict[bytes, bytes] = {}  #: blobs that a view has wrapped itself
+    framed: dict[bytes, bytes] = {}  #: blobs that a view has wrapped already
 
 
 class NeedsItems(Exception):
-    """The plan has to look at the items of a list, so it must be made again with memories."""
+    """The plan has to look at the items of a list: it must be made again, with the known lists."""
 
 
 class Planner:
-    """Plans one row. `memories` belongs to the caller and is brought up to date as the plan goes: it must be thrown
-    away if the row is not committed."""
+    """Plans one row. `lists` belongs to the caller and is changed by the plan: it must be thrown away if the row is not
+    committed."""
 
     __slots__ = (
-        *("_blobs", "_branch", "_identity", "_memories", "_name", "_old", "_sections", "_slots", "_step", "_streams"),
-        "_values",
+        *("_blobs", "_branch", "_identity", "_lists", "_name_blob", "_old", "_sections", "_slots", "_step"),
+        *("_streams", "_values"),
     )
 
     def __init__(
@@ -81,47 +74,47 @@ class Planner:
         branch: bytes,
         step: int,
         old: Root | None,
-        memories: SavedLists | None,
+        lists: KnownLists | None,
         name_blob: Callable[[bytes], bytes],
         identity: bool = False,
     ) -> None:
         self._values = values
-        self._name = name_blob
+        self._name_blob = name_blob
         self._branch = branch
         self._step = step
         self._old = old
-        self._memories = memories
+        self._lists = lists
         self._identity = identity
         self._streams = old.streams if old is not None else 0
-        self._sections: list[payload.Section] = []
+        self._sections: list[Section] = []
         self._slots: list[bytes] = []
         self._blobs: dict[bytes, bytes] = {}
 
-    # -- the ways to change a state -------------------------------------------------------------------------
+    # -- the ways to change a state -----------------------------------------------------------------------------------
 
-    def whole(self, state: Any) -> Planned:
-        """The caller handed over the whole state."""
-        name, fields = self._open(state)
+    def replace(self, state: Any) -> PlannedRow:
+        """The state becomes `state`; what is unchanged is not written again."""
+        name, fields = self._top_level(state)
         old = self._old.tree if self._old is not None else None
         return self._finish(self._tree(name, fields, old, (), 1))
 
-    def anew(self, state: Any) -> Planned:
-        """The caller handed over the whole state, and what was there before cannot be read: everything is written."""
-        self._old, self._memories = None, {}
-        return self.whole(state)
+    def rewrite_all(self, state: Any) -> PlannedRow:
+        """The state becomes `state`, and all of it is written, because the one before cannot be read."""
+        self._old, self._lists = None, {}
+        return self.replace(state)
 
-    def append(self, key: str, items: list[Any]) -> Planned:
-        """Items are added to the list at a top-level key. The items before them are not looked at."""
+    def append(self, key: str, items: list[Any]) -> PlannedRow:
+        """The list at a top-level key gets more items. Those before them are not looked at."""
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
         children = dict(_children(tree))
         old = children.get(key)
-        children[key] = new = self._longer(key, old, items)
+        children[key] = new = self._appended(key, old, items)
         if type(old) is ListNode and type(new) is ListNode and len(new.pieces) == len(old.pieces) and not tree.pages:
             # Some numbers of one list changed, and nothing else: the tree is as heavy as it was, and no page is due.
             return self._finish(Tree(tree.type, children, tree.size - old.size + new.size))
-        return self._finish(self._shelve(tree.type, children, tree))
+        return self._finish(self._make_tree(tree.type, children, tree))
 
-    # -- for views: what they know of a state, and a change of several kinds in one row -----------------------------
+    # -- for views: small values of the state before, and several changes in one row ---------------------------------
 
     def peek(self, key: str, default: Any = None) -> Any:
         """The small value at a top-level key of the state before."""
@@ -129,7 +122,7 @@ class Planner:
         return self._values.decode(node.raw) if isinstance(node, Inline) else default
 
     def count(self, key: str) -> int:
-        """How many items the list at a top-level key has."""
+        """The number of items in the list at a top-level key of the state before."""
         node = _children(self._old.tree).get(key) if self._old is not None else None
         if isinstance(node, ListNode):
             return node.count
@@ -141,30 +134,30 @@ class Planner:
         changes: dict[str, Any],
         *,
         append: tuple[str, list[Any]] | None = None,
-        place: dict[str, ListNode] | None = None,
+        lists: dict[str, ListNode] | None = None,
         drop: tuple[str, ...] = (),
-    ) -> Planned:
-        """Some keys are set, one list grows, some lists become ranges of what they were, some keys go."""
-        if append is not None and not (changes or place or drop):
+    ) -> PlannedRow:
+        """Some keys are set, one list gets more items, `lists` are put in as they are, and some keys go."""
+        if append is not None and not (changes or lists or drop):
             return self.append(*append)
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
         children = dict(_children(tree))
         for key in drop:
             children.pop(key, None)
         if append is not None:
-            children[append[0]] = self._longer(append[0], children.get(append[0]), append[1])
-        for key, listing in (place or {}).items():
+            children[append[0]] = self._appended(append[0], children.get(append[0]), append[1])
+        for key, listing in (lists or {}).items():
             children[key] = listing
-            if self._memories is not None:
-                self._memories.pop((key,), None)
+            if self._lists is not None:
+                self._lists.pop((key,), None)
         for key, value in changes.items():
             _check_key(key, ())
             children[key] = self._node(value, children.get(key), (key,), 1)
-        return self._finish(self._shelve(tree.type, children, tree))
+        return self._finish(self._make_tree(tree.type, children, tree))
 
     # -- the walk -----------------------------------------------------------------------------------------------------
 
-    def _open(self, state: Any) -> tuple[str | None, dict[str, Any]]:
+    def _top_level(self, state: Any) -> tuple[str | None, dict[str, Any]]:
         if type(state) is dict:
             return None, state
         if type(state) is Unregistered and type(state.value) is dict:
@@ -180,7 +173,7 @@ class Planner:
         try:
             return known.take_apart(value)
         except Unreadable as error:
-            raise EncodeError(_words(path), str(error)) from error
+            raise EncodeError(_path_text(path), str(error)) from error
 
     def _tree(self, name: str | None, fields: dict[str, Any], old: Node | None, path: Path, depth: int) -> Tree:
         before = old if isinstance(old, Tree) else None
@@ -189,7 +182,7 @@ class Planner:
         for key, value in fields.items():
             _check_key(key, path)
             children[key] = self._node(value, known.get(key), (*path, key), depth)
-        return self._shelve(name, children, before)
+        return self._make_tree(name, children, before)
 
     def _node(self, value: Any, old: Node | None, path: Path, depth: int) -> Node:
         kind = type(value)
@@ -215,29 +208,29 @@ class Planner:
 
     def _dict(self, value: dict[str, Any], old: Tree, path: Path, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise EncodeError(_words(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
+            raise EncodeError(_path_text(path), f"is nested more than {MAX_DEPTH} levels deep, or contains itself")
         return self._tree(None, value, old, path, depth + 1)
 
     def _string(self, value: str | bytes, old: Node | None, path: Path, depth: int) -> Node:
-        if len(value) < LARGE // 4:
+        if len(value) < BLOB // 4:
             return self._value(self._encode(value, path, depth), old)
         try:
             data = value.encode() if isinstance(value, str) else value
         except UnicodeEncodeError as error:
-            raise EncodeError(_words(path), "holds half of a surrogate pair, which has no UTF-8 form") from error
+            raise EncodeError(_path_text(path), "holds half of a surrogate pair, which has no UTF-8 form") from error
         if len(data) > MAX_VALUE:
             raise EncodeError(
-                _words(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file"
+                _path_text(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file"
             )
-        if len(data) < LARGE:
+        if len(data) < BLOB:
             return self._value(self._encode(value, path, depth), old)
-        node = Blob(self._name(data), len(data), isinstance(value, str))
+        node = Blob(self._name_blob(data), len(data), isinstance(value, str))
         if node != old:
             self._blobs[node.id] = data
         return node
 
     def _value(self, raw: bytes, old: Node | None) -> Node:
-        if len(raw) <= SMALL:
+        if len(raw) <= MAX_INLINE:
             return Inline(raw)
         check = blake3(raw).digest(16)
         if isinstance(old, Slot) and old.check == check and old.size == len(raw):
@@ -253,21 +246,23 @@ class Planner:
                 raw = self._encode(value, path, depth)
                 if len(raw) < LONG:
                     return Inline(raw)  # never a slot: append() must be able to go on from the root alone
-            return self._fresh(value, path, depth)
-        known = self._memories.get(path) if self._memories is not None else None
+            return self._new_list(value, path, depth)
+        known = self._lists.get(path) if self._lists is not None else None
         if known is None:
-            return self._fresh(value, path, depth)
-        if known.memory.starts(value) and not crowded(old):
-            new = value[len(known.memory) :]
-            grown = self._grow(old, new, path, depth + 1) if new else old
-            if self._identity and not known.memory.identity:  # it came from a load, which has no caller's objects
-                known.memory = self._remember(value)
-            return grown
+            return self._new_list(value, path, depth)
+        if known.snapshot.is_prefix_of(value) and len(old.pieces) < MAX_PIECES:
+            new = value[len(known.snapshot) :]
+            longer = self._extend(old, new, path, depth + 1) if new else old
+            if self._identity and not known.snapshot.identity:  # it came from a load, which has no caller's objects
+                known.snapshot = self._snapshot(value)
+            return longer
         return self._edit(value, old, known, path, depth)
 
-    def _longer(self, key: str, old: Node | None, items: list[Any]) -> Node:
+    def _appended(self, key: str, old: Node | None, items: list[Any]) -> Node:
         if isinstance(old, ListNode):
-            return self._grow(old, items, (key,), 2) if not crowded(old) else self._fold(old, items, (key,))
+            if len(old.pieces) < MAX_PIECES:
+                return self._extend(old, items, (key,), 2)
+            return self._extend_full(old, items, (key,))
         known = self._values.decode(old.raw) if isinstance(old, Inline) else [] if old is None else None
         if type(known) is not list:
             raise InvalidInput(f"state[{key!r}] is not a list: append() extends lists, update() sets values")
@@ -277,7 +272,7 @@ class Planner:
         try:
             return self._values.encode(value, "", depth)
         except EncodeError as error:  # the path is put into words only here: hardly any value needs them
-            raise EncodeError(_words(path) + error.path, error.reason) from error.__cause__
+            raise EncodeError(_path_text(path) + error.path, error.reason) from error.__cause__
 
     def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
         encode = self._values.encode
@@ -286,114 +281,110 @@ class Planner:
             for item in items:
                 data.append(encode(item, "", depth))  # noqa: PERF401  # the path needs to know how far it got
         except EncodeError as error:
-            raise EncodeError(f"{_words(path)}[{first + len(data)}]{error.path}", error.reason) from error.__cause__
+            raise EncodeError(f"{_path_text(path)}[{first + len(data)}]{error.path}", error.reason) from error.__cause__
         return data
 
-    def _remember(self, items: list[Any]) -> SavedItems:
-        return SavedItems(items, self._values.encode, self._identity, self._values.types.lookalikes)
+    def _snapshot(self, items: list[Any]) -> ListSnapshot:
+        return ListSnapshot(items, self._values.encode, self._identity, self._values.types.lookalikes)
 
     def _tail(self, old: ListNode | None) -> Tail:
         """Where new items of a list go: on in its stream, if that belongs to this branch, else into a new one."""
         if old is not None and old.tail.branch == self._branch:
             return old.tail
-        if self._streams >= payload.MAX_STREAMS:
-            raise InvalidInput(f"one save begins more than {payload.MAX_STREAMS // 2:,} long lists: split it")
+        if self._streams >= MAX_STREAMS:
+            raise InvalidInput(f"one save begins more than {ENOUGH_STREAMS:,} long lists: split it")
         self._streams += 1
         return Tail(self._branch, self._streams - 1, 0, 0)
 
     def _write(self, data: list[bytes], tail: Tail) -> tuple[Piece, Tail]:
         joined = b"".join(data)
-        self._sections.append(payload.Section(tail.stream, tail.items, len(data), tail.offset, joined))
+        self._sections.append(Section(tail.stream, tail.items, len(data), tail.offset, joined))
         stop = tail.items + len(data)
         piece = Piece(tail.branch, tail.stream, tail.items, stop, self._step, self._step, tail.offset, len(joined))
         return piece, Tail(tail.branch, tail.stream, stop, tail.offset + len(joined))
 
-    def _fresh(self, items: list[Any], path: Path, depth: int) -> ListNode:
-        """A list of which nothing is known: all of it goes into a new stream."""
+    def _new_list(self, items: list[Any], path: Path, depth: int) -> ListNode:
+        """A list of which nothing is known: all of its items go into a new stream."""
         data = self._encode_items(items, 0, path, depth + 1)
         tail = self._tail(None)
-        bounds = Bounds()
+        row_index = RowIndex()
         pieces: tuple[Piece, ...] = ()
         if data:
-            bounds.add(tail, self._step)
+            row_index.add(tail, self._step)
             piece, tail = self._write(data, tail)
             pieces = (piece,)
-        if self._memories is not None:
-            self._memories[path] = SavedList(self._remember(items), bounds)
+        if self._lists is not None:
+            self._lists[path] = KnownList(self._snapshot(items), row_index)
         return ListNode(pieces, len(items), sum(map(len, data)), tail)
 
-    def _grow(self, old: ListNode, items: list[Any], path: Path, depth: int) -> ListNode:
+    def _extend(self, old: ListNode, items: list[Any], path: Path, depth: int) -> ListNode:
         """The list only got longer."""
         if not items:
             return old
         data = self._encode_items(items, old.count, path, depth)
         tail = self._tail(old)
-        known = self._memories.get(path) if self._memories is not None else None
+        known = self._lists.get(path) if self._lists is not None else None
         if known is not None:
-            known.memory.extend(items)
-            known.bounds.add(tail, self._step)
+            known.extend(items, tail, self._step)
         piece, tail = self._write(data, tail)
-        pieces = (*old.pieces[:-1], *settle([*old.pieces[-1:], piece]))  # those before were settled when they came
+        joined = old.pieces[-1].joined(piece) if old.pieces else None
+        pieces = (*old.pieces, piece) if joined is None else (*old.pieces[:-1], joined)
         return ListNode(pieces, old.count + len(items), old.size + piece.span, tail)
 
-    def _fold(self, old: ListNode, items: list[Any], path: Path) -> Node:
+    def _extend_full(self, old: ListNode, items: list[Any], path: Path) -> Node:
         """The list got longer, and its table is full: it is planned like an edit, which makes the table short again."""
-        known = self._memories.get(path) if self._memories is not None else None
+        known = self._lists.get(path) if self._lists is not None else None
         if known is None:
             raise NeedsItems
-        return self._edit(known.memory.values(self._values.decode) + items, old, known, path, 1)
+        return self._edit(known.snapshot.items_with(self._values.decode) + items, old, known, path, 1)
 
-    def _edit(self, value: list[Any], old: ListNode, known: SavedList, path: Path, depth: int) -> Node:
-        """Anything else: unchanged runs become pieces of the old streams, the rest is written."""
+    def _edit(self, value: list[Any], old: ListNode, known: KnownList, path: Path, depth: int) -> Node:
+        """Any other change: unchanged runs of items become pieces of the old streams, the rest is written."""
         data = self._encode_items(value, 0, path, depth + 1)
         if len(value) < LONG and sum(map(len, data)) < LONG - 3:
             return Inline(self._encode(value, path, depth))
         tail = self._tail(old)
         pieces: list[Piece] = []
-        for run in reuse(value, data, old, known.memory, known.bounds):
+        for run in reuse_pieces(value, data, old, known):
             if isinstance(run, Piece):
                 pieces.append(run)
             else:
-                known.bounds.add(tail, self._step)
+                known.row_index.add(tail, self._step)
                 piece, tail = self._write(run, tail)
                 pieces.append(piece)
-        known.memory = self._remember(value)
-        return ListNode(settle(pieces), len(value), sum(map(len, data)), tail)
+        known.snapshot = self._snapshot(value)
+        return ListNode(join_adjacent(pieces), len(value), sum(map(len, data)), tail)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _shelve(self, name: str | None, children: dict[str, Node], old: Tree | None) -> Tree:
+    def _make_tree(self, name: str | None, children: dict[str, Node], old: Tree | None) -> Tree:
         """The tree of these children; a heavy one goes into pages, of which unchanged ones stay where they are."""
         size = 0
         for key, node in children.items():
             size += len(key) + node.size
         if old is not None and old.type == name and old.children == children and list(old.children) == list(children):
             return old
-        if children_weight(children) <= HEAVY:
+        if children_weight(children) <= MAX_TREE_WEIGHT:
             return Tree(name, children, size)
         known: dict[str, tuple[dict[str, Node], Page]] = {}
         if old is not None and old.pages:
-            known = {next(iter(page)): (page, at) for page, at in zip(cut(_children(old)), old.pages, strict=True)}
+            before = split_pages(_children(old))
+            known = {next(iter(page)): (page, at) for page, at in zip(before, old.pages, strict=True)}
         pages = []
-        for page in cut(children):
-            before = known.get(next(iter(page)))
-            if before is not None and before[0] == page and list(before[0]) == list(page):
-                pages.append(before[1])
+        for page in split_pages(children):
+            there = known.get(next(iter(page)))
+            if there is not None and there[0] == page and list(there[0]) == list(page):
+                pages.append(there[1])
             else:
                 self._slots.append(pack_page(page, self._branch))
                 pages.append(Page(self._branch, self._step, len(self._slots) - 1))
         return Tree(name, children, size, tuple(pages))
 
-    def _finish(self, tree: Tree) -> Planned:
+    def _finish(self, tree: Tree) -> PlannedRow:
         if len(self._slots) > 0xFFFF or len(self._sections) > 0xFFFF:
             raise InvalidInput("one save writes more than 65,535 large values: split it")
-        data = payload.pack(self._sections, self._slots) if self._sections or self._slots else b""
-        return Planned(Root(tree, self._streams), data, self._blobs)
-
-
-def full(root: Root) -> bool:
-    """Whether so many lists began on a branch that it is time for the next one."""
-    return root.streams > payload.MAX_STREAMS // 2
+        data = pack_payload(self._sections, self._slots) if self._sections or self._slots else b""
+        return PlannedRow(Root(tree, self._streams), data, self._blobs)
 
 
 def _children(tree: Tree) -> dict[str, Node]:
@@ -403,13 +394,13 @@ def _children(tree: Tree) -> dict[str, Node]:
 
 def _check_key(key: Any, path: Path) -> None:
     if type(key) is not str:
-        raise EncodeError(_words(path), f"has the key {key!r}, which is not a string")
+        raise EncodeError(_path_text(path), f"has the key {key!r}, which is not a string")
     if not key.isascii():
         try:
             key.encode()
         except UnicodeEncodeError as error:
-            raise EncodeError(_words(path), f"has the key {key!r}, which holds half of a surrogate pair") from error
+            raise EncodeError(_path_text(path), f"has the key {key!r}, which holds half of a surrogate pair") from error
 
 
-def _words(path: Path) -> str:
+def _path_text(path: Path) -> str:
     return "state" + "".join(f'["{key}"]' for key in path)

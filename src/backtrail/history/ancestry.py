@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.assemble import place
+from backtrail.encode.frame import describe_row
 from backtrail.engines.base import LAST_STEP, Branch, Head, Step
 from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from backtrail.history.context import Context
@@ -236,7 +236,7 @@ async def _answering(
     for branch_id, step in places:
         branch = await context.branch(head.lineage, branch_id)
         if branch is None:
-            raise Corrupt(place(branch_id, step), "its branch is missing")
+            raise Corrupt(describe_row(branch_id, step), "its branch is missing")
         if branch.owner != head.owner and (branch_id, step) not in trail:
             elsewhere = True
             continue

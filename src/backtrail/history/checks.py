@@ -11,10 +11,9 @@ from bisect import bisect_left
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode import payload
-from backtrail.encode.assemble import pages_of, place
-from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary
-from backtrail.encode.nodes import Blob, ListNode, Piece, Root, Slot, leaves, unpack_root
+from backtrail.encode.assemble import unread_pages
+from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary, describe_row
+from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_payload, unpack_root
 from backtrail.engines.base import LAST_STEP, Branch, Head, Row
 from backtrail.errors import BacktrailError, Corrupt
 from backtrail.history.context import Context
@@ -166,7 +165,7 @@ class Inspection:
         known = Known(
             branch, row.id, row.meta, row.digest, not row.root and not row.payload, slots=[], faults=[], chain_faults=[]
         )
-        where = place(branch.id, row.step)
+        where = describe_row(branch.id, row.step)
         frames = self._context.frames
         if not all(type(part) is bytes for part in (row.id, row.digest, row.meta, row.root, row.payload)):
             known.faults.append("a part of it is not bytes")
@@ -188,7 +187,7 @@ class Inspection:
         try:
             known.root = unpack_root(frames.unwrap(row.root, f"{where}: root"), branch.id, where)
             data = await self._payload(row, where)
-            sections, slots = payload.unpack(BEFORE + data + BEHIND, where)
+            sections, slots = unpack_payload(BEFORE + data + BEHIND, where)
         except BacktrailError as error:
             known.faults.append(_reason(error))
             return known
@@ -224,7 +223,7 @@ class Inspection:
                 continue
             self._chain(branch_id, step, known)
             for fault in (*known.faults, *known.chain_faults, *([known.mark_fault] if known.mark_fault else [])):
-                self._tell(place(branch_id, step), fault)
+                self._tell(describe_row(branch_id, step), fault)
 
     def _hangs(self, branch: Branch) -> bool:
         """Whether all branches that it hangs on are there, and do not go round in a circle."""
@@ -247,7 +246,7 @@ class Inspection:
             known.follows = ()
             return  # an earlier repair knows of it
         if at is not None and previous is None:
-            self._tell(place(*at), f"it is missing, but {place(branch_id, step)} follows it")
+            self._tell(describe_row(*at), f"it is missing, but {describe_row(branch_id, step)} follows it")
             return
         unknown = previous is not None and not previous.follows
         if not unknown and known.meta.parent != (previous.id if previous is not None else None):
@@ -267,7 +266,7 @@ class Inspection:
             return
         row = self.rows.get((head.branch, head.step))
         if row is None:
-            self._tell(where, f"it stands on {place(head.branch, head.step)}, which is missing")
+            self._tell(where, f"it stands on {describe_row(head.branch, head.step)}, which is missing")
         elif note.checkpoint != row.id:
             self._tell(where, "the checkpoint it names is not the one it stands on")
         elif row.meta is not None and row.meta.size != head.size:
@@ -310,18 +309,18 @@ class Inspection:
         if fault is not None:
             self.unsound[at] = fault
             if not known.faults:
-                self._tell(place(*at), fault)
+                self._tell(describe_row(*at), fault)
 
     async def _state_fault(self, known: Known) -> str | None:
         if known.faults or known.root is None:
             return known.faults[0] if known.faults else "its body is missing"
         tree = known.root.tree
         try:
-            while pages := list(pages_of(tree)):
+            while pages := list(unread_pages(tree)):
                 for page in pages:
                     row = self.rows.get((page.branch, page.step))
                     if row is None or row.faults or page.index >= len(row.slots):
-                        return f"it needs {place(page.branch, page.step)}, which is missing or damaged"
+                        return f"it needs {describe_row(page.branch, page.step)}, which is missing or damaged"
                 await self._reader.fetch((page.branch, page.step, page.step) for page in pages)
                 tree = self._reader.assembler.tree(tree)
         except BacktrailError as error:
@@ -340,7 +339,7 @@ class Inspection:
         elif isinstance(node, Slot):
             row = self.rows.get((node.branch, node.step))
             if row is None or node.index >= len(row.slots) or row.slots[node.index] != node.check:
-                return f"it needs a value of {place(node.branch, node.step)}, which is missing or damaged"
+                return f"it needs a value of {describe_row(node.branch, node.step)}, which is missing or damaged"
         elif isinstance(node, ListNode):
             for piece in node.pieces:
                 stream = self._streams.get((piece.branch, piece.stream))

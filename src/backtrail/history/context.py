@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from backtrail.encode.change_detection import KnownLists
 from backtrail.encode.frame import Frames
-from backtrail.encode.nodes import Root
-from backtrail.encode.planner import SavedLists
+from backtrail.encode.row_format import Root
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine, Head
@@ -47,7 +47,7 @@ class Tip(msgspec.Struct):
     note: Note
     digest: bytes
     root: Root
-    memories: SavedLists | None
+    memories: KnownLists | None
     line: object = None  # of `retire`: what the next saves may let go of
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from backtrail.encode.assemble import place
+from backtrail.encode.frame import describe_row
 from backtrail.encode.seal import SealedFrames
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from backtrail.engines.conflicts import refusals_as_conflicts
@@ -184,7 +184,7 @@ class _Lineage:
                 continue
             kept = steps.get(branch.id, {})
             for one in await context.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
-                where = f"{place(branch.id, one.step)}: mark"
+                where = f"{describe_row(branch.id, one.step)}: mark"
                 if (branch.id, one.step) != (head.branch, head.step) and self._deleted(one, where):
                     continue
                 if one.step in kept:

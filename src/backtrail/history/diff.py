@@ -10,7 +10,7 @@ import difflib
 import re
 from typing import Any
 
-from backtrail.encode.nodes import ListNode, Tree
+from backtrail.encode.row_format import ListNode, Tree
 from backtrail.encode.values import Values
 from backtrail.history.state_reader import StateReader
 from backtrail.model import Change

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backtrail.encode.nodes import Blob, Inline, ListNode, Node, Slot, Tree
+from backtrail.encode.row_format import Blob, Inline, ListNode, Node, Slot, Tree
 from backtrail.encode.types import Unregistered
 from backtrail.errors import InvalidInput, NotFound
 from backtrail.history.state_reader import StateReader

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from backtrail.encode.assemble import Ranges, blobs_of, merge, pages_of, wanted
-from backtrail.encode.nodes import unpack_root
+from backtrail.encode.assemble import RowRanges, blobs_needed, merge_spans, rows_needed, unread_pages
+from backtrail.encode.frame import describe_row
+from backtrail.encode.row_format import unpack_root
 from backtrail.errors import Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.history.ancestry import SeenStep
 from backtrail.history.context import Context, Follow
@@ -26,7 +27,7 @@ TOGETHER = 128  # rows whose roots are read at once
 class Needs(msgspec.Struct, frozen=True):
     """What living states point at."""
 
-    rows: Ranges
+    rows: RowRanges
     blobs: set[bytes]
 
     def row(self, branch: bytes, step: int) -> bool:
@@ -42,21 +43,21 @@ async def needs(context: Context, lineage: str, places: Iterable[Place]) -> Need
     reader, pace = StateReader(context, lineage), Pace(context.engine)
     spans: set[tuple[bytes, int, int]] = set()
     blobs: set[bytes] = set()
-    for branch, ranges in merge((branch, step, step) for branch, step in places).items():
+    for branch, ranges in merge_spans((branch, step, step) for branch, step in places).items():
         for first, last in ranges:
             for start in range(first, last + 1, TOGETHER):
                 for row in await context.engine.rows(lineage, branch, start, min(last, start + TOGETHER - 1)):
-                    where = f"step {row.step} of branch {branch.hex()}"
+                    where = describe_row(branch, row.step)
                     root = unpack_root(context.frames.unwrap(row.root, f"{where}: root"), branch, where)
                     tree = root.tree
-                    while pages := list(pages_of(tree)):
+                    while pages := list(unread_pages(tree)):
                         spans.update((page.branch, page.step, page.step) for page in pages)
                         await reader.fetch((page.branch, page.step, page.step) for page in pages)
                         tree = reader.assembler.tree(tree)
                     pace.breathe()
-                    spans.update(wanted([tree]))
-                    blobs.update(blobs_of([tree]))
-    return Needs(merge(spans), blobs)
+                    spans.update(rows_needed([tree]))
+                    blobs.update(blobs_needed([tree]))
+    return Needs(merge_spans(spans), blobs)
 
 
 class Garbage(msgspec.Struct, frozen=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from backtrail.encode.assemble import place
-from backtrail.encode.nodes import ListNode, Root
-from backtrail.encode.planner import Planned
+from backtrail.encode.frame import describe_row
+from backtrail.encode.planner import PlannedRow
+from backtrail.encode.row_format import ListNode, Root
 from backtrail.encode.types import conform
 from backtrail.encode.values import Values
 from backtrail.engines.base import Head
@@ -85,7 +85,7 @@ class Reading(Handle[S]):
             found = tails.items(listing, start, listing.count, self.values)
         return found if found is not None else await reader.items(listing, start, listing.count)
 
-    def grown(self, key: str, planned: Planned) -> None:
+    def grown(self, key: str, planned: PlannedRow) -> None:
         """A plan by which the list at a top-level key grew has been committed: whoever reads its end shall find it."""
         node = (planned.root.tree.children or {}).get(key)
         if isinstance(node, ListNode):
@@ -106,7 +106,7 @@ class Reading(Handle[S]):
             id, branch, step = seen.step.id, seen.branch.id, seen.step.step
             row = await self.context.engine.row(head.lineage, branch, step)
         if row is None:
-            raise Corrupt(place(branch, step), "the row is missing")
+            raise Corrupt(describe_row(branch, step), "the row is missing")
         return head, id, branch, step, row.root
 
     @of_thread
@@ -209,7 +209,7 @@ class Reading(Handle[S]):
         for seen in (one, other):
             row = await self.context.engine.row(head.lineage, *seen.place)
             if row is None:
-                raise Corrupt(place(*seen.place), "the row is missing")
+                raise Corrupt(describe_row(*seen.place), "the row is missing")
             roots.append(await reader.root(seen.branch.id, seen.step.step, row.root, deep=False))
         changes = await differ.compare(reader, self.values, roots[0].tree, roots[1].tree)
         return Diff(await describe(self.context, head, one), await describe(self.context, head, other), tuple(changes))

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode.assemble import place
-from backtrail.encode.frame import Frames
+from backtrail.encode.frame import Frames, describe_row
 from backtrail.encode.values import Values
 from backtrail.engines.base import Head, Mark, Row, Step
 from backtrail.errors import Corrupt
@@ -121,7 +120,7 @@ def unpack_mark_body(data: bytes, where: str) -> MarkBody:
 
 def seal_mark(frames: Frames, branch: bytes, step: int, remark: MarkBody) -> Mark:
     """A remark as a commit carries it."""
-    return Mark(branch, step, frames.wrap(pack_mark_body(remark), f"{place(branch, step)}: mark"))
+    return Mark(branch, step, frames.wrap(pack_mark_body(remark), f"{describe_row(branch, step)}: mark"))
 
 
 def removal(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
@@ -185,7 +184,7 @@ def moment(micros: int) -> dt.datetime:
 
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, MarkBody | None]:
     """Metadata and remark of a step."""
-    where = place(branch, step.step)
+    where = describe_row(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
         raise Corrupt(where, "its id is none")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)

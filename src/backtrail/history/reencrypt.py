@@ -11,10 +11,20 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode import payload
-from backtrail.encode.assemble import pages_of, place
-from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary
-from backtrail.encode.nodes import Blob, Node, Root, Tree, pack_page, pack_root, unpack_page, unpack_root
+from backtrail.encode.assemble import unread_pages
+from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary, describe_row
+from backtrail.encode.row_format import (
+    Blob,
+    Node,
+    Root,
+    Tree,
+    pack_page,
+    pack_payload,
+    pack_root,
+    unpack_page,
+    unpack_payload,
+    unpack_root,
+)
 from backtrail.engines.base import Branch, Head, Mark, NewRow, Row
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
@@ -98,7 +108,7 @@ class Reseal:
         return made, marks
 
     async def _row(self, branch: Branch, row: Row, digests: Digests) -> NewRow:
-        where = place(branch.id, row.step)
+        where = describe_row(branch.id, row.step)
         wrap = self._target.frames.wrap
         meta = unpack_meta(self._open(row.meta, f"{where}: meta"), where)
         root = body = b""
@@ -130,12 +140,12 @@ class Reseal:
 
     def mark(self, branch: bytes, step: int, data: bytes) -> bytes:
         """A mark, sealed anew."""
-        where = f"{place(branch, step)}: mark"
+        where = f"{describe_row(branch, step)}: mark"
         return self._target.frames.wrap(self._open(data, where), where)
 
     def same_mark(self, branch: Branch, step: int, here: bytes, there: bytes | None) -> bool:
         """Whether two marks, sealed differently, say the same."""
-        where = f"{place(branch.id, step)}: mark"
+        where = f"{describe_row(branch.id, step)}: mark"
         return there is not None and self._open(here, where) == self._target.frames.unwrap(there, where)
 
     def head(self, head: Head) -> Head:
@@ -159,14 +169,14 @@ class Reseal:
 
     def _renamed_pages(self, branch: bytes, step: int, tree: Tree, content: bytes, where: str) -> bytes:
         """The payload, with the pages in it that this row was the first to write naming blobs as the target does."""
-        sections, slots = payload.unpack(BEFORE + content + BEHIND, where)
-        waiting: list[Any] = [page for page in pages_of(tree) if (page.branch, page.step) == (branch, step)]
+        sections, slots = unpack_payload(BEFORE + content + BEHIND, where)
+        waiting: list[Any] = [page for page in unread_pages(tree) if (page.branch, page.step) == (branch, step)]
         if not waiting:
             return content
         while waiting:
             page = waiting.pop()
             children = unpack_page(slots[page.index], branch, where)
             below = Tree(None, children, 0)
-            waiting += [one for one in pages_of(below) if (one.branch, one.step) == (branch, step)]
+            waiting += [one for one in unread_pages(below) if (one.branch, one.step) == (branch, step)]
             slots[page.index] = pack_page({key: self._node(node) for key, node in children.items()}, branch)
-        return payload.pack(sections, slots)
+        return pack_payload(sections, slots)

@@ -15,9 +15,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from backtrail.encode.assemble import place
-from backtrail.encode.nodes import Root, pack_root
-from backtrail.encode.planner import NeedsItems, Planned, Planner, SavedLists, full
+from backtrail.encode.change_detection import KnownLists
+from backtrail.encode.frame import describe_row
+from backtrail.encode.planner import NeedsItems, PlannedRow, Planner
+from backtrail.encode.row_format import ENOUGH_STREAMS, Root, pack_root
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Swap
 from backtrail.engines.conflicts import Refused
@@ -48,7 +49,7 @@ from backtrail.history.validation import check_custom, check_label, check_tags
 from backtrail.history.zstd_dictionary import choose
 from backtrail.model import Checkpoint
 
-Plan = Callable[[Planner], Planned]
+Plan = Callable[[Planner], PlannedRow]
 _log = logging.getLogger(__name__)
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 
@@ -204,7 +205,7 @@ class Saver:
         context = self._context
         branches: tuple[Branch, ...] = ()
         root: Root | None
-        memories: SavedLists | None
+        memories: KnownLists | None
         if tip is None:
             owner = os.urandom(16)
             branch, step, parent = Branch(context.new_branch(), self._thread, self._thread, owner), 1, None
@@ -223,17 +224,17 @@ class Saver:
             step, parent, digest, root = head.step + 1, tip.note.checkpoint, tip.digest, tip.root
             version, count, expect = head.version + 1, head.count + 1, head.key
             here = head.branch
-            if tip.note.pinned or full(tip.root) or not context.is_current(head.branch):
+            if tip.note.pinned or tip.root.streams > ENOUGH_STREAMS or not context.is_current(head.branch):
                 branch = Branch(context.new_branch(), lineage, self._thread, owner, (head.branch, head.step))
                 branches, here, root = (branch,), branch.id, Root(tip.root.tree, 0)
             memories = tip.memories
             if whole and memories is None:
-                memories = await StateReader(context, lineage, self._values).memories(tip.root.tree)
+                memories = await StateReader(context, lineage, self._values).known_lists(tip.root.tree)
         try:
             planned = plan(self._planner(here, step, root, memories))
         except NeedsItems:
             assert tip is not None
-            memories = await StateReader(context, lineage, self._values).memories(tip.root.tree)
+            memories = await StateReader(context, lineage, self._values).known_lists(tip.root.tree)
             planned = plan(self._planner(here, step, root, memories))
         dictionary, bringing = b"", None
         if context.frames.compression is not None:
@@ -279,7 +280,7 @@ class Saver:
         except BacktrailError as error:
             _log.warning("the sweep of %r after a save failed and is left to the next one: %s", lineage, error)
 
-    def _planner(self, branch: bytes, step: int, root: Root | None, memories: SavedLists | None) -> Planner:
+    def _planner(self, branch: bytes, step: int, root: Root | None, memories: KnownLists | None) -> Planner:
         context = self._context
         return Planner(self._values, branch, step, root, memories, context.frames.blob_id, context.identity)
 
@@ -294,16 +295,16 @@ class Saver:
             seen = await find(context, head, uuid_text(base))
             row = await context.engine.row(head.lineage, *seen.place)
             if row is None:
-                raise Corrupt(place(*seen.place), "the row is missing")
+                raise Corrupt(describe_row(*seen.place), "the row is missing")
             reader = StateReader(context, head.lineage, self._values)
             root = await reader.root(*seen.place, row.root)
-            memories = await reader.memories(root.tree) if whole else None
+            memories = await reader.known_lists(root.tree) if whole else None
             branch = Branch(context.new_branch(), head.lineage, self._thread, head.owner, seen.place)
             step, fresh = seen.step.step + 1, Root(root.tree, 0)
             try:
                 planned = plan(self._planner(branch.id, step, fresh, memories))
             except NeedsItems:
-                planned = plan(self._planner(branch.id, step, fresh, await reader.memories(root.tree)))
+                planned = plan(self._planner(branch.id, step, fresh, await reader.known_lists(root.tree)))
             now = max(context.now(), seen.meta.created + 1)
             new, blobs, meta = seal_row(context, branch.id, step, id, row.digest, base, now, planned, facts)
             if follow:
@@ -348,13 +349,13 @@ def seal_row(
     previous: bytes,
     parent: bytes | None,
     now: int,
-    planned: Planned,
+    planned: PlannedRow,
     facts: Facts,
     dictionary: bytes = b"",
 ) -> tuple[NewRow, dict[bytes, bytes], Meta]:
     """A planned save as the bytes that an engine gets."""
     wrap = context.frames.wrap
-    where = place(branch, step)
+    where = describe_row(branch, step)
     root = wrap(pack_root(planned.root, branch), f"{where}: root")
     payload = wrap(planned.payload, f"{where}: payload", dictionary)
     written = len(root) + len(payload)
@@ -377,6 +378,6 @@ async def read_tip(context: Context, thread: str, values: Values) -> Tip | None:
     head, row = found
     note = open_note(context.frames, head)
     if row is None:
-        raise Corrupt(place(head.branch, head.step), f"the row is missing, but thread {thread!r} stands on it")
+        raise Corrupt(describe_row(head.branch, head.step), f"the row is missing, but thread {thread!r} stands on it")
     root: Root = await StateReader(context, head.lineage, values).root(head.branch, head.step, row.root)
     return Tip(head, note, row.digest, root, None)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from backtrail.encode.assemble import Assembler, Ranges, Rows, blobs_of, merge, pages_of, place, wanted
-from backtrail.encode.change_detection import SavedItems
-from backtrail.encode.frame import LacksDictionary
-from backtrail.encode.nodes import Inline, ListNode, Node, Page, Piece, Root, Tree, unpack_root
-from backtrail.encode.payload import Section
-from backtrail.encode.piece_table import Bounds, settle, wasteful
-from backtrail.encode.planner import SavedList, SavedLists
+from backtrail.encode.assemble import (
+    Assembler,
+    FetchedRows,
+    RowRanges,
+    blobs_needed,
+    merge_spans,
+    rows_needed,
+    unread_pages,
+)
+from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
+from backtrail.encode.frame import LacksDictionary, describe_row
+from backtrail.encode.piece_table import join_adjacent, reads_too_much
+from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Root, Section, Tree, unpack_root
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
@@ -25,13 +31,13 @@ class StateReader:
         self._context = context
         self._lineage = lineage
         self._values = values or context.values
-        self._rows = Rows()
+        self._rows = FetchedRows()
         self._blobs: dict[bytes, bytes] = {}
         self.assembler = Assembler(self._values, self._rows, self._blobs)
 
     async def root(self, branch: bytes, step: int, data: bytes, deep: bool = True) -> Root:
         """The root in these bytes; `deep`: with every page of its tree, else `level` reads them one by one."""
-        where = place(branch, step)
+        where = describe_row(branch, step)
         root = unpack_root(self._context.frames.unwrap(data, f"{where}: root"), branch, where)
         return Root(await self._whole(root.tree), root.streams) if deep else root
 
@@ -44,7 +50,7 @@ class StateReader:
         return {key: node for page in pages for key, node in self.assembler.page(page).items()}
 
     async def _whole(self, tree: Tree) -> Tree:
-        while pages := list(pages_of(tree)):
+        while pages := list(unread_pages(tree)):
             await self.fetch((page.branch, page.step, page.step) for page in pages)
             tree = self.assembler.tree(tree)
         return tree
@@ -53,22 +59,21 @@ class StateReader:
         """The value of a node."""
         if isinstance(node, Tree):
             node = await self._whole(node)
-        await self.fetch(wanted([node]))
-        await self.fetch_blobs(blobs_of([node]))
+        await self.fetch(rows_needed([node]))
+        await self.fetch_blobs(blobs_needed([node]))
         return self.assembler.value(node)
 
-    async def memories(self, tree: Tree) -> SavedLists:
-        """What a planner must remember of the lists in `tree`."""
+    async def known_lists(self, tree: Tree) -> KnownLists:
+        """The long lists in `tree`, read for a planner to compare with."""
         lists = list(_listings(tree, ()))
-        await self.fetch(wanted(listing for _, listing in lists))
-        memories: SavedLists = {}
+        await self.fetch(rows_needed(listing for _, listing in lists))
+        known: KnownLists = {}
         for path, listing in lists:
-            bounds = Bounds()
-            items = self.assembler.items(listing, bounds)
-            memories[path] = SavedList(
-                SavedItems(items, self._values.encode, False, self._values.types.lookalikes), bounds
-            )
-        return memories
+            row_index = RowIndex()
+            items = self.assembler.items(listing, row_index)
+            snapshot = ListSnapshot(items, self._values.encode, False, self._values.types.lookalikes)
+            known[path] = KnownList(snapshot, row_index)
+        return known
 
     async def items(self, node: Node, start: int, stop: int) -> list[Any]:
         """Items start..stop-1 of a list, reading little more than the rows that hold them."""
@@ -105,9 +110,9 @@ class StateReader:
                 pieces.append(part)
                 live += size
             base += count
-        if wasteful(pieces, live):
+        if reads_too_much(pieces, live):
             return await self.items(node, start, stop)
-        return ListNode(settle(pieces), stop - start, live, node.tail)
+        return ListNode(join_adjacent(pieces), stop - start, live, node.tail)
 
     async def _narrow(self, piece: Piece, start: int, stop: int) -> tuple[Piece, int]:
         """Items start..stop-1 of the piece's stream as a piece of exactly the rows they need, and how many bytes they
@@ -132,7 +137,7 @@ class StateReader:
             sections = self.assembler.sections(piece, step)
             if sections and sections[0].start <= item < sections[-1].start + sections[-1].items:
                 return step, sections
-        raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
+        raise Corrupt(describe_row(piece.branch, first), "its items are not the ones a state points at")
 
     def _weight(self, sections: list[Section], start: int, stop: int) -> int:
         """Encoded bytes of items start..stop-1 of these sections."""
@@ -164,7 +169,7 @@ class StateReader:
             if held is not None and held[0] <= start and held[1] >= stop:
                 return first, last
             if first == piece.first and last == piece.last:
-                raise Corrupt(place(piece.branch, first), "its items are not the ones a state points at")
+                raise Corrupt(describe_row(piece.branch, first), "its items are not the ones a state points at")
             width = last - first + 1
             if held is None or held[0] > start:
                 first = max(piece.first, first - width)
@@ -175,7 +180,7 @@ class StateReader:
 
     async def fetch(self, spans: Iterable[tuple[bytes, int, int]]) -> None:
         """Make sure that these rows' payloads are here."""
-        ranges: Ranges = self._rows.missing(merge(spans))
+        ranges: RowRanges = self._rows.missing(merge_spans(spans))
         for branch, pairs in ranges.items():
             for first, last in pairs:
                 found = await self._context.engine.payloads(self._lineage, branch, first, last)
@@ -186,7 +191,7 @@ class StateReader:
     async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
         """The frames of payloads, opened; what they need for it is fetched."""
         while True:
-            places = (f"{place(branch, step)}: payload" for step in steps)
+            places = (f"{describe_row(branch, step)}: payload" for step in steps)
             try:
                 return self._context.frames.bare(frames, places)
             except LacksDictionary as lacking:

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode import payload
-from backtrail.encode.nodes import ListNode, Piece
+from backtrail.encode.row_format import ListNode, Piece, only_section
 from backtrail.encode.values import Values, is_plain
 from backtrail.engines.fork_safety import ForkSafe
 
@@ -138,7 +137,7 @@ class TailCache(ForkSafe):
         """A list may have grown by what is in the payload of the row that was just committed. If nothing else is in it,
         and the items before are remembered, these are too; else they are left to the next who reads."""
         key = listing.tail.branch, listing.tail.stream
-        section = payload.sole(data) if key in self._tails else None  # most ends are never read
+        section = only_section(data) if key in self._tails else None  # most ends are never read
         if section is None or section.stream != key[1]:
             return
         items: list[Item] = [section.data]

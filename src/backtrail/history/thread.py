@@ -47,7 +47,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
         facts = Facts.check(self.values, label, tags, custom, None if files is None else await tied(files), id)
         try:
             return await self.writer.save(
-                lambda planner: planner.whole(state),
+                lambda planner: planner.replace(state),
                 facts,
                 expect=expect,
                 whole=True,
@@ -59,7 +59,7 @@ class Thread(Reading[S], Moving[S], Retaining[S]):
                 raise
             # What is there cannot be read to compare with; nor has it to be, since the state is whole.
             return await self.writer.save(
-                lambda planner: planner.anew(state), facts, expect=expect, on_conflict=on_conflict, parent=parent
+                lambda planner: planner.rewrite_all(state), facts, expect=expect, on_conflict=on_conflict, parent=parent
             )
 
     async def append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from backtrail.encode.assemble import place
+from backtrail.encode.frame import describe_row
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict
@@ -113,7 +113,7 @@ class _Repair:
             before = seen.before(known.branch, step)
             lost = before is not None and (before in self._damaged or before not in seen.rows)
             if known.chain_faults or (lost and not known.light):
-                blobs[gap_id(branch, step)] = context.frames.wrap(b"", f"gap before {place(branch, step)}")
+                blobs[gap_id(branch, step)] = context.frames.wrap(b"", f"gap before {describe_row(branch, step)}")
             if known.mark_fault is not None:
                 marks.append(Mark(branch, step, None))
         await context.engine.commit(Commit(seen.lineage, swaps, marks=marks, blobs=blobs))

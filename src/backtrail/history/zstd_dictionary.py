@@ -7,7 +7,7 @@ head's note names it for writers, and each frame for readers.
 
 from __future__ import annotations
 
-from backtrail.encode.frame import NAME, train
+from backtrail.encode.frame import NAME, describe_row, train
 from backtrail.errors import Corrupt
 from backtrail.history.context import Context, Tip
 
@@ -62,7 +62,7 @@ async def _train(context: Context, tip: Tip, step: int) -> bytes:
     branch = tip.head.branch
     rows = await context.engine.payloads(tip.head.lineage, branch, step - ROWS, step - 1)
     frames = context.frames
-    samples = [frames.unwrap(data, f"step {n} of branch {branch.hex()}: payload") for n, data in rows if data]
+    samples = [frames.unwrap(data, f"{describe_row(branch, n)}: payload") for n, data in rows if data]
     return train([sample for sample in samples if len(sample) > 64])
 
 

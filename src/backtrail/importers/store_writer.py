@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from backtrail.encode.planner import Planned, Planner
+from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.context import Context
 from backtrail.history.save import Facts, Plan
@@ -100,7 +100,7 @@ def _segment_plan(segment: Segment, closing: ForeignThread | None) -> Plan:
     if closing is not None and closing.user_turns is not None:
         extra[TURNS] = closing.user_turns
 
-    def plan(planner: Planner) -> Planned:
+    def plan(planner: Planner) -> PlannedRow:
         make = replacing if segment.replaces_all else extending
         return make(planner, segment.messages, extra)
 

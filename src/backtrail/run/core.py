@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.nodes import Inline, Root
-from backtrail.encode.planner import Planned, Planner
+from backtrail.encode.planner import PlannedRow, Planner
+from backtrail.encode.row_format import Inline, Root
 from backtrail.engines.base import Fence, Head, Lease, Taken
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from backtrail.history.context import Context
@@ -140,8 +140,8 @@ class RunCore:
         state = {"task": self.task, **numbers, "system_prompt": prompt, _LIST: self.messages, "custom": fields}
         facts = Facts.check(self.thread.values, None, (), None, None, None)
 
-        def plan(planner: Planner) -> Planned:
-            return planner.whole(state)
+        def plan(planner: Planner) -> PlannedRow:
+            return planner.replace(state)
 
         try:
             saved = await self.thread.writer.save(plan, facts, whole=True)

@@ -15,8 +15,8 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import msgspec
 
 from backtrail import message_shapes
-from backtrail.encode.nodes import Node
-from backtrail.encode.planner import Planned, Planner
+from backtrail.encode.planner import PlannedRow, Planner
+from backtrail.encode.row_format import Node
 from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
 from backtrail.history.ancestry import Ancestry
@@ -100,9 +100,9 @@ class SessionCore:
 
     async def _extend(self, messages: list[Message]) -> Checkpoint:
         added = message_shapes.user_turns(check(messages))
-        planned: list[Planned] = []
+        planned: list[PlannedRow] = []
 
-        def plan(planner: Planner) -> Planned:
+        def plan(planner: Planner) -> PlannedRow:
             planned[:] = [extending(planner, messages, {}, added)]
             return planned[0]
 
@@ -257,7 +257,7 @@ class SessionCore:
         if head is not None and facts == self._facts():
             return head
 
-        def plan(planner: Planner) -> Planned:
+        def plan(planner: Planner) -> PlannedRow:
             new = {MESSAGES: [], TURNS: 0} if planner.peek(TURNS) is None and not planner.count(MESSAGES) else {}
             return planner.change(new)
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backtrail import message_shapes
-from backtrail.encode.nodes import ListNode
-from backtrail.encode.planner import Planned, Planner
+from backtrail.encode.planner import PlannedRow, Planner
+from backtrail.encode.row_format import ListNode
 from backtrail.errors import InvalidInput
 from backtrail.history.save import Plan
 from backtrail.message_shapes import Message
 from backtrail.session.message_window import FIRST, MESSAGES, TURNS
 
 
-def extending(planner: Planner, messages: list[Message], extra: dict[str, Any], added: int | None = None) -> Planned:
+def extending(planner: Planner, messages: list[Message], extra: dict[str, Any], added: int | None = None) -> PlannedRow:
     """A plan: messages come after those that are there, and `added` user turns with them."""
     before = planner.peek(TURNS)
     if added is None:
@@ -23,7 +23,7 @@ def extending(planner: Planner, messages: list[Message], extra: dict[str, Any], 
     return planner.change({**changes, **extra}, append=(MESSAGES, messages))
 
 
-def replacing(planner: Planner, messages: list[Message], extra: dict[str, Any]) -> Planned:
+def replacing(planner: Planner, messages: list[Message], extra: dict[str, Any]) -> PlannedRow:
     """A plan: messages come in the place of those that are there, under numbers that no message had before."""
     first = planner.peek(FIRST, 1) + planner.count(MESSAGES)
     return planner.change({MESSAGES: messages, TURNS: message_shapes.user_turns(messages), FIRST: first, **extra})
@@ -47,5 +47,5 @@ def several(messages: Any, call: str) -> list[Message]:
 def cutting(kept: ListNode | list[Any], changes: dict[str, Any]) -> Plan:
     """A plan that puts a range of the messages in the place of all of them."""
     if isinstance(kept, ListNode):
-        return lambda planner: planner.change(changes, place={MESSAGES: kept})
+        return lambda planner: planner.change(changes, lists={MESSAGES: kept})
     return lambda planner: planner.change({**changes, MESSAGES: kept}, drop=(MESSAGES,))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.nodes import Inline, ListNode, Node, Root
+from backtrail.encode.row_format import Inline, ListNode, Node, Root
 from backtrail.engines.base import Head
 from backtrail.history.context import Context
 from backtrail.history.listing import heads_of

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backtrail import message_shapes
-from backtrail.encode.nodes import Inline, ListNode, Node
+from backtrail.encode.row_format import Inline, ListNode, Node
 from backtrail.errors import InvalidInput, NotFound
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread import Thread

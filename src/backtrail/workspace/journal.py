@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from backtrail.encode.planner import Planned, Planner
+from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import CheckpointNotFound, Corrupt, NoCheckpoint
 from backtrail.history.ancestry import SeenStep
 from backtrail.history.context import Context
@@ -165,8 +165,8 @@ class Journal:
             state["journal"] = msgspec.msgpack.encode(journal)
         custom = {"kind": kind, "tree": tree.hex(), **facts}
 
-        def plan(planner: Planner) -> Planned:
-            planned = planner.whole(state)
+        def plan(planner: Planner) -> PlannedRow:
+            planned = planner.replace(state)
             return msgspec.structs.replace(planned, framed=dict(blobs))
 
         said = Facts.check(self._context.values, label, tags, custom, None, None)

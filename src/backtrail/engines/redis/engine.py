@@ -378,7 +378,7 @@ def _heads(flat: list[bytes]) -> list[Head]:
 
 
 def _between(prefix: str, after: str | None) -> tuple[bytes, bytes]:
-    """Bounds for ZRANGEBYLEX; no byte of UTF-8 is as high as 0xff."""
+    """RowIndex for ZRANGEBYLEX; no byte of UTF-8 is as high as 0xff."""
     start = prefix.encode()
     low = b"(" + after.encode() if after is not None and after >= prefix else b"[" + start if start else b"-"
     return low, b"(" + start + b"\xff" if start else b"+"
