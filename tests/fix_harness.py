@@ -31,7 +31,7 @@ from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.history.context import Context
+from backtrail.history import records
 from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_children import Child
 from fix_flaky import Flaky
@@ -255,12 +255,12 @@ class Harness:
         if self.rounds % 4:
             yield
             return
-        true, step = Context.now, self.dice.choice((-1, 1)) * 3_600_000_000
-        Context.now = staticmethod(lambda: true() + step)  # type: ignore[method-assign]
+        true, step = records.clock, self.dice.choice((-1, 1)) * 3_600_000_000_000
+        records.clock = lambda: true() + step
         try:
             yield
         finally:
-            Context.now = staticmethod(true)  # type: ignore[method-assign]
+            records.clock = true
 
     def _names(self) -> list[str]:
         return [f"{self.rounds % 3}-{n}" for n in range(WRITERS)]

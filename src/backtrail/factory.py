@@ -76,19 +76,23 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
             from backtrail.replicate.spooled import Spooled
 
             engine = Spooled(mirror, Spool.open(settings.spool))
-    around = in_namespace(engine, namespace)
-    context = Context(around, types=types, frames=frames, detect=detect, retention=retention, keys=keys)
-    context.follow["workspace"] = _follow_files
-    if address is not None and address.scheme in ("sqlite", "jsonl"):
-        context.own = (os.path.realpath(address.target),)
-    elif (local := capability(engine, StoredLocally)) is not None:
-        context.own = (os.path.realpath(local.path),)
+    own_paths = _paths_of(target)
+    if mirrored is not None and settings.spool is not None:
+        own_paths.append(Path(os.path.realpath(settings.spool)))
+    context = Context(
+        in_namespace(engine, namespace),
+        types=types,
+        frames=frames,
+        detect=detect,
+        retention=retention,
+        keys=keys,
+        blob_finders={"workspace": _find_files},
+        own_paths=[os.fspath(path) for path in own_paths],
+    )
     if mirrored is not None:
         from backtrail.history.replication import keep_beside  # a store without a replica does not load it
 
         mirror.on_diverged = partial(keep_beside, context)
-        if mirror.settings.spool is not None:
-            context.own += (os.path.realpath(mirror.settings.spool),)
     return context
 
 
@@ -115,11 +119,11 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
     if settings.spool is not None:
         from backtrail.replicate.spool import check_directory
 
-        check_directory(settings.spool, [*_places(target), *_places(replica)])
+        check_directory(settings.spool, [*_paths_of(target), *_paths_of(replica)])
     return replica, settings
 
 
-def _places(target: Any) -> list[Path]:
+def _paths_of(target: Any) -> list[Path]:
     """The file or directory of a store that is in one."""
     if isinstance(target, Engine):
         local = capability(target, StoredLocally)
@@ -139,7 +143,8 @@ def _same(one: Any, other: Any) -> bool:
     return here.target == there.target
 
 
-async def _follow_files(context: Context, thread: str, living: list[Any]) -> set[bytes]:
+async def _find_files(context: Context, thread: str, living: list[Any]) -> set[bytes]:
+    """The blobs of files that the snapshots of a workspace need."""
     from backtrail.workspace import follow  # a store without workspaces does not load them
 
     return await follow(context, thread, living)

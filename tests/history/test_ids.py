@@ -110,7 +110,7 @@ def test_a_caller_who_is_behind_does_not_make_those_in_front_forget(store: Any, 
     behind = finish(core.engine.head("t"))
     thread.append("log", [5], id=chosen(5))
     before = len(counted)
-    finish(core.ids.places(core.engine, behind, uuid.UUID(chosen(9)).bytes))
+    finish(core.ids.positions(core.engine, behind, uuid.UUID(chosen(9)).bytes))
     assert len(counted) == before + 1, "it gets the engine's word"
     for number in range(6, 20):
         thread.append("log", [number], id=chosen(number))
@@ -145,11 +145,11 @@ def test_a_checkpoint_that_was_fetched_before_its_save_told_of_it_is_there_once(
     thread, core = store.thread("t"), store._core.context
     thread.save({"log": []})
     before = finish(core.engine.head("t"))
-    finish(core.ids.places(core.engine, before, bytes(16)))
+    finish(core.ids.positions(core.engine, before, bytes(16)))
     with backtrail.open(tmp_path / "s.db", durability="normal") as other:  # stands for a save that has just committed
         saved = other.thread("t").append("log", [1], id=chosen(1))
-    finish(core.ids.places(core.engine, before, bytes(16)))
+    finish(core.ids.positions(core.engine, before, bytes(16)))
     now = finish(core.engine.head("t"))
-    core.ids.saved("t", before.key, now.key, uuid.UUID(saved.id).bytes, (now.branch, now.step))
+    core.ids.saved(before, now, uuid.UUID(saved.id).bytes, (now.branch, now.step))
     thread.append("log", [2])
     assert thread.get(chosen(1)) == saved

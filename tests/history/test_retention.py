@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import backtrail
 from backtrail import Retention
 from backtrail.errors import CheckpointNotFound, InvalidInput
+from backtrail.history import records
 from backtrail.history.retention import pack_retention, parse, unpack_retention
 
 DAY = dt.timedelta(days=1)
@@ -20,12 +22,10 @@ def fill(thread: Any, count: int, **facts: Any) -> list[Any]:
     return [thread.append("messages", [{"n": n, "text": "x" * 300}], **facts) for n in range(count)]
 
 
-def age(monkeypatch: pytest.MonkeyPatch, store: Any, by: dt.timedelta) -> None:
-    """Let time pass for a store."""
-    core = getattr(store, "inner", store)._core.context
-    later = by // dt.timedelta(microseconds=1)
-    real = type(core).now
-    monkeypatch.setattr(core, "now", lambda: real() + later)
+def age(monkeypatch: pytest.MonkeyPatch, by: dt.timedelta) -> None:
+    """Let time pass."""
+    later = by // dt.timedelta(microseconds=1) * 1000
+    monkeypatch.setattr(records, "clock", lambda: time.time_ns() + later)
 
 
 def test_the_newest_are_kept_and_the_rest_leaves_the_history(store: Any) -> None:
@@ -89,11 +89,11 @@ def test_a_label_that_was_given_later_protects_too(store: Any) -> None:
 def test_old_checkpoints_go_but_never_the_head(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     thread = store.thread("t")
     fill(thread, 4)
-    age(monkeypatch, store, 2 * DAY)
+    age(monkeypatch, 2 * DAY)
     fill(thread, 2)
     assert store.prune(max_age=DAY).checkpoints == 4
     assert [c.step for c in thread.history()] == [5, 6]
-    age(monkeypatch, store, 9 * DAY)
+    age(monkeypatch, 9 * DAY)
     store.prune(max_age=DAY)
     assert [c.step for c in thread.history()] == [6]
     assert len(thread.load()["messages"]) == 6
@@ -101,7 +101,7 @@ def test_old_checkpoints_go_but_never_the_head(store: Any, monkeypatch: pytest.M
 
 def test_an_idle_thread_goes_as_a_whole(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(store.thread("old"), 3)
-    age(monkeypatch, store, 2 * DAY)
+    age(monkeypatch, 2 * DAY)
     fill(store.thread("new"), 3)
     report = store.prune(Retention(ttl=DAY))
     assert report.threads == 1
@@ -112,10 +112,10 @@ def test_an_idle_thread_goes_as_a_whole(store: Any, monkeypatch: pytest.MonkeyPa
 def test_a_fork_lives_on_when_its_parent_expires(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     parent = store.thread("parent")
     fill(parent, 6)
-    age(monkeypatch, store, 2 * DAY)
+    age(monkeypatch, 2 * DAY)
     fork = parent.fork("fork", at=4)
     fork.append("messages", [{"n": "forked"}])
-    age(monkeypatch, store, 2 * DAY + dt.timedelta(hours=1))
+    age(monkeypatch, 2 * DAY + dt.timedelta(hours=1))
     parent_touched = next(info for info in store.threads() if info.id == "parent").updated_at
     assert parent_touched < fork.head.created_at
     store.prune(Retention(ttl=DAY))
@@ -147,7 +147,7 @@ def test_abandoned_steps_stay_for_the_undo_window(store: Any, monkeypatch: pytes
     assert thread.step == 6
     thread.rewind(3)
     thread.append("messages", [{"n": "new"}])
-    age(monkeypatch, store, 2 * DAY)
+    age(monkeypatch, 2 * DAY)
     assert store.prune(policy).checkpoints == 3
     assert [c.step for c in thread.history(all=True)] == [1, 2, 3, 4]
     assert [m["n"] for m in thread.load()["messages"]] == [0, 1, 2, "new"]

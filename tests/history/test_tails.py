@@ -18,9 +18,8 @@ from backtrail.encode.row_format import ListNode, Piece, Section, Tail, pack_pay
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Engine
-from backtrail.history import tails
-from backtrail.history.context import TipCache
-from backtrail.history.tails import TailCache
+from backtrail.history import caches
+from backtrail.history.caches import ListTailCache, TipCache
 from fix_children import run as in_child
 
 LONG = "long enough to be kept outside of the root; " * 8
@@ -210,42 +209,42 @@ def row(stream: int, start: int, items: list[Any]) -> bytes:
 
 
 def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tails, "MAX_ITEMS", 8)
-    monkeypatch.setattr(tails, "MAX_BYTES", 4000)
-    monkeypatch.setattr(tails, "MAX_ALL_BYTES", 9000)
-    monkeypatch.setattr(tails, "MAX_TAILS", 5)
-    memory = TailCache()
+    monkeypatch.setattr(caches, "MAX_TAIL_ITEMS", 8)
+    monkeypatch.setattr(caches, "MAX_TAIL_BYTES", 4000)
+    monkeypatch.setattr(caches, "MAX_ALL_TAIL_BYTES", 9000)
+    monkeypatch.setattr(caches, "MAX_TAILS", 5)
+    memory = ListTailCache()
     small, large = {"content": "x"}, {"content": "x" * 1500}
-    memory.read(listing(0, 0, 2), 0, [small, small])
+    memory.add_read(listing(0, 0, 2), 0, [small, small])
     for number in range(2, 20):
-        memory.written(listing(0, 0, number + 1), row(0, number, [small]), VALUES)
+        memory.add_written(listing(0, 0, number + 1), row(0, number, [small]), VALUES)
     assert memory.items(listing(0, 0, 20), 12, 20, VALUES) == [small] * 8
     assert memory.items(listing(0, 0, 20), 11, 20, VALUES) is None
     for number in range(20, 24):
-        memory.written(listing(0, 0, number + 1), row(0, number, [large]), VALUES)
+        memory.add_written(listing(0, 0, number + 1), row(0, number, [large]), VALUES)
     assert memory.items(listing(0, 0, 24), 22, 24, VALUES) == [large] * 2
     assert memory.items(listing(0, 0, 24), 21, 24, VALUES) is None
-    memory.written(listing(0, 0, 25), row(0, 24, [{"content": "x" * 5000}]), VALUES)
+    memory.add_written(listing(0, 0, 25), row(0, 24, [{"content": "x" * 5000}]), VALUES)
     assert memory.items(listing(0, 0, 25), 24, 25, VALUES) is None
-    memory.written(listing(0, 0, 26), row(0, 25, [small]), VALUES)
+    memory.add_written(listing(0, 0, 26), row(0, 25, [small]), VALUES)
     assert memory.items(listing(0, 0, 26), 25, 26, VALUES) == [small]
     for stream in range(1, 40):
-        memory.read(listing(stream, 0, 2), 0, [large] * 2)
-        assert memory.bytes <= 9000
+        memory.add_read(listing(stream, 0, 2), 0, [large] * 2)
+        assert memory.size <= 9000
         assert len(memory) <= 5
     assert memory.items(listing(0, 0, 26), 25, 26, VALUES) is None
     assert memory.items(listing(39, 0, 2), 0, 2, VALUES) == [large] * 2
-    memory.read(listing(40, 0, 9), 0, [small] * 9)  # more than may be remembered: not even begun
+    memory.add_read(listing(40, 0, 9), 0, [small] * 9)  # more than may be remembered: not even begun
     assert memory.items(listing(40, 0, 9), 8, 9, VALUES) is None
 
 
-@pytest.mark.parametrize("memory", [TailCache(), TipCache()], ids=["tails", "tips"])
+@pytest.mark.parametrize("memory", [ListTailCache(), TipCache()], ids=["tails", "tips"])
 def test_a_child_finds_no_lock_held_that_nobody_will_release(memory: Any) -> None:
     busy = threading.Event()
 
     def use() -> None:
         while not busy.is_set():
-            memory.take("t") if isinstance(memory, TipCache) else memory.reach(listing(0, 0, 2), 0)
+            memory.take("t") if isinstance(memory, TipCache) else memory.known_up_to(listing(0, 0, 2), 0)
 
     def free(send: Any) -> None:
         assert memory._lock.acquire(timeout=60)
@@ -271,7 +270,7 @@ def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> N
         st.builds(lambda number: {"tuple": (number,)}, st.integers(0, 9)),
         st.sampled_from(["text", 7, None, [1, 2], {1: 2}]),
     )
-    memory, streams = TailCache(), dict[int, list[Any]]({0: [], 1: []})
+    memory, streams = ListTailCache(), dict[int, list[Any]]({0: [], 1: []})
     for _ in range(data.draw(st.integers(1, 25))):
         stream = data.draw(st.sampled_from([0, 1]))
         items = streams[stream]
@@ -279,14 +278,14 @@ def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> N
             new = data.draw(st.lists(item, min_size=1, max_size=3))
             known = data.draw(st.booleans()) or not items  # a writer elsewhere tells us nothing
             if known:
-                memory.written(listing(stream, 0, len(items) + len(new)), row(stream, len(items), new), VALUES)
+                memory.add_written(listing(stream, 0, len(items) + len(new)), row(stream, len(items), new), VALUES)
             items += new
         start = data.draw(st.integers(0, len(items)))
         whole = listing(stream, 0, len(items))
         found = memory.items(whole, start, len(items), VALUES)
         assert found is None or VALUES.encode(found) == VALUES.encode(items[start:])
         if found is None:
-            memory.read(whole, start, VALUES.decode(VALUES.encode(items[start:])))
+            memory.add_read(whole, start, VALUES.decode(VALUES.encode(items[start:])))
     both = ListNode((*listing(0, 0, len(streams[0])).pieces, *listing(1, 0, len(streams[1])).pieces), 0, 0, whole.tail)
     found = memory.items(both, 0, len(streams[0]) + len(streams[1]), VALUES)
     assert found is None or VALUES.encode(found) == VALUES.encode(streams[0] + streams[1])

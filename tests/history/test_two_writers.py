@@ -179,7 +179,7 @@ def test_four_processes_write_one_file_and_nobody_is_locked_out(tmp_path: Path) 
 
 
 def test_what_a_process_remembers_is_bounded() -> None:
-    from backtrail.history.context import MAX_TIP_BYTES, MAX_TIPS
+    from backtrail.history.caches import MAX_TIP_BYTES, MAX_TIPS
 
     store = backtrail.open("memory:")
     for n in range(MAX_TIPS + 500):
@@ -188,5 +188,5 @@ def test_what_a_process_remembers_is_bounded() -> None:
     assert len(tips) == MAX_TIPS
     for n in range(12):
         store.thread(f"big{n}").save({"messages": [LONG * 100] * 300, "n": n})
-    assert tips.bytes <= MAX_TIP_BYTES
+    assert tips.size <= MAX_TIP_BYTES
     assert store.thread("t0").save({"n": 1}, expect=store.thread("t0").head).step == 2

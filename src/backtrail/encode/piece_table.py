@@ -9,7 +9,7 @@ after as many edits as it removes pieces, so the work over a list's life stays i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -49,6 +49,17 @@ def bytes_read(pieces: Sequence[Piece]) -> int:
 def reads_too_much(pieces: Sequence[Piece], live: int) -> bool:
     """True if a load of these pieces reads much more than the `live` bytes that it needs."""
     return bytes_read(pieces) > 2 * live + _SLACK
+
+
+def pieces_between(listing: ListNode, start: int, stop: int) -> Iterator[tuple[Piece, int, int]]:
+    """The pieces that items start..stop-1 of a list lie in, each with the range of its stream's items."""
+    base = 0
+    for piece in listing.pieces:
+        count = piece.stop - piece.start
+        low, high = max(start - base, 0), min(stop - base, count)
+        if low < high:
+            yield piece, piece.start + low, piece.start + high
+        base += count
 
 
 Run = tuple[int, int, int]  # (first new item, how many, first old item or -1 for items to be written)

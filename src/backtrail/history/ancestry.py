@@ -148,7 +148,7 @@ async def visible(context: Context, head: Head) -> list[Branch]:
     """The branches that a thread wrote in this life, oldest first."""
     branches = await context.engine.branches(head.lineage)
     for branch in branches:
-        context.learn(branch)
+        context.add_branch(branch)
     return [branch for branch in branches if branch.owner == head.owner]
 
 
@@ -221,7 +221,7 @@ async def _find_id(context: Context, head: Head, text: str) -> SeenStep:
 async def _places(context: Context, head: Head, low: bytes, high: bytes, limit: int) -> Sequence[tuple[bytes, int]]:
     """Where the first `limit` rows are whose ids lie in a range."""
     if low == high:
-        return await context.ids.places(context.engine, head, low)
+        return await context.ids.positions(context.engine, head, low)
     return [(branch, step) for branch, step, _ in await context.engine.locate(head.lineage, low, high, limit)]
 
 

@@ -1,102 +1,28 @@
-"""What one open store is made of, for the layers of history: engine, codec, frames, and a bounded memory of tips.
-
-A tip is what the last save of a thread left in this process: the head it wrote, its root, and the memories of its long
-lists. It only saves work. Every commit is checked by the engine against the real head, so a tip that has grown stale
-costs a retry and never a wrong write.
-"""
+"""One open store, below its facades: its engine, its codec, its retention policy, and its caches."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from copy import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from backtrail.encode.change_detection import KnownLists
 from backtrail.encode.frame import Frames
-from backtrail.encode.row_format import Root
+from backtrail.encode.seal import Ring, SealedFrames
 from backtrail.encode.types import Types
 from backtrail.encode.values import Values
-from backtrail.engines.base import Branch, Engine, Head
+from backtrail.engines.base import Branch, Engine
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability
-from backtrail.engines.fork_safety import ForkSafe
 from backtrail.errors import InvalidInput, Unavailable
-from backtrail.history.ids import IdCache
-from backtrail.history.records import Note
-from backtrail.history.tails import TailCache
+from backtrail.history.caches import BranchCache, IdCache, ListTailCache, TipCache
 from backtrail.model import Retention
 
-#: (core, thread, its living checkpoints as `trail.Seen`) -> blobs that they need besides those their roots name
-Follow = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
-MAX_TIPS = 4096  # threads
-MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
-MAX_BRANCHES = 4096
 _NO_PREFIX = bytes(2)  # of branches that no mirror made: its generation 0
-
-
-class Tip(msgspec.Struct):
-    """Where a thread stands, with all that the next save needs. `memories` None: lists were not looked at yet.
-
-    The collector visits tips: memories lead to the caller's types and objects, and those may lead back to the store."""
-
-    head: Head
-    note: Note
-    digest: bytes
-    root: Root
-    memories: KnownLists | None
-    line: object = None  # of `retire`: what the next saves may let go of
-
-    @property
-    def cost(self) -> int:
-        """About how many bytes the tip keeps alive."""
-        return 1024 + (self.head.size if self.memories else 0)
-
-
-class TipCache(ForkSafe):
-    """The tips of the threads used last. `take` hands one over for good: a tip has one user at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tips: OrderedDict[str, tuple[Tip, int]] = OrderedDict()  # with its cost when it was put there
-        self.bytes = 0
-
-    def take(self, thread: str) -> Tip | None:
-        with self._lock:
-            return self._take(thread)
-
-    def peek(self, thread: str) -> Tip | None:
-        """A tip to look at: it may have been handed over to a writer meanwhile, so its memories are not to be used."""
-        found = self._tips.get(thread)
-        return None if found is None else found[0]
-
-    def put(self, tip: Tip) -> None:
-        with self._lock:
-            old = self._take(tip.head.thread)
-            if old is not None and old.head.version > tip.head.version and old.head.owner == tip.head.owner:
-                tip = old
-            cost = tip.cost
-            self._tips[tip.head.thread] = (tip, cost)
-            self.bytes += cost
-            while len(self._tips) > MAX_TIPS or (self.bytes > MAX_TIP_BYTES and len(self._tips) > 1):
-                self._take(next(iter(self._tips)))
-
-    def _take(self, thread: str) -> Tip | None:
-        found = self._tips.pop(thread, None)
-        if found is None:
-            return None
-        self.bytes -= found[1]
-        return found[0]
-
-    def __len__(self) -> int:
-        return len(self._tips)
+#: (context, thread, its living checkpoints as `ancestry.FoundStep`) -> blobs they need besides those their roots name
+BlobFinder = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
 
 
 class Context:
-    """One open store, below its front doors."""
+    """One open store. Everything that is given here stays, except for the key of an encrypted store."""
 
     def __init__(
         self,
@@ -107,42 +33,89 @@ class Context:
         detect: str = "exact",
         retention: Retention | None = None,
         keys: tuple[bytes, ...] | None = None,
+        blob_finders: Mapping[str, BlobFinder] | None = None,
+        own_paths: Sequence[str] = (),
     ) -> None:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
-        self.use(engine)
+        self.engine = engine
+        # Found once: every save asks for them. Both are None for a store without a replica.
+        self.mirror = capability(engine, PrefixesBranches)
+        self.spool = capability(engine, SavesAdrift)
         self.values = Values(types)
         self.frames = frames
         self.identity = detect == "identity"
         self.retention = retention or Retention()
-        self.keys = keys  # the user's, the current one first; see history.keyring
-        self.follow: dict[str, Follow] = {}  # by kind of thread: who knows which blobs its checkpoints need besides
-        self.own: tuple[str, ...] = ()  # files and directories of the store itself, which no workspace takes up
-        self.workspaces: dict[str, Any] = {}  # by thread: the ones opened last, for rewinds that move files as well
-        self.trained = b""  # the dictionary that this process trained last
+        self.keys = keys  #: the user's, the current one first; see `keyring`
+        self.blob_finders = blob_finders or {}  #: by kind of thread
+        self.own_paths = tuple(own_paths)  #: files and directories of the store itself, which no workspace takes up
+        self.closed = False
+        self.failed_writes = 0  #: of sessions that log their errors instead of raising them
+        self.trained_dictionary = b""  #: the one that this process trained last
         self.tips = TipCache()
         self.ids = IdCache()
-        self.tails = TailCache()
-        self.closed = False
-        self.failed_writes = 0  # of sessions that log their errors instead of raising them
-        self._branches: OrderedDict[bytes, Branch] = OrderedDict()
-
-    def use(self, engine: Engine) -> None:
-        """Work with this engine from now on."""
-        self.engine = engine
-        # Found once: every save asks for them.
-        self.mirror = capability(engine, PrefixesBranches)
-        self.spool = capability(engine, SavesAdrift)
+        self.tails = ListTailCache()
+        self._branches = BranchCache()
+        self._workspaces: dict[str, Any] = {}
 
     def with_engine(self, engine: Engine) -> Context:
-        """The same store by way of another engine: one side of its mirror."""
-        other = copy(self)
-        other.use(engine)
+        """The same store over another engine. It shares the codec and the policy, and no cache."""
+        other = Context(
+            engine,
+            types=self.values.types,
+            frames=self.frames,
+            detect="identity" if self.identity else "exact",
+            retention=self.retention,
+            keys=self.keys,
+            blob_finders=self.blob_finders,
+            own_paths=self.own_paths,
+        )
+        other.closed = self.closed
         return other
+
+    def check_open(self) -> None:
+        """Raise `Unavailable` if the store was closed."""
+        if self.closed:
+            raise Unavailable("the store is closed: open it again with backtrail.open()")
+
+    async def close(self) -> None:
+        """Close the engine; twice is no error."""
+        if not self.closed:
+            self.closed = True
+            await self.engine.close()
+
+    # -- what changes while a store is open ---------------------------------------------------------------------------
+
+    def seal_with(self, ring: Ring) -> None:
+        """Encrypt from now on with the keys of `ring`."""
+        self.frames = SealedFrames(ring, self.frames.compression, self.frames.level)
+
+    def add_key(self, key: bytes) -> None:
+        """The user's key was replaced by `key`; the ones before stay known."""
+        self.keys = (key, *(known for known in self.keys or () if known != key))
+
+    def add_dictionary(self, content: bytes) -> bytes:
+        """Compress with this dictionary, and offer it to lineages that have none yet; returns its name."""
+        self.trained_dictionary = content
+        return self.frames.learn(content)
+
+    def add_failed_write(self) -> None:
+        """Count a write whose error a session has logged."""
+        self.failed_writes += 1
+
+    def add_workspace(self, thread: str, workspace: Any) -> None:
+        """Remember the open workspace of a thread, so that a rewind of a conversation can move its files as well."""
+        self._workspaces[thread] = workspace
+
+    def workspace(self, thread: str) -> Any:
+        """The workspace of a thread that was opened last, or None."""
+        return self._workspaces.get(thread)
+
+    # -- branches -----------------------------------------------------------------------------------------------------
 
     @property
     def branch_prefix(self) -> bytes:
-        """How the ids of branches begin that may be written to now."""
+        """The beginning of the ids of branches that may be written to now."""
         return _NO_PREFIX if self.mirror is None else self.mirror.branch_prefix
 
     def new_branch(self) -> bytes:
@@ -150,31 +123,16 @@ class Context:
         prefix = self.branch_prefix
         return prefix + os.urandom(16 - len(prefix))
 
-    def is_current(self, branch: bytes) -> bool:
-        """True if a branch may be written to."""
-        return branch.startswith(self.branch_prefix)
-
-    def check_open(self) -> None:
-        if self.closed:
-            raise Unavailable("the store is closed: open it again with backtrail.open()")
-
-    @staticmethod
-    def now() -> int:
-        """Microseconds since 1970."""
-        return time.time_ns() // 1000
-
-    def learn(self, branch: Branch) -> None:
-        """Branches never change, so any that was seen may be remembered."""
-        self._branches[branch.id] = branch
-        while len(self._branches) > MAX_BRANCHES:
-            self._branches.popitem(last=False)
+    def add_branch(self, branch: Branch) -> None:
+        """Remember the record of a branch."""
+        self._branches.put(branch)
 
     async def branch(self, lineage: str, id: bytes) -> Branch | None:
         """The record of a branch."""
         known = self._branches.get(id)
         if known is None:
             for branch in await self.engine.branches(lineage):
-                self.learn(branch)
+                self._branches.put(branch)
                 if branch.id == id:
                     known = branch  # a lineage may have more branches than are remembered
         return known

@@ -21,7 +21,7 @@ from backtrail.errors import Conflict, Corrupt
 from backtrail.history.checks import Inspection
 from backtrail.history.context import Context
 from backtrail.history.keyring import adopt_names
-from backtrail.history.records import removal, unpack_mark_body
+from backtrail.history.records import now_micros, removal, unpack_mark_body
 from backtrail.history.reencrypt import Reseal
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Copied
@@ -190,7 +190,7 @@ class _Lineage:
                 if one.step in kept:
                     common += 1
                 else:
-                    marks.append(removal(context.frames, branch.id, one.step, context.now()))
+                    marks.append(removal(context.frames, branch.id, one.step, now_micros()))
         return marks if common == head.count else []
 
     def _deleted(self, one: Step, where: str) -> bool:

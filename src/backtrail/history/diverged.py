@@ -18,7 +18,17 @@ from backtrail.errors import NotFound
 from backtrail.history.ancestry import SeenStep
 from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView, Place
-from backtrail.history.records import MarkBody, Note, open_note, read_step, seal_mark, seal_note, touch, uuid_text
+from backtrail.history.records import (
+    MarkBody,
+    Note,
+    now_micros,
+    open_note,
+    read_step,
+    seal_mark,
+    seal_note,
+    touch,
+    uuid_text,
+)
 from backtrail.history.thread import Thread
 from backtrail.history.validation import check_name
 from backtrail.replicate.report import Diverged, Kept
@@ -109,7 +119,7 @@ async def _say(thread: Thread[object], owner: bytes, marks: Sequence[Mark]) -> K
         news = [mark for mark in marks if await _is_news(context, head.lineage, mark)]
         if not news:
             return Kept.ENOUGH
-        if await thread.swap(head, touch(context.frames, head, context.now()), news):
+        if await thread.swap(head, touch(context.frames, head, now_micros()), news):
             return Kept.COUNTED
 
 
@@ -159,7 +169,7 @@ async def _tally(thread: Thread[object], lineage: str) -> _Tally | None:
         return None
     own = [one for rows in view.rows.values() for one in rows if one.branch.owner == head.owner]
     trail = {one.place for one in view.trail((head.branch, head.step))}
-    return _Tally(head, view.notes[head.thread], own, trail, _saved_twice(own, trail, thread.context.now()))
+    return _Tally(head, view.notes[head.thread], own, trail, _saved_twice(own, trail, now_micros()))
 
 
 async def _unheard_of(thread: Thread[object], lineage: str, id: bytes) -> bool:
@@ -183,7 +193,7 @@ async def _recount(thread: Thread[object], lineage: str) -> Kept:
         tally = await _tally(thread, lineage)
         if tally is None or tally.right:
             return Kept.ENOUGH
-        bare = msgspec.structs.replace(touch(context.frames, tally.head, context.now(), count=tally.count), note=b"")
+        bare = msgspec.structs.replace(touch(context.frames, tally.head, now_micros(), count=tally.count), note=b"")
         sealed = seal_note(context.frames, bare, msgspec.structs.replace(tally.note, pinned=tally.pinned))
         marks = [seal_mark(context.frames, *place, remark) for place, remark in tally.twins.items()]
         if await thread.swap(tally.head, msgspec.structs.replace(bare, note=sealed), marks):

@@ -14,6 +14,7 @@ from backtrail.engines.reserved import RESERVED, user_lineages
 from backtrail.engines.reserved_record import record, swap
 from backtrail.errors import Conflict, InvalidInput
 from backtrail.history.context import Context
+from backtrail.history.records import now_micros
 
 RING = f"{RESERVED}keys"
 
@@ -28,7 +29,7 @@ async def unlock(context: Context) -> None:
     if head is None:
         head = await _make(context, context.keys[0])
     ring, _ = unlock_ring(head.note, context.keys)
-    context.frames = SealedFrames(ring, context.frames.compression, context.frames.level)
+    context.seal_with(ring)
 
 
 async def _make(context: Context, key: bytes) -> Head:
@@ -37,7 +38,7 @@ async def _make(context: Context, key: bytes) -> Head:
             "the store holds unencrypted data and cannot be opened with a key: open it without, and copy it into a "
             "new store that has one with store.copy_to(url, key=…)"
         )
-    now = context.now()
+    now = now_micros()
     note = lock_ring(Ring.new(), key)
     new = record(RING, RING, "keys", note, created=now, updated=now)
     while not await swap(context.engine, None, new):  # another process opened the new store at the same moment
@@ -64,7 +65,7 @@ async def rekey(context: Context, key: Any) -> int:
         ring = unlock_ring(head.note, context.keys)[0].grown()
         if not await _replace(context, head, lock_ring(ring, new)):
             continue
-        context.keys = (new, *(known for known in context.keys if known != new))
+        context.add_key(new)
         frames.use(ring)
         return len(ring.keys)
 
@@ -89,7 +90,7 @@ async def adopt_names(source: Context, target: Context) -> None:
 async def _replace(context: Context, head: Head, value: bytes) -> bool:
     """Put a ring with this value in the place of `head`; False if another process was faster."""
     return await swap(
-        context.engine, head, record(RING, RING, "keys", value, head, created=head.created, updated=context.now())
+        context.engine, head, record(RING, RING, "keys", value, head, created=head.created, updated=now_micros())
     )
 
 

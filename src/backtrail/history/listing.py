@@ -82,6 +82,4 @@ class Listing:
 
     async def close(self) -> None:
         """Close the engine; twice is no error."""
-        if not self.context.closed:
-            self.context.closed = True
-            await self.context.engine.close()
+        await self.context.close()

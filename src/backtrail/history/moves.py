@@ -17,7 +17,17 @@ from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheck
 from backtrail.history.ancestry import Ancestry, SeenStep, describe, find, newest_beside, parent_of
 from backtrail.history.context import Context
 from backtrail.history.handle import Handle, S
-from backtrail.history.records import MarkBody, Move, Note, open_note, seal_mark, seal_note, touch, uuid_text
+from backtrail.history.records import (
+    MarkBody,
+    Move,
+    Note,
+    now_micros,
+    open_note,
+    seal_mark,
+    seal_note,
+    touch,
+    uuid_text,
+)
 from backtrail.history.save import MAX_MOVES
 from backtrail.history.steady import of_thread
 from backtrail.history.validation import check_custom, check_label, check_name, check_tags
@@ -51,7 +61,7 @@ class Moving(Handle[S]):
             if await self.context.engine.head(name) is not None:
                 return False
             # A clock that is behind makes no fork older than what it was forked from.
-            now, size, owner = max(self.context.now(), seen.meta.created + 1), seen.meta.size, os.urandom(16)
+            now, size, owner = max(now_micros(), seen.meta.created + 1), seen.meta.size, os.urandom(16)
             bare = Head(name, head.lineage, owner, seen.branch.id, seen.step.step, 1, head.kind, now, now, 0, size)
             known = open_note(self.context.frames, head)
             note = Note(seen.step.id, True, retention=known.retention, dictionary=known.dictionary)
@@ -129,7 +139,7 @@ class Moving(Handle[S]):
             branch=seen.branch.id,
             step=seen.step.step,
             version=head.version + 1,
-            updated=max(self.context.now(), head.updated + 1),
+            updated=max(now_micros(), head.updated + 1),
             size=seen.meta.size,
             count=head.count - len(doomed),
             note=b"",
@@ -147,7 +157,7 @@ class Moving(Handle[S]):
     ) -> Mark:
         said: Any = seen.remark or seen.meta
         remark = MarkBody(
-            self.context.now(),
+            now_micros(),
             deleted,
             said.label if label is UNSET else check_label(label),
             said.tags if tags is UNSET else check_tags(tags),
@@ -173,7 +183,7 @@ class Moving(Handle[S]):
                 seen = await find(self.context, head, uuid_text(seen.step.id))
             gone = seen.remark is not None and seen.remark.deleted  # its writer deleted it; this thread stands on it
             mark = self._mark(seen, deleted=gone, label=label, tags=tags, custom=custom)
-            if not await self.swap(head, touch(self.context.frames, head, self.context.now()), [mark], also):
+            if not await self.swap(head, touch(self.context.frames, head, now_micros()), [mark], also):
                 return None
             return await describe(self.context, head, await find(self.context, head, uuid_text(seen.step.id)))
 
@@ -198,7 +208,7 @@ class Moving(Handle[S]):
         if seen.branch.owner != head.owner:
             raise CheckpointNotFound(self.id, at, f"it belongs to thread {seen.branch.thread!r}: delete it there")
         if seen.place != here:
-            fewer = touch(self.context.frames, head, self.context.now(), count=head.count - 1)
+            fewer = touch(self.context.frames, head, now_micros(), count=head.count - 1)
             return await self.swap(head, fewer, [self._mark(seen, deleted=True)])
         before = await parent_of(self.context, head, *here) or await newest_beside(self.context, head)
         if before is None:

@@ -12,7 +12,7 @@ from backtrail.encode.frame import describe_row
 from backtrail.encode.row_format import unpack_root
 from backtrail.errors import Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.history.ancestry import SeenStep
-from backtrail.history.context import Context, Follow
+from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView, Place
 from backtrail.history.pace import Pace
 from backtrail.history.state_reader import StateReader
@@ -79,9 +79,7 @@ class Garbage(msgspec.Struct, frozen=True):
 NO_GARBAGE = Garbage([], [], [], [], 0, 0, 0)
 
 
-async def garbage(
-    context: Context, view: LineageView, doomed: set[Place], *, all_blobs: bool, follow: dict[str, Follow]
-) -> Garbage:
+async def garbage(context: Context, view: LineageView, doomed: set[Place], *, all_blobs: bool) -> Garbage:
     """What is left when the checkpoints at `doomed` are gone too. Blobs are looked at if rows go, or if asked for."""
     living = {place: seen for place, seen in view.living().items() if place not in doomed}
     dead = [seen for rows in view.rows.values() for seen in rows if seen.place not in living]
@@ -109,7 +107,7 @@ async def garbage(
     unsure: str | None = None
     if gone or all_blobs:
         try:
-            blobs = await _orphans(context, view, living, needed.blobs, follow)
+            blobs = await _orphans(context, view, living, needed.blobs)
         except (Corrupt, UnsafePath, UnsupportedFormat) as error:
             unsure = str(error)  # rows may go all the same: only blobs are pointed at from there
     size = sum(gone[place].meta.written for place in (*rows, *bodies))
@@ -135,15 +133,15 @@ def _before(view: LineageView, branch: bytes, step: int) -> Place | None:
 
 
 async def _orphans(
-    context: Context, view: LineageView, living: dict[Place, SeenStep], needed: set[bytes], follow: dict[str, Follow]
+    context: Context, view: LineageView, living: dict[Place, SeenStep], needed: set[bytes]
 ) -> list[bytes]:
     if not view.branches:
         return []  # a workspace that writes the files of its first snapshot ahead of it
     pool = await context.engine.blob_ids(view.lineage)
-    if not pool or not all(head.kind in follow or head.kind in PLAIN for head in view.heads):
+    if not pool or not all(head.kind in context.blob_finders or head.kind in PLAIN for head in view.heads):
         return []
     needed = set(needed)
     for head in view.heads:
-        if head.kind in follow:
-            needed |= await follow[head.kind](context, head.thread, [*living.values()])
+        if head.kind in context.blob_finders:
+            needed |= await context.blob_finders[head.kind](context, head.thread, [*living.values()])
     return [id for id, _ in pool if id not in needed and not is_dictionary(id) and not id.startswith((ASIDE, GAP))]

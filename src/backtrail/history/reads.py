@@ -77,10 +77,10 @@ class Reading(Handle[S]):
         tails = self.context.tails
         found = tails.items(listing, start, listing.count, self.values)
         if found is None:
-            reach = tails.reach(listing, start)  # others may have added a little
-            more = await reader.items(listing, reach, listing.count)
-            tails.read(listing, reach, more)
-            if reach == start:
+            known = tails.known_up_to(listing, start)  # others may have added a little
+            more = await reader.items(listing, known, listing.count)
+            tails.add_read(listing, known, more)
+            if known == start:
                 return more
             found = tails.items(listing, start, listing.count, self.values)
         return found if found is not None else await reader.items(listing, start, listing.count)
@@ -89,7 +89,7 @@ class Reading(Handle[S]):
         """A plan by which the list at a top-level key grew has been committed: whoever reads its end shall find it."""
         node = (planned.root.tree.children or {}).get(key)
         if isinstance(node, ListNode):
-            self.context.tails.written(node, planned.payload, self.values)
+            self.context.tails.add_written(node, planned.payload, self.values)
 
     async def _row(self, at: Any) -> tuple[Head, bytes, bytes, int, bytes]:
         """(head, checkpoint id, branch, step, root's bytes) of a place."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import struct
+import time
 from typing import Any
 
 import msgspec
@@ -74,6 +75,14 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _META = msgspec.msgpack.Decoder(Meta)
 _REMARK = msgspec.msgpack.Decoder(MarkBody)
 _NOTE = msgspec.msgpack.Decoder(Note)
+
+
+clock = time.time_ns  # the one clock of history
+
+
+def now_micros() -> int:
+    """Microseconds since 1970."""
+    return clock() // 1000
 
 
 def new_id(created: int) -> bytes:

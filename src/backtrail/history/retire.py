@@ -12,26 +12,17 @@ from __future__ import annotations
 
 from collections import deque
 
-import msgspec
-
 from backtrail.engines.base import Mark
 from backtrail.history.ancestry import Ancestry, SeenStep
-from backtrail.history.context import Context, Tip
-from backtrail.history.records import removal
+from backtrail.history.caches import KeepLastWindow, Tip
+from backtrail.history.context import Context
+from backtrail.history.records import now_micros, removal
 from backtrail.history.retention import protected, unpack_retention
 from backtrail.model import Retention
 
 _AT_ONCE = 64  # marks that one save makes at most, however many a new policy lets go of
 _LEAST = 64  # marks that are worth a sweep
 _MOST = 4096  # rows of a lineage that is swept within a save
-
-
-class KeepLastWindow(msgspec.Struct):
-    """The living checkpoints on a lone thread's trail, oldest first, those that stay whatever happens left out."""
-
-    waiting: deque[tuple[bytes, int, bool]]  # branch, step, protected
-    marked: int = 0  # since the last sweep
-    rows: int = 0  # of the lineage, about
 
 
 def policy_of(context: Context, tip: Tip) -> Retention:
@@ -48,8 +39,8 @@ async def window_of(context: Context, tip: Tip | None) -> KeepLastWindow | None:
     head = tip.head
     if policy.keep_last is None or head.kind == "workspace":
         return None
-    if isinstance(tip.line, KeepLastWindow):
-        return tip.line
+    if tip.keep_last is not None:
+        return tip.keep_last
     if [other.key for other in await context.engine.heads(head.lineage)] != [head.key]:
         return None
     trail = await Ancestry.to(context, head, head.branch, head.step)
@@ -65,7 +56,7 @@ def retire(context: Context, policy: Retention, line: KeepLastWindow) -> list[Ma
     while len(line.waiting) >= limit and len(marks) < _AT_ONCE:
         branch, step, stays = line.waiting.popleft()
         if not stays:
-            marks.append(removal(context.frames, branch, step, context.now()))
+            marks.append(removal(context.frames, branch, step, now_micros()))
     line.marked += len(marks)
     return marks
 

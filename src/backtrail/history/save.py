@@ -24,7 +24,8 @@ from backtrail.engines.base import Branch, Commit, Fence, Head, Mark, NewRow, Sw
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, Unavailable
 from backtrail.history.ancestry import Ancestry, describe, find, seen_at
-from backtrail.history.context import Context, Tip
+from backtrail.history.caches import Tip
+from backtrail.history.context import Context
 from backtrail.history.records import (
     NO_DIGEST,
     Meta,
@@ -34,6 +35,7 @@ from backtrail.history.records import (
     chain,
     checkpoint,
     new_id,
+    now_micros,
     open_note,
     pack_meta,
     seal_note,
@@ -149,7 +151,7 @@ class Saver:
                     return done
                 if done is not None:
                     continue  # what was done may have been undone since, with the whole thread
-            now = self._context.now() if tip is None else max(self._context.now(), tip.head.updated + 1)
+            now = now_micros() if tip is None else max(now_micros(), tip.head.updated + 1)
             if id is None:
                 id = new_id(now)
             try:
@@ -172,7 +174,7 @@ class Saver:
 
     async def _already(self, tip: Tip, id: bytes) -> Checkpoint | None:
         """The checkpoint of this id, if it is there: then the save that is being repeated was done."""
-        places = await self._context.ids.places(self._context.engine, tip.head, id)
+        places = await self._context.ids.positions(self._context.engine, tip.head, id)
         trail = await Ancestry.to(self._context, tip.head, tip.head.branch, tip.head.step) if places else ()
         for branch_id, step in places:
             branch = await self._context.branch(tip.head.lineage, branch_id)
@@ -205,13 +207,13 @@ class Saver:
         context = self._context
         branches: tuple[Branch, ...] = ()
         root: Root | None
-        memories: KnownLists | None
+        lists: KnownLists | None
         if tip is None:
             owner = os.urandom(16)
             branch, step, parent = Branch(context.new_branch(), self._thread, self._thread, owner), 1, None
             branches = (branch,)
             here, lineage = branch.id, self._thread
-            root, memories, digest = None, ({} if whole else None), NO_DIGEST
+            root, lists, digest = None, ({} if whole else None), NO_DIGEST
             version, created, count, kind = 1, now, 1, self._kind
             expect = None
         else:
@@ -224,18 +226,22 @@ class Saver:
             step, parent, digest, root = head.step + 1, tip.note.checkpoint, tip.digest, tip.root
             version, count, expect = head.version + 1, head.count + 1, head.key
             here = head.branch
-            if tip.note.pinned or tip.root.streams > ENOUGH_STREAMS or not context.is_current(head.branch):
+            if (
+                tip.note.pinned
+                or tip.root.streams > ENOUGH_STREAMS
+                or not head.branch.startswith(context.branch_prefix)
+            ):
                 branch = Branch(context.new_branch(), lineage, self._thread, owner, (head.branch, head.step))
                 branches, here, root = (branch,), branch.id, Root(tip.root.tree, 0)
-            memories = tip.memories
-            if whole and memories is None:
-                memories = await StateReader(context, lineage, self._values).known_lists(tip.root.tree)
+            lists = tip.lists
+            if whole and lists is None:
+                lists = await StateReader(context, lineage, self._values).known_lists(tip.root.tree)
         try:
-            planned = plan(self._planner(here, step, root, memories))
+            planned = plan(self._planner(here, step, root, lists))
         except NeedsItems:
             assert tip is not None
-            memories = await StateReader(context, lineage, self._values).known_lists(tip.root.tree)
-            planned = plan(self._planner(here, step, root, memories))
+            lists = await StateReader(context, lineage, self._values).known_lists(tip.root.tree)
+            planned = plan(self._planner(here, step, root, lists))
         dictionary, bringing = b"", None
         if context.frames.compression is not None:
             dictionary, bringing = await choose(context, tip, here, step)
@@ -260,10 +266,10 @@ class Saver:
         swap = Swap(self._thread, expect, moved)
         await context.engine.commit(Commit(lineage, (swap,), (row,), branches, marks, blobs, self.fence))
         for new in branches:
-            context.learn(new)
-        if expect is not None:
-            context.ids.saved(self._thread, expect, moved.key, id, (here, step))
-        context.tips.put(Tip(moved, note, row.digest, planned.root, memories, line))
+            context.add_branch(new)
+        if tip is not None:
+            context.ids.saved(tip.head, moved, id, (here, step))
+        context.tips.put(Tip(moved, note, row.digest, planned.root, lists, line))
         self.seen = id
         if line is not None and due(line):
             await self._sweep(lineage)
@@ -280,14 +286,14 @@ class Saver:
         except BacktrailError as error:
             _log.warning("the sweep of %r after a save failed and is left to the next one: %s", lineage, error)
 
-    def _planner(self, branch: bytes, step: int, root: Root | None, memories: KnownLists | None) -> Planner:
+    def _planner(self, branch: bytes, step: int, root: Root | None, lists: KnownLists | None) -> Planner:
         context = self._context
-        return Planner(self._values, branch, step, root, memories, context.frames.blob_id, context.identity)
+        return Planner(self._values, branch, step, root, lists, context.frames.blob_id, context.identity)
 
     async def _beside(self, plan: Plan, facts: Facts, base: bytes, follow: bool, whole: bool) -> Checkpoint:
         """Save on a branch of its own off `base`. The head stays where another writer put it, or follows."""
         context = self._context
-        id = facts.id or new_id(context.now())
+        id = facts.id or new_id(now_micros())
         for _ in tries():
             head = await context.engine.head(self._thread)
             if head is None:
@@ -298,14 +304,14 @@ class Saver:
                 raise Corrupt(describe_row(*seen.place), "the row is missing")
             reader = StateReader(context, head.lineage, self._values)
             root = await reader.root(*seen.place, row.root)
-            memories = await reader.known_lists(root.tree) if whole else None
+            lists = await reader.known_lists(root.tree) if whole else None
             branch = Branch(context.new_branch(), head.lineage, self._thread, head.owner, seen.place)
             step, fresh = seen.step.step + 1, Root(root.tree, 0)
             try:
-                planned = plan(self._planner(branch.id, step, fresh, memories))
+                planned = plan(self._planner(branch.id, step, fresh, lists))
             except NeedsItems:
                 planned = plan(self._planner(branch.id, step, fresh, await reader.known_lists(root.tree)))
-            now = max(context.now(), seen.meta.created + 1)
+            now = max(now_micros(), seen.meta.created + 1)
             new, blobs, meta = seal_row(context, branch.id, step, id, row.digest, base, now, planned, facts)
             if follow:
                 moved = self._jump(head, branch.id, step, id, now, planned.root.tree.size)
@@ -316,8 +322,8 @@ class Saver:
                 await context.engine.commit(Commit(head.lineage, (swap,), (new,), (branch,), (), blobs, self.fence))
             except Refused:
                 continue
-            context.learn(branch)
-            context.ids.saved(self._thread, head.key, moved.key, id, (branch.id, step))
+            context.add_branch(branch)
+            context.ids.saved(head, moved, id, (branch.id, step))
             if follow:
                 self.seen = id
             return checkpoint(context.values, self._thread, id, step, meta, None, base)

@@ -16,7 +16,7 @@ from backtrail.encode.assemble import (
 )
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.frame import LacksDictionary, describe_row
-from backtrail.encode.piece_table import join_adjacent, reads_too_much
+from backtrail.encode.piece_table import join_adjacent, pieces_between, reads_too_much
 from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Root, Section, Tree, unpack_root
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
@@ -84,13 +84,8 @@ class StateReader:
         if not isinstance(node, ListNode):
             raise InvalidInput("that part of the state is not a list")
         result: list[Any] = []
-        base = 0
-        for piece in node.pieces:
-            count = piece.stop - piece.start
-            low, high = max(start - base, 0), min(stop - base, count)
-            if low < high:
-                result += await self._range(piece, piece.start + low, piece.start + high)
-            base += count
+        for piece, low, high in pieces_between(node, start, stop):
+            result += await self._range(piece, low, high)
         return result
 
     async def keep(self, node: Node | None, start: int, stop: int) -> ListNode | list[Any]:
@@ -101,15 +96,11 @@ class StateReader:
         if not isinstance(node, ListNode):
             return await self.items(node, start, stop)
         pieces: list[Piece] = []
-        base = live = 0
-        for piece in node.pieces:
-            count = piece.stop - piece.start
-            low, high = max(start - base, 0), min(stop - base, count)
-            if low < high:
-                part, size = await self._narrow(piece, piece.start + low, piece.start + high)
-                pieces.append(part)
-                live += size
-            base += count
+        live = 0
+        for piece, low, high in pieces_between(node, start, stop):
+            part, size = await self._narrow(piece, low, high)
+            pieces.append(part)
+            live += size
         if reads_too_much(pieces, live):
             return await self.items(node, start, stop)
         return ListNode(join_adjacent(pieces), stop - start, live, node.tail)

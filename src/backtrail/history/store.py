@@ -58,7 +58,7 @@ class Upkeep(Listing):
             heads = await self.context.engine.heads(lineage)
             try:
                 view = await LineageView.of(self.context, lineage)
-                found = await garbage(self.context, view, set(), all_blobs=False, follow=self.context.follow)
+                found = await garbage(self.context, view, set(), all_blobs=False)
             except Corrupt:
                 if await self.context.engine.heads(lineage) == heads:
                     return 0, NO_GARBAGE  # for verify to tell

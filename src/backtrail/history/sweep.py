@@ -26,7 +26,7 @@ from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView, Place
 from backtrail.history.pace import Pace
 from backtrail.history.reachability import NO_GARBAGE, Garbage, garbage
-from backtrail.history.records import removal, touch, uuid_text
+from backtrail.history.records import now_micros, removal, touch, uuid_text
 from backtrail.history.retention import check_retention, expired, kept, unpack_retention
 from backtrail.model import Pruned, Retention
 
@@ -128,7 +128,7 @@ class Sweeper:
     ) -> tuple[LineageView, set[str], set[Place], Garbage]:
         """A lineage, the threads that have expired, the checkpoints that may go, and what can be freed then."""
         view = await LineageView.of(self._context, lineage)
-        now = self._context.now()
+        now = now_micros()
         gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
         left = view.without(gone)
         doomed = self._doomed(left, given, now)
@@ -137,7 +137,7 @@ class Sweeper:
             view,
             gone,
             doomed,
-            await garbage(self._context, left, doomed, all_blobs=all_blobs, follow=self._context.follow),
+            await garbage(self._context, left, doomed, all_blobs=all_blobs),
         )
 
     def _policy(self, view: LineageView, head: Head, given: Retention | None) -> Retention:
@@ -179,7 +179,7 @@ class Sweeper:
     async def _mark(self, view: LineageView, gone: set[str], doomed: set[Place]) -> list[Head]:
         """Step one; the heads as they are afterwards."""
         context = self._context
-        now = context.now()
+        now = now_micros()
         owners: dict[bytes, int] = {}
         marks = []
         pace = Pace(context.engine)

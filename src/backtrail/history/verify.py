@@ -17,7 +17,7 @@ from backtrail.history.checks import Inspection, Place, gap_id
 from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView
 from backtrail.history.reachability import ASIDE, GAP, PLAIN
-from backtrail.history.records import Note, removal, seal_note
+from backtrail.history.records import Note, now_micros, removal, seal_note
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Damage, Verified
 
@@ -68,10 +68,10 @@ async def _still(context: Context, seen: Inspection) -> bool:
 async def _orphans(context: Context, seen: Inspection) -> int:
     needed = set(seen.needed)
     for head in seen.heads:
-        if head.kind in context.follow and not seen.problems:
+        if head.kind in context.blob_finders and not seen.problems:
             view = await LineageView.of(context, seen.lineage)
             try:
-                needed |= await context.follow[head.kind](context, head.thread, [*view.living().values()])
+                needed |= await context.blob_finders[head.kind](context, head.thread, [*view.living().values()])
             except BacktrailError as error:
                 seen.problems.append(Damage(seen.lineage, f"thread {head.thread!r}", str(error)))
         elif head.kind not in PLAIN:
@@ -105,7 +105,7 @@ class _Repair:
             new = self._head(head)
             swaps.append(Swap(head.thread, head.key, new))
             heads.extend([] if new is None else [new])
-        now, frames = self._context.now(), self._context.frames
+        now, frames = now_micros(), self._context.frames
         doomed = [at for at in seen.unsound if at not in self._damaged and not self._stood_on(at, heads)]
         marks = [removal(frames, *at, now) for at in doomed]
         blobs = await self._kept()

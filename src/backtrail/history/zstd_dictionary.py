@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from backtrail.encode.frame import NAME, describe_row, train
 from backtrail.errors import Corrupt
-from backtrail.history.context import Context, Tip
+from backtrail.history.caches import Tip
+from backtrail.history.context import Context
 
 _PREFIX = b"zdict:"
 ROWS = 64  # rows from which a dictionary is made, and after which it pays
@@ -50,11 +51,10 @@ async def choose(context: Context, tip: Tip | None, branch: bytes, step: int) ->
         return name, {}
     if step % ROWS or tip.head.branch != branch:
         return b"", {}
-    content = context.trained or await _train(context, tip, step)
+    content = context.trained_dictionary or await _train(context, tip, step)
     if not content:
         return b"", {}
-    context.trained = content
-    name = context.frames.learn(content)
+    name = context.add_dictionary(content)
     return name, {dictionary_id(name): context.frames.wrap(content, _where(name))}
 
 

@@ -62,7 +62,7 @@ def _forgiving(
             if self.errors == "raise":
                 raise
             self.failed += 1
-            self.thread.context.failed_writes += 1
+            self.thread.context.add_failed_write()
             _LOG.error("session %r: %s failed: %s", self.id, method.__name__, error, exc_info=error)
             return None
 

@@ -59,13 +59,13 @@ class WorkspaceCore:
         self._context = context
         self.root = os.fsdecode(real)
         self.name = thread_name(real, name)
-        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in context.own))
+        ours = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in context.own_paths))
         self._place = ScanRoot(real, ours, limits or Limits(), unreadable)
         self._log = Journal(context, self.name)
         self._work = work
         self._timeout = timeout
         self._eyes = Scanner(self._place, self._log, cache_file(cache, real, self.name), work)
-        context.workspaces[self.name] = self
+        context.add_workspace(self.name, self)
         self._restorer = Restorer(self._place, self._log, self._eyes, work, lambda intent: HeadMove(context, intent))
 
     @asynccontextmanager
@@ -274,7 +274,7 @@ async def workspace_of(thread: Thread[Any], at: Any = None, **options: Any) -> W
     if checkpoint.files is None:
         raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
     name = checkpoint.files.partition("@")[2]
-    workspace = thread.context.workspaces.get(name)
+    workspace: WorkspaceCore | None = thread.context.workspace(name)
     if workspace is None:
         record = await Journal(thread.context, name).find(checkpoint)
         workspace = WorkspaceCore(thread.context, record.root, name.removeprefix(PREFIX), **options)
