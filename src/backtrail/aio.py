@@ -17,7 +17,7 @@ from backtrail import factory
 from backtrail.engines.base import Engine
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.store import Upkeep
+from backtrail.history.store import StoreCore
 from backtrail.history.thread import Thread as CoreThread
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
@@ -79,7 +79,7 @@ class AsyncStore:
     """
 
     def __init__(self, context: Context, runner: AsyncRunner) -> None:
-        self._core = Upkeep(context)
+        self._core = StoreCore(context)
         self._runner = runner
 
     # -- threads and views of them ------------------------------------------------------------------------------------

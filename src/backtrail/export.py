@@ -19,7 +19,7 @@ from backtrail import message_shapes
 from backtrail.encode.tagged_json import to_json
 from backtrail.errors import InvalidInput, ThreadNotFound
 from backtrail.history.context import Context
-from backtrail.history.records import moment
+from backtrail.history.records import to_datetime
 from backtrail.history.thread import Thread
 from backtrail.message_shapes import Message
 
@@ -53,7 +53,7 @@ async def read_document(context: Context, id: str, at: Any = None) -> Document:
     if type(messages) is not list or not all(type(message) is dict for message in messages):
         raise InvalidInput(f"thread {id!r} has no list of messages to export: load() gives its state")
     fields = {name: value for name, value in state.items() if name != "messages"}
-    return Document(id, head.kind, moment(head.created), moment(head.updated), messages, fields)
+    return Document(id, head.kind, to_datetime(head.created), to_datetime(head.updated), messages, fields)
 
 
 def check_format(format: str | None, to: Any) -> Format:

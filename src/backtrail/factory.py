@@ -1,4 +1,4 @@
-"""From a URL and keywords to an open core: what `backtrail.open` and `backtrail.aio.open` have in common."""
+"""From a URL and keywords to the context of an open store, for `backtrail.open` and `backtrail.aio.open`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SQLITE = ("durability", "create")
 
 
 def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Context:
-    """The core of the store at `target`: a URL, a path, or an engine that is open already."""
+    """The context of the store at `target`: a URL, a path, or an engine that is open already."""
     if isinstance(target, Engine):
         address = None
     elif isinstance(target, str | os.PathLike):
@@ -44,7 +44,7 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
     options = {name: value for name, value in options.items() if name not in MIRROR_OPTIONS}
     ours = {name: value for name, value in options.items() if name in STORE_OPTIONS}
     theirs = {name: value for name, value in options.items() if name not in STORE_OPTIONS}
-    # Everything that can be refused is looked at before a file is created or a server is called.
+    # Everything that can be refused is checked before a file is created or a server is called.
     types = Types(ours.get("types", ()))
     asked = ours.get("compression_level")
     level = None if asked is None else _whole_number(asked, "compression_level")
@@ -114,7 +114,7 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
     if not isinstance(replica, str | os.PathLike | Engine):
         raise InvalidInput(f"replica= takes a path, a URL or an engine, not {type(replica).__qualname__}")
     if isinstance(replica, Engine) is isinstance(target, Engine) and _same(target, replica):
-        raise InvalidInput(f"replica={replica!r} is the store itself: a mirror needs two places")
+        raise InvalidInput(f"replica={replica!r} is the store itself: a mirror needs two stores")
     settings = Settings.read(given)
     if settings.spool is not None:
         from backtrail.replicate.spool import check_directory

@@ -1,7 +1,7 @@
 """The janitor: prunes a store every so often, in a thread or in a task, as long as the program runs.
 
 Of all janitors of a store, in whatever process, one works at a time: a lease says which. Errors are reported in the
-status and the next round is tried as if nothing had been; starting or stopping twice is no error.
+status, and the next round tries again; starting or stopping twice is no error.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     import asyncio
 
 _LEASE = "janitor"
-_LEAST_LEASE = 60.0  # seconds: a round may take longer than the time between two of them
+_MIN_LEASE = 60.0  # seconds: a round may take longer than the time between two of them
 _log = logging.getLogger(__name__)
 
 
 class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a janitor, and the account of its rounds."""
+    """The state of a janitor, and the results of its rounds."""
 
     running: bool
     every: float  #: seconds between two rounds
@@ -47,7 +47,7 @@ class JanitorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Rounds:
-    """One round, and the account of all rounds, for `Janitor` and `AsyncJanitor`."""
+    """One round, and the results of all rounds, for `Janitor` and `AsyncJanitor`."""
 
     def __init__(self, context: Context, every: Any, retention: Policy) -> None:
         if isinstance(every, dt.timedelta):
@@ -58,27 +58,27 @@ class _Rounds:
         self.every = float(every)
         self._retention = retention
         self._owner = uuid.uuid4().hex
-        self.account = JanitorStatus(running=False, every=self.every)
+        self.results = JanitorStatus(running=False, every=self.every)
 
-    def note(self, **changes: Any) -> None:
-        self.account = msgspec.structs.replace(self.account, **changes)
+    def record(self, **changes: Any) -> None:
+        self.results = msgspec.structs.replace(self.results, **changes)
 
-    async def once(self) -> None:
+    async def run_round(self) -> None:
         """Make one round. Errors are noted, and the next round tries again."""
-        account = self.account
+        results = self.results
         try:
-            ttl = max(2 * self.every, _LEAST_LEASE)
+            ttl = max(2 * self.every, _MIN_LEASE)
             if isinstance(await self.context.engine.lease(_LEASE, self._owner, ttl), Taken):
-                self.note(skipped=account.skipped + 1)
+                self.record(skipped=results.skipped + 1)
                 return
             report = await Sweeper(self.context).prune(self._retention)
         except (BacktrailError, OSError) as error:
             _log.warning("the janitor's round failed and is tried again in %g s: %s", self.every, error)
-            self.note(errors=account.errors + 1, last_error=f"{type(error).__name__}: {error}")
+            self.record(errors=results.errors + 1, last_error=f"{type(error).__name__}: {error}")
             return
-        self.note(rounds=account.rounds + 1, last_round=dt.datetime.now(dt.UTC), last_report=report, last_error=None)
+        self.record(rounds=results.rounds + 1, last_round=dt.datetime.now(dt.UTC), last_report=report, last_error=None)
 
-    async def leave(self) -> None:
+    async def give_up_lease(self) -> None:
         """Let another janitor work."""
         if not self.context.closed:
             await self.context.engine.release(_LEASE, self._owner)
@@ -95,22 +95,22 @@ class Janitor:
     def __init__(self, context: Context, every: float | dt.timedelta, retention: Policy) -> None:
         self._rounds = _Rounds(context, every, retention)
         self._lock = threading.Lock()
-        self._enough = threading.Event()
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def status(self) -> JanitorStatus:
-        """The state of the janitor, and the account of its rounds."""
+        """The state of the janitor, and the results of its rounds."""
         running = self._thread is not None and self._thread.is_alive()
-        return msgspec.structs.replace(self._rounds.account, running=running)
+        return msgspec.structs.replace(self._rounds.results, running=running)
 
     def start(self) -> Janitor:
         """Start; the first round is made at once. Starting twice is no error."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                self._enough = threading.Event()
+                self._stopping = threading.Event()
                 self._thread = threading.Thread(
-                    target=self._work, args=(self._enough,), name="backtrail-janitor", daemon=True
+                    target=self._work, args=(self._stopping,), name="backtrail-janitor", daemon=True
                 )
                 self._thread.start()
         return self
@@ -119,15 +119,15 @@ class Janitor:
         """Stop, after the round that is being made. Stopping twice is no error."""
         with self._lock:
             thread, self._thread = self._thread, None
-            self._enough.set()
+            self._stopping.set()
         if thread is not None:
             thread.join()
-            finish(self._rounds.leave())
+            finish(self._rounds.give_up_lease())
 
-    def _work(self, enough: threading.Event) -> None:
-        while not enough.is_set() and not self._rounds.context.closed:
-            finish(self._rounds.once())
-            enough.wait(self._rounds.every)
+    def _work(self, stopping: threading.Event) -> None:
+        while not stopping.is_set() and not self._rounds.context.closed:
+            finish(self._rounds.run_round())
+            stopping.wait(self._rounds.every)
 
     def __enter__(self) -> Janitor:
         return self.start()
@@ -149,39 +149,39 @@ class AsyncJanitor:
     def __init__(self, context: Context, runner: AsyncRunner, every: float | dt.timedelta, retention: Policy) -> None:
         self._rounds = _Rounds(context, every, retention)
         self._runner = runner
-        self._enough: asyncio.Event | None = None
+        self._stopping: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
     def status(self) -> JanitorStatus:
-        """The state of the janitor, and the account of its rounds."""
+        """The state of the janitor, and the results of its rounds."""
         running = self._task is not None and not self._task.done()
-        return msgspec.structs.replace(self._rounds.account, running=running)
+        return msgspec.structs.replace(self._rounds.results, running=running)
 
     async def start(self) -> AsyncJanitor:
         """Start; the first round is made at once. Starting twice is no error."""
         from asyncio import Event, create_task
 
         if self._task is None or self._task.done():
-            self._enough = Event()
-            self._task = create_task(self._work(self._enough), name="backtrail-janitor")
+            self._stopping = Event()
+            self._task = create_task(self._work(self._stopping), name="backtrail-janitor")
         return self
 
     async def stop(self) -> None:
         """Stop, after the round that is being made. Stopping twice is no error."""
         task, self._task = self._task, None
-        if task is not None and self._enough is not None:
-            self._enough.set()
+        if task is not None and self._stopping is not None:
+            self._stopping.set()
             await task
-            await self._runner(self._rounds.leave())
+            await self._runner(self._rounds.give_up_lease())
 
-    async def _work(self, enough: asyncio.Event) -> None:
+    async def _work(self, stopping: asyncio.Event) -> None:
         from asyncio import wait_for
 
-        while not enough.is_set() and not self._rounds.context.closed:
-            await self._runner(self._rounds.once())
+        while not stopping.is_set() and not self._rounds.context.closed:
+            await self._runner(self._rounds.run_round())
             with suppress(TimeoutError):
-                await wait_for(enough.wait(), self._rounds.every)
+                await wait_for(stopping.wait(), self._rounds.every)
 
     async def __aenter__(self) -> AsyncJanitor:
         return await self.start()

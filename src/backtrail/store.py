@@ -14,7 +14,7 @@ from backtrail.engines.drive import finish
 from backtrail.errors import InvalidInput
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.store import Upkeep
+from backtrail.history.store import StoreCore
 from backtrail.history.thread import Thread as CoreThread
 from backtrail.janitor import Janitor
 from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
@@ -69,7 +69,7 @@ class Store:
     """
 
     def __init__(self, context: Context) -> None:
-        self._core = Upkeep(context)
+        self._core = StoreCore(context)
 
     # -- threads and views of them ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Exact change detection: what changed is seen, what did not is not written again."""
+"""Exact change detection: every change is found, and nothing unchanged is written again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames by the hundred: what is wrapped and unwrapped with one call is what it would be one by one, and as safe."""
+"""Frames wrapped and unwrapped with one call are the same as one by one, and as safe."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def item(number: int) -> dict[str, Any]:
 def listing(thread: Thread[Any], key: str = "messages") -> ListNode:
     from backtrail.engines.drive import finish
 
-    _, root, _ = finish(thread._core.root())
+    root = finish(thread._core.read_root()).root
     node = (root.tree.children or {})[key]
     assert isinstance(node, ListNode)
     return node

@@ -1,4 +1,4 @@
-"""Sealed frames: bound to their place, opened by the ring only; stores with keys, and what a raw file still shows."""
+"""Sealed frames are bound to their record and opened by the ring only; stores with keys; what raw files still show."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_what_was_sealed_opens_at_its_place(content: bytes, compression: str | N
     assert frames.unwrap(frame, "here") == content
     assert b"secret" not in frame
     assert frames.wrap(content, "here") != frame
-    assert frames.vouched(frames.vouch(content, b"facts"), b"facts", "a head") == content
+    assert frames.open_bound(frames.bind(content, b"facts"), b"facts", "a head") == content
 
 
 def test_a_frame_opens_nowhere_else(frames: SealedFrames) -> None:
@@ -40,7 +40,7 @@ def test_a_frame_opens_nowhere_else(frames: SealedFrames) -> None:
         with pytest.raises(Corrupt):
             frames.unwrap(frame, elsewhere)
     with pytest.raises(Corrupt):
-        frames.vouched(frames.vouch(b"note", b"step 3"), b"step 4", "a head")
+        frames.open_bound(frames.bind(b"note", b"step 3"), b"step 4", "a head")
 
 
 def test_each_flipped_bit_is_found(frames: SealedFrames) -> None:

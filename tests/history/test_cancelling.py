@@ -1,4 +1,4 @@
-"""Calls of the async door that are cancelled: what had begun is done whole, what had not is not, nothing is held."""
+"""Calls of an async store that are cancelled: one that had begun is finished, one that had not changes nothing."""
 
 from __future__ import annotations
 

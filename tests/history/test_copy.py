@@ -1,4 +1,4 @@
-"""Copies: from any store to any other, of what is missing, while writers work, whatever the keys."""
+"""Copies from any store to any other, of what is missing, beside writers, whatever the keys."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _bare(checkpoint: Any) -> tuple[Any, ...]:
     return (c.id, c.parent_id, c.step, c.created_at, c.label, c.tags, c.custom, c.size, c.files, c.thread_id)
 
 
-def test_every_engine_and_colour_can_be_copied_from(store: Any, tmp_path: Path) -> None:
+def test_every_engine_can_be_copied_from_sync_and_async(store: Any, tmp_path: Path) -> None:
     before = build(store)
     store.copy_to(str(tmp_path / "copy.db"), durability="normal")
     with backtrail.open(tmp_path / "copy.db") as copy:
@@ -160,7 +160,7 @@ def test_writers_go_on_while_a_store_is_copied(tmp_path: Path) -> None:
         assert {i.id: i.head for i in target.threads()} == {i.id: i.head for i in source.threads()}
 
 
-def test_a_thread_that_is_pruned_and_goes_on_while_it_is_looked_at_is_looked_at_again(
+def test_a_thread_that_is_pruned_and_saved_to_while_it_is_read_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The narrowest race: all of it happens between the look at the heads and the one at the rows."""

@@ -1,4 +1,4 @@
-"""A diff tells that a state became another record type, or stopped being one."""
+"""A diff shows that a state became another record type, or stopped being one."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_state_that_became_another_type_shows_it_beside_what_else_changed() ->
     assert "~ (type): 'dict' -> 'Plan'" in str(thread.diff(1, 2))
 
 
-def test_a_key_that_is_written_like_it_is_told_apart() -> None:
+def test_a_key_named_like_the_type_change_is_told_apart() -> None:
     thread = backtrail.open("memory:").thread("t")
     thread.save({"(type)": 1})
     thread.save({"(type)": 2})
     assert changes(thread, 1, 2) == [('["(type)"]', "changed", 1, 2)]
 
 
-def test_a_store_that_does_not_know_the_types_can_tell_as_well() -> None:
+def test_a_store_without_the_types_registered_shows_the_change_too() -> None:
     engine = MemoryEngine()
     with_types: Any = backtrail.open(engine, types=[Plan, Task]).thread("t")
     with_types.save(Plan("tea", []))

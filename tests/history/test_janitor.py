@@ -1,4 +1,4 @@
-"""The janitor prunes on its own; starting and stopping twice is fine; one works at a time; errors are told."""
+"""The janitor prunes on its own, one at a time, may be started and stopped twice, and reports errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fill(store: Any, count: int = 6) -> None:
         store.thread("t").save({"n": n})
 
 
-def test_it_prunes_and_tells(tmp_path: Path) -> None:
+def test_a_janitor_prunes_and_reports(tmp_path: Path) -> None:
     with backtrail.open(tmp_path / "s.db", durability="normal") as store:
         fill(store)
         janitor = store.janitor(every=0.01, retention=POLICY)
@@ -73,7 +73,7 @@ def test_one_janitor_works_at_a_time(tmp_path: Path) -> None:
                 until(lambda: second.status.rounds >= 1)
 
 
-def test_it_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_janitor_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with backtrail.open("memory:") as store:
         fill(store)
         engine = store._core.context.engine
@@ -91,7 +91,7 @@ def test_it_survives_errors_and_reports_them(monkeypatch: pytest.MonkeyPatch) ->
             until(lambda: janitor.status.last_error is None)
 
 
-def test_a_closed_store_ends_it() -> None:
+def test_closing_the_store_ends_its_janitor() -> None:
     store = backtrail.open("memory:")
     janitor = store.janitor(every=0.01).start()
     until(lambda: janitor.status.rounds >= 1)
@@ -101,12 +101,12 @@ def test_a_closed_store_ends_it() -> None:
 
 
 @pytest.mark.parametrize("every", [0, -1, float("nan"), float("inf"), True, "1h", None])
-def test_a_time_that_makes_no_sense_is_refused(every: Any) -> None:
+def test_an_interval_that_makes_no_sense_is_refused(every: Any) -> None:
     with backtrail.open("memory:") as store, pytest.raises(InvalidInput):
         store.janitor(every=every)
 
 
-def test_in_a_task_it_does_the_same(tmp_path: Path) -> None:
+def test_an_async_janitor_does_the_same_in_a_task(tmp_path: Path) -> None:
     async def main() -> None:
         async with await backtrail.aio.open(tmp_path / "s.db", durability="normal") as store:
             for n in range(6):

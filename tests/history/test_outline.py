@@ -1,4 +1,4 @@
-"""Looking into a state one level at a time, and seeing where forks part."""
+"""An outline shows one level of a state at a time; `forks` names the last checkpoint in common."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_path_is_a_sequence_and_bounds_are_numbers(thread: backtrail.Thread[An
         thread.outline(3)  # type: ignore[arg-type]
 
 
-def test_forks_say_where_the_ways_part(store: Any) -> None:
+def test_forks_name_the_last_checkpoint_in_common(store: Any) -> None:
     thread = store.thread("t")
     steps = [thread.append("messages", [i]) for i in range(5)]
     child = thread.fork("child", at=3)

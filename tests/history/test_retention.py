@@ -1,4 +1,4 @@
-"""What a policy lets go of, and what it never does: heads, labels, forks, the undo window."""
+"""What a policy removes, and what none removes: heads, labels, forks, the undo window."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_thread_goes_on_after_a_prune(store: Any) -> None:
     assert thread.load() == {"messages": [{"n": 11}]}
 
 
-def test_nothing_goes_by_default(store: Any) -> None:
+def test_nothing_is_removed_by_default(store: Any) -> None:
     thread = store.thread("t")
     fill(thread, 5)
     thread.rewind(2)
@@ -63,7 +63,7 @@ def test_nothing_goes_by_default(store: Any) -> None:
     assert len(thread.history(all=True)) == 5
 
 
-def test_labels_and_tags_protect(store: Any) -> None:
+def test_labels_and_tags_protect_checkpoints(store: Any) -> None:
     thread = store.thread("t")
     thread.save({"n": 1}, label="start")
     thread.save({"n": 2}, tags=["gold", "x"])

@@ -1,4 +1,4 @@
-"""Tasks that save at the same time share a commit; what one of them does wrong is its own affair."""
+"""Tasks that save at the same time share a commit; an error of one does not reach the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def batches(monkeypatch: pytest.MonkeyPatch, all_began: threading.Event) -> list
     return sizes
 
 
-def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int], all_began: threading.Event) -> None:
+def test_tasks_share_commits_and_every_save_is_there(
+    tmp_path: Path, batches: list[int], all_began: threading.Event
+) -> None:
     async def run() -> None:
         async with await backtrail.aio.open(tmp_path / "s.db") as store:
 
@@ -60,7 +62,7 @@ def test_tasks_share_commits_and_all_is_there(tmp_path: Path, batches: list[int]
             assert [m["content"] for m in store.session(f"s{number}").messages()] == [str(n) for n in range(20)]
 
 
-def test_what_is_refused_fails_alone(tmp_path: Path) -> None:
+def test_a_save_that_is_refused_fails_alone(tmp_path: Path) -> None:
     async def run() -> list[Any]:
         async with await backtrail.aio.open(tmp_path / "s.db") as store:
             base = await store.thread("taken").save({"n": 0})
@@ -95,7 +97,7 @@ def test_tasks_on_one_thread_all_get_through(tmp_path: Path) -> None:
     assert sorted(asyncio.run(run())) == list(range(30))
 
 
-def test_a_task_that_gives_up_harms_nobody(tmp_path: Path) -> None:
+def test_a_task_that_is_cancelled_harms_no_other(tmp_path: Path) -> None:
     async def run() -> None:
         async with await backtrail.aio.open(tmp_path / "s.db") as store:
             going = [asyncio.create_task(store.thread(f"t{n}").append("messages", [n])) for n in range(20)]

@@ -1,4 +1,4 @@
-"""Sweeps free what nobody needs, and nothing else, whatever writers do at the same time."""
+"""Sweeps free what nothing needs, and nothing else, whatever writers do at the same time."""
 
 from __future__ import annotations
 

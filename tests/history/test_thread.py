@@ -1,4 +1,4 @@
-"""What a user does with a thread, on each engine and in each colour."""
+"""The methods of a thread, on each engine, sync and async."""
 
 from __future__ import annotations
 
@@ -398,3 +398,12 @@ def test_a_wide_state_costs_what_changed(store: Any) -> None:
     assert thread.load() == state
     assert list(thread.load()["facts"]) == list(state["facts"])
     assert saved.written < saved.size / 10
+
+
+def test_autosave_keeps_the_facts_of_the_state_that_it_saves_at_the_end(store: Any) -> None:
+    thread = store.thread("t")
+    with thread.autosave(every=3) as save:
+        save({"n": 1})
+        save({"n": 2}, label="last")
+    assert thread.load() == {"n": 2}
+    assert thread.head.label == "last"

@@ -1,4 +1,4 @@
-"""Two writers on one thread: one wins, the other is told, and nothing acknowledged is lost."""
+"""Two writers on one thread: one wins, the other gets a conflict, and nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -178,13 +178,13 @@ def test_four_processes_write_one_file_and_nobody_is_locked_out(tmp_path: Path) 
             assert store.thread(f"own-{worker_id}").load() == {"n": 59}
 
 
-def test_what_a_process_remembers_is_bounded() -> None:
+def test_the_cache_of_tips_is_bounded() -> None:
     from backtrail.history.caches import MAX_TIP_BYTES, MAX_TIPS
 
     store = backtrail.open("memory:")
     for n in range(MAX_TIPS + 500):
         store.thread(f"t{n}").save({"n": n})
-    tips = store._core.context.tips
+    tips = store._core.context.caches.tips
     assert len(tips) == MAX_TIPS
     for n in range(12):
         store.thread(f"big{n}").save({"messages": [LONG * 100] * 300, "n": n})

@@ -639,10 +639,10 @@ def test_a_remembered_tip_that_is_old_is_not_damage_however_often_it_comes_back(
     store.catch_up()
     replica.up = False
     store.thread("t").append("messages", [LONG])
-    old = store._core.context.tips.peek("t")
+    old = store._core.context.caches.tips.peek("t")
     primary.up, replica.up = False, True
     assert store.thread("t").load() == {"messages": ["both have this"]}
-    monkeypatch.setattr(store._core.context.tips, "take", lambda thread: old)
+    monkeypatch.setattr(store._core.context.caches.tips, "take", lambda thread: old)
     store.thread("t").save({"messages": ["both have this", "new"]})
     assert store.thread("t").load() == {"messages": ["both have this", "new"]}
     store.close()

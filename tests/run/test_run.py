@@ -282,13 +282,13 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("backtrail.run.sync.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
     with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
-        token, ends = run._core.thread.writer.fence.token, _step(_end_of_lease(store))
+        token, ends = run._core.thread.fence.token, _step(_end_of_lease(store))
         while _step(_end_of_lease(store)) <= ends:
             time.sleep(0.001)
         with pytest.raises(backtrail.LockTimeout), store.run("r"):
             raise Boom
         run.checkpoint()
-        assert run._core.thread.writer.fence.token == token
+        assert run._core.thread.fence.token == token
 
 
 def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
@@ -347,12 +347,13 @@ def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(stor
     with store.run("r") as run:
         run.checkpoint()
         inner = getattr(run, "inner", run)
-        before = inner._core.thread.writer.fence
+        before = inner._core.thread.fence
         signal.sigtimedwait([], 0.1)
         renewed = inner._core.renew()
-        kept = store.loop.run_until_complete(inner._runner(renewed)) if hasattr(store, "loop") else _step(renewed)
-        assert kept is True
-        assert inner._core.thread.writer.fence.token > before.token
+        assert (
+            store.loop.run_until_complete(inner._runner(renewed)) if hasattr(store, "loop") else _step(renewed)
+        ) is True
+        assert inner._core.thread.fence.token > before.token
         run.checkpoint()
 
 

@@ -176,7 +176,7 @@ class Assembler:
         return items if (start, stop) == (piece.start, piece.stop) else items[piece.start - start : piece.stop - start]
 
     def held(self, piece: Piece, first: int, last: int) -> tuple[int, int] | None:
-        """Which items of the piece's stream the rows first..last hold: from, up to; None if they hold none."""
+        """The range (start, stop) of items of the piece's stream that rows first..last hold; None if they hold none."""
         steps = range(first, last + 1)
         lowest = next((found for step in steps if (found := self.sections(piece, step))), None)
         if lowest is None:

@@ -1,7 +1,7 @@
 """Did the beginning of this list change? The answer must be exact, and cheap.
 
-A `KnownList` is what a store remembers of a list it saved: a snapshot of its items, to tell what is new, and which row
-holds which item, so that what is not new can be pointed at.
+A `KnownList` is a saved list in memory: a snapshot of its items, to tell what is new, and which row holds which item,
+so that what is not new can be pointed at.
 
 Python's own `==` compares a list of 3,200 messages with a copy of it in a tenth of a millisecond, because the copy
 shares every string with the original; but it holds 1, 1.0 and True to be equal. So where a list has numbers, its

@@ -1,6 +1,6 @@
 """Frames: how bytes are wrapped before an engine gets them.
 
-A frame is one flag byte, the content, and a CRC-32. The checksum stands last and little-endian, so that the CRC of a
+A frame is one flag byte, the content, and a CRC-32. The checksum comes last and is little-endian, so that the CRC of a
 whole sound frame is always the same number: a load checks a thousand rows with one `map` and no slicing. Content that
 zstd makes smaller is stored compressed; the flag says so, so that stores with and without compression can be mixed.
 
@@ -38,7 +38,7 @@ _crc = struct.Struct("<I")
 MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
 DICTIONARY_SIZE = 32 * 1024  # bytes: half of it loses three per cent, twice as much gains one
 _NEWER = "is in a frame of a kind that this version of backtrail does not know: use a newer one"
-BEFORE, BEHIND = b"\x00", bytes(4)  # what stands around the content of a bare frame
+BEFORE, BEHIND = b"\x00", bytes(4)  # around the content of a bare frame
 
 
 def describe_row(branch: bytes, step: int) -> str:
@@ -46,26 +46,26 @@ def describe_row(branch: bytes, step: int) -> str:
     return f"step {step} of branch {branch.hex()}"
 
 
-def check_sound(frame: bytes, place: str, least: int) -> None:
+def check_sound(frame: bytes, record: str, least: int) -> None:
     """Raise `Corrupt` unless this is a whole frame of at least so many bytes."""
     if type(frame) is not bytes:  # a damaged database may hand out anything
-        raise Corrupt(place, f"it is {type(frame).__name__}, not bytes")
+        raise Corrupt(record, f"it is {type(frame).__name__}, not bytes")
     if zlib.crc32(frame) != _SOUND or len(frame) < least:
-        raise Corrupt(place, "its checksum does not hold" if frame else "it is empty")
+        raise Corrupt(record, "its checksum does not hold" if frame else "it is empty")
 
 
 class LacksDictionary(Corrupt):
     """A frame needs a dictionary that has not been learnt: fetch it and try again. `name` says which."""
 
-    def __init__(self, place: str, name: bytes) -> None:
-        super().__init__(place, f"the dictionary {name.hex()} that it was compressed with is missing")
+    def __init__(self, record: str, name: bytes) -> None:
+        super().__init__(record, f"the dictionary {name.hex()} that it was compressed with is missing")
         self.name = name
 
 
 class Frames:
     """Wraps and unwraps. One per store; safe to share between threads.
 
-    `place` names the record for the message of a `Corrupt`; a sealing subclass may also bind the bytes to it.
+    `record` names the record for the message of a `Corrupt`; a sealing subclass may also bind the bytes to it.
     """
 
     def __init__(self, compression: str | None = None, level: int | None = None) -> None:
@@ -84,63 +84,63 @@ class Frames:
         other.compression, other.level, other._local = "zstd", level, threading.local()  # noqa: SLF001  # still ours
         return other
 
-    def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
+    def wrap(self, content: bytes, record: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
         """The frame of `content`; with the dictionary of that name, if it was learnt."""
         packed = self._pack(content, dictionary)
         return packed + _crc.pack(zlib.crc32(packed))
 
-    def wrap_all(self, contents: Sequence[bytes], places: Iterable[str]) -> list[bytes]:  # noqa: ARG002  # as above
+    def wrap_all(self, contents: Sequence[bytes], records: Iterable[str]) -> list[bytes]:  # noqa: ARG002  # as above
         """The frames of many contents, as `wrap` makes them."""
         return [packed + _crc.pack(zlib.crc32(packed)) for packed in self._pack_all(contents)]
 
-    def unwrap(self, frame: bytes, place: str) -> bytes:
+    def unwrap(self, frame: bytes, record: str) -> bytes:
         """The content of one frame, or `Corrupt`."""
-        check_sound(frame, place, 5)
-        return self._unpack(frame[:-4], place)
+        check_sound(frame, record, 5)
+        return self._unpack(frame[:-4], record)
 
-    def unwrap_blob(self, frame: bytes, id: bytes, place: str) -> bytes:
+    def unwrap_blob(self, frame: bytes, id: bytes, record: str) -> bytes:
         """The content of the blob of that name, or `Corrupt`."""
-        content = self.unwrap(frame, place)
+        content = self.unwrap(frame, record)
         if not self.is_named(content, id):
-            raise Corrupt(place, "its content does not match its name")
+            raise Corrupt(record, "its content does not match its name")
         return content
 
     def unwrap_blobs(
-        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], records: Iterable[str]
     ) -> list[memoryview]:
-        """The contents of blobs of these names and sizes, or `Corrupt`. The names are the check: checksums and `places`
-        are looked at only to say what is wrong."""
+        """The contents of blobs of these names and sizes, or `Corrupt`. The names are the check: checksums and
+        `records` are used only to say what is wrong."""
         found = self._unpack_all(list(map(_without_checksum, frames)), ids, sizes)
-        return self._each_blob(frames, ids, sizes, places) if found is None else found
+        return self._each_blob(frames, ids, sizes, records) if found is None else found
 
-    def vouch(self, content: bytes, facts: bytes) -> bytes:
+    def bind(self, content: bytes, facts: bytes) -> bytes:
         """`content` with a checksum over itself and `facts`, which are kept elsewhere."""
         return content + _crc.pack(zlib.crc32(content, zlib.crc32(facts)))
 
-    def vouched(self, data: bytes, facts: bytes, place: str) -> bytes:
-        """The content that was vouched for together with the same facts, or `Corrupt`."""
+    def open_bound(self, data: bytes, facts: bytes, record: str) -> bytes:
+        """The content that was bound to the same facts, or `Corrupt`."""
         content = data[:-4] if type(data) is bytes else b""
         if type(data) is not bytes or _crc.pack(zlib.crc32(content, zlib.crc32(facts))) != data[-4:]:
-            raise Corrupt(place, "its checksum does not hold")
+            raise Corrupt(record, "its checksum does not hold")
         return content
 
-    def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
+    def bare(self, frames: Sequence[bytes], records: Iterable[str]) -> Sequence[bytes]:
         """Checked frames as one flag byte, the plain content, and four bytes: what is stored raw is not even copied.
-        `places` is looked at only when something has to be unpacked or is wrong."""
+        `records` is used only when something has to be unpacked or is wrong."""
         if (
             set(map(type, frames)) <= _BYTES
             and set(map(zlib.crc32, frames)) <= _ALL_SOUND
             and not any(map(_FLAG, frames))
         ):
             return frames
-        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
+        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, records, strict=True)]
 
     def blob_id(self, content: bytes | memoryview) -> bytes:
         """The name of a blob: the hash of its content."""
         return blake3(content).digest()
 
     def is_named(self, content: bytes, id: bytes) -> bool:
-        """Whether a blob that was unwrapped at its own place is the one of that name."""
+        """True if a blob, unwrapped under its own name, is the one of that name."""
         return self.blob_id(content) == id
 
     # -- dictionaries -------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Frames:
         return name
 
     def knows(self, name: bytes) -> bool:
-        """Whether the dictionary of that name was learnt."""
+        """True if the dictionary of that name was learnt."""
         return name in self._dictionaries
 
     # -- packing ------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Frames:
         return b"\x00" + content
 
     def _pack_all(self, contents: Sequence[bytes]) -> list[bytes]:
-        """What `_pack` makes of each, with one call, which needs the interpreter's lock once and not for each."""
+        """The result of `_pack` for each, made with one call: that needs the interpreter's lock once."""
         if not self.compression or not _AT_ONCE or len(contents) < _FEW:
             return [self._pack(content) for content in contents]
         worth: list[bytes | bytearray | memoryview] = [content for content in contents if len(content) >= _WORTH]
@@ -211,30 +211,31 @@ class Frames:
             )
         return made[dictionary]
 
-    def _unpack(self, packed: bytes, place: str) -> bytes:
-        """What `_pack` packed."""
+    def _unpack(self, packed: bytes, record: str) -> bytes:
+        """The content that `_pack` packed."""
         kind = packed[0]
         if kind == RAW:
             return packed[1:]
         if kind not in (ZSTD, DICTIONARY):
             raise UnsupportedFormat(
-                f"{place} {'is encrypted: open the store with its key' if kind == SEALED else _NEWER}"
+                f"{record} {'is encrypted: open the store with its key' if kind == SEALED else _NEWER}"
             )
         name = packed[1 : 1 + NAME] if kind == DICTIONARY else b""
         if name and name not in self._dictionaries:
-            raise LacksDictionary(place, name)
+            raise LacksDictionary(record, name)
         body = packed[1 + len(name) :]
         try:
             if zstandard.get_frame_parameters(body).content_size > _MAX_PLAIN:
-                raise Corrupt(place, "its unpacked size is absurd")
+                raise Corrupt(record, "its unpacked size is absurd")
             return self._decompressor(name).decompress(body)
         except zstandard.ZstdError as error:
-            raise Corrupt(place, f"zstd: {error}") from error
+            raise Corrupt(record, f"zstd: {error}") from error
 
     def _unpack_all(
         self, packed: Sequence[memoryview], ids: Sequence[bytes], sizes: Sequence[int]
     ) -> list[memoryview] | None:
-        """What `_pack` packed, with one call, if all of it has these names and sizes and is of the usual kinds."""
+        """The contents that `_pack` packed, made with one call; None unless all have these names and sizes and are of
+        the usual kinds."""
         kinds = [bytes(one[:1]) for one in packed]
         if not _USUAL.issuperset(kinds) or min(sizes, default=0) < 0 or sum(sizes) > _MAX_PLAIN or not _AT_ONCE:
             return None
@@ -252,24 +253,24 @@ class Frames:
         return views if sound else None
 
     def _each_blob(
-        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], records: Iterable[str]
     ) -> list[memoryview]:
         """`unwrap_blobs` one by one, to find what is wrong, or because one is of an unusual kind."""
         found = []
-        for frame, id, size, place in zip(frames, ids, sizes, places, strict=True):
-            found.append(memoryview(self.unwrap_blob(frame, id, place)))
+        for frame, id, size, record in zip(frames, ids, sizes, records, strict=True):
+            found.append(memoryview(self.unwrap_blob(frame, id, record)))
             if len(found[-1]) != size:
-                raise Corrupt(place, f"it has {len(found[-1])} bytes, and not {size}")
+                raise Corrupt(record, f"it has {len(found[-1])} bytes, and not {size}")
         return found
 
 
 def _without_checksum(frame: bytes) -> memoryview:
-    """Nothing, which is no frame, where a damaged database hands out something else than bytes."""
+    """The frame without its checksum; empty, which is no frame, where a damaged database hands out something else."""
     return memoryview(frame if type(frame) is bytes else b"")[:-4]
 
 
 def train(samples: Sequence[bytes]) -> bytes:
-    """A dictionary made from samples, or b"" where they are too few or too much alike to make one."""
+    """A dictionary made from samples; b"" if they are too few or too much alike to make one."""
     try:
         return zstandard.train_dictionary(DICTIONARY_SIZE, list(samples)).as_bytes()
     except zstandard.ZstdError:

@@ -56,7 +56,7 @@ class PlannedRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedsItems(Exception):
-    """The plan has to look at the items of a list: it must be made again, with the known lists."""
+    """The plan has to compare the items of a list: it must be made again, with the known lists."""
 
 
 class Planner:
@@ -104,7 +104,7 @@ class Planner:
         return self.replace(state)
 
     def append(self, key: str, items: list[Any]) -> PlannedRow:
-        """The list at a top-level key gets more items. Those before them are not looked at."""
+        """The list at a top-level key gets more items. Those before them are not read."""
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
         children = dict(_children(tree))
         old = children.get(key)
@@ -288,7 +288,7 @@ class Planner:
         return ListSnapshot(items, self._values.encode, self._identity, self._values.types.lookalikes)
 
     def _tail(self, old: ListNode | None) -> Tail:
-        """Where new items of a list go: on in its stream, if that belongs to this branch, else into a new one."""
+        """The end of the stream for new items: the list's own, if that belongs to this branch, else a new one."""
         if old is not None and old.tail.branch == self._branch:
             return old.tail
         if self._streams >= MAX_STREAMS:
@@ -323,13 +323,13 @@ class Planner:
             return old
         data = self._encode_items(items, old.count, path, depth)
         tail = self._tail(old)
+        piece, new_tail = self._write(data, tail)
         known = self._lists.get(path) if self._lists is not None else None
         if known is not None:
             known.extend(items, tail, self._step)
-        piece, tail = self._write(data, tail)
         joined = old.pieces[-1].joined(piece) if old.pieces else None
         pieces = (*old.pieces, piece) if joined is None else (*old.pieces[:-1], joined)
-        return ListNode(pieces, old.count + len(items), old.size + piece.span, tail)
+        return ListNode(pieces, old.count + len(items), old.size + piece.span, new_tail)
 
     def _extend_full(self, old: ListNode, items: list[Any], path: Path) -> Node:
         """The list got longer, and its table is full: it is planned like an edit, which makes the table short again."""

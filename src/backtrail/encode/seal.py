@@ -1,12 +1,13 @@
-"""Sealed frames: everything that reaches an engine is encrypted with AES-256-GCM and bound to its place.
+"""Sealed frames: everything that reaches an engine is encrypted with AES-256-GCM and bound to its record.
 
 A store has a *ring* of its own: a secret for the names of blobs, and one or more data keys. The ring is kept in the
 store, encrypted with the user's key; so a user's key can be replaced without touching a single row, and rows written
 from then on are sealed with a fresh data key. A sealed frame is a flag byte, the number of the data key, a random
 nonce, the ciphertext with its tag, and the CRC-32 that every frame ends with: damage is told from a wrong key.
 
-The place (which row, which part of it, which blob) is the associated data, so a frame that was moved, swapped or put
-back elsewhere does not open. Blobs are named by a keyed hash: equal contents cannot be recognised without the ring.
+The name of the record (which row, which part of it, which blob) is the associated data, so a frame that was moved,
+swapped or put back elsewhere does not open. Blobs are named by a keyed hash: equal contents cannot be recognised
+without the ring.
 """
 
 from __future__ import annotations
@@ -113,33 +114,34 @@ class SealedFrames(Frames):
         """Another ring, with these frames' secret for names."""
         return Ring(self._names, ring.keys)
 
-    def wrap(self, content: bytes, place: str, dictionary: bytes = b"") -> bytes:
-        return self._seal(self._pack(content, dictionary), place.encode())
+    def wrap(self, content: bytes, record: str, dictionary: bytes = b"") -> bytes:
+        return self._seal(self._pack(content, dictionary), record.encode())
 
-    def wrap_all(self, contents: Sequence[bytes], places: Iterable[str]) -> list[bytes]:
+    def wrap_all(self, contents: Sequence[bytes], records: Iterable[str]) -> list[bytes]:
         return [
-            self._seal(packed, place.encode()) for packed, place in zip(self._pack_all(contents), places, strict=True)
+            self._seal(packed, record.encode())
+            for packed, record in zip(self._pack_all(contents), records, strict=True)
         ]
 
-    def unwrap(self, frame: bytes, place: str) -> bytes:
-        return self._unpack(self._open(frame, place.encode(), place), place)
+    def unwrap(self, frame: bytes, record: str) -> bytes:
+        return self._unpack(self._open(frame, record.encode(), record), record)
 
     def unwrap_blobs(
-        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], places: Iterable[str]
+        self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], records: Iterable[str]
     ) -> list[memoryview]:
-        where = list(places)
+        where = list(records)
         opened = [memoryview(self._open(f, p.encode(), p)) for f, p in zip(frames, where, strict=True)]
         found = self._unpack_all(opened, ids, sizes)
         return self._each_blob(frames, ids, sizes, where) if found is None else found
 
-    def bare(self, frames: Sequence[bytes], places: Iterable[str]) -> Sequence[bytes]:
-        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, places, strict=True)]
+    def bare(self, frames: Sequence[bytes], records: Iterable[str]) -> Sequence[bytes]:
+        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, records, strict=True)]
 
-    def vouch(self, content: bytes, facts: bytes) -> bytes:
+    def bind(self, content: bytes, facts: bytes) -> bytes:
         return self._seal(content, facts)
 
-    def vouched(self, data: bytes, facts: bytes, place: str) -> bytes:
-        return self._open(data, facts, place)
+    def open_bound(self, data: bytes, facts: bytes, record: str) -> bytes:
+        return self._open(data, facts, record)
 
     def blob_id(self, content: bytes | memoryview) -> bytes:
         return blake3(content, key=self._names).digest()
@@ -150,17 +152,17 @@ class SealedFrames(Frames):
         sealed = _HEAD.pack(SEALED, number) + nonce + self._ciphers[number].encrypt(nonce, packed, bound)
         return sealed + zlib.crc32(sealed).to_bytes(4, "little")
 
-    def _open(self, frame: bytes, bound: bytes, place: str) -> bytes:
-        check_sound(frame, place, _LEAST)
+    def _open(self, frame: bytes, bound: bytes, record: str) -> bytes:
+        check_sound(frame, record, _LEAST)
         if frame[0] != SEALED:
-            raise Corrupt(place, "it is not encrypted, but its store is")
+            raise Corrupt(record, "it is not encrypted, but its store is")
         number = frame[1]
         if number >= len(self._ciphers):
-            raise Unavailable(f"{place} is sealed with a newer data key: the store was rekeyed, open it again")
+            raise Unavailable(f"{record} is sealed with a newer data key: the store was rekeyed, open it again")
         try:
             return self._ciphers[number].decrypt(frame[2 : 2 + _NONCE], frame[2 + _NONCE : -4], bound)
         except _invalid_tag():
-            raise Corrupt(place, "it was not written here with this store's key: forged, moved or put back") from None
+            raise Corrupt(record, "it was not written here with this store's key: forged, moved or put back") from None
 
 
 def require_crypto() -> None:

@@ -52,7 +52,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What `to_json` was given; `InvalidInput` names what makes no sense."""
+    """The value that `to_json` was given; `InvalidInput` names what makes no sense."""
     if type(value) is list:
         return [from_json(item) for item in value]
     if type(value) is not dict:

@@ -48,7 +48,7 @@ class Unreadable(Exception):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """How one registered class is taken apart and built."""
+    """One registered class: its name, and the functions that take its values apart and build them."""
 
     name: str
     cls: type
@@ -86,7 +86,7 @@ class Types:
 
     @property
     def lookalikes(self) -> bool:
-        """Whether a registered type has values that are equal to plain ones: a str Enum, an IntEnum, a named tuple."""
+        """True if a registered type has values that are equal to plain ones: a str Enum, an IntEnum, a named tuple."""
         return any(issubclass(cls, str | int | float | tuple) for cls in self.by_class)
 
     def with_type(self, cls: type) -> Types:
@@ -106,7 +106,7 @@ def wire_name(cls: type) -> str:
 
 
 def is_record(cls: object) -> bool:
-    """Whether instances of `cls` are made of named fields (an Enum is not)."""
+    """True if instances of `cls` are made of named fields (an Enum is not)."""
     return isinstance(cls, type) and (
         dataclasses.is_dataclass(cls)
         or issubclass(cls, msgspec.Struct)
@@ -117,7 +117,7 @@ def is_record(cls: object) -> bool:
 
 
 def conform(value: Any, wanted: type[T]) -> T:
-    """`value` as a `wanted`, validated: what `load(as_=…)` and `thread(type=…)` return."""
+    """`value` as a `wanted`, validated: for `load(as_=…)` and `thread(type=…)`."""
     if type(value) is wanted:
         return value
     validate = getattr(wanted, "model_validate", None)

@@ -2,7 +2,7 @@
 
 The bytes are msgpack, written and read by msgspec. Plain values (None, bool, int, float, str, bytes, list, dict with
 string keys) are msgpack's own; everything else is an extension, because msgspec by itself would turn a tuple into a
-list and a UUID into a string. Most values are plain, so the encoder first looks whether there is anything to replace
+list and a UUID into a string. Most values are plain, so the encoder first checks if there is anything to replace
 at all, and hands the caller's own object to msgspec when there is not.
 """
 
@@ -41,7 +41,7 @@ class _Refused(Exception):
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether msgspec alone keeps `value` exactly."""
+    """True if msgspec alone keeps `value` exactly."""
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is float or kind is bytes:
         return True

@@ -1,7 +1,7 @@
-"""Trails: the way from a thread's first checkpoint to its head, through branches and forks; and finding a place on it.
+"""The ancestry of a position: the way back to the first checkpoint, through branches and forks; and what `at` names.
 
-A place is (branch, step). A thread can see every place on its own trail, the part it inherited by being forked
-included, and every place on branches of its own that a rewind left behind.
+A thread can see every position on the way to its own head, the part that it inherited by being forked included, and
+every position on branches of its own that a rewind left behind. The walk itself is `engines.origins.walk_back`.
 """
 
 from __future__ import annotations
@@ -13,41 +13,38 @@ from typing import Any
 import msgspec
 
 from backtrail.encode.frame import describe_row
-from backtrail.engines.base import LAST_STEP, Branch, Head, Step
+from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Step
+from backtrail.engines.origins import Segment, is_complete, previous_position, walk_back
 from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.records import MarkBody, Meta, checkpoint, open_note, read_step, uuid_text
 from backtrail.model import Checkpoint
 
-_CHUNK = 512  # steps read at once when looking back
-_PLACES = 64  # rows looked at for a prefix, at first
+_CHUNK = 512  # steps read at once when going back
+_FIRST_LIMIT = 64  # rows read for a prefix, at first
 
 
-class Segment(msgspec.Struct, frozen=True):
-    """Steps first..last of a branch."""
-
-    branch: Branch
-    first: int
-    last: int
-
-
-class SeenStep(msgspec.Struct, frozen=True):
-    """A step with its metadata read, as one thread sees it: where its own head stands, nothing is ever deleted."""
+class HistoryStep(msgspec.Struct, frozen=True):
+    """A step with its metadata read, as one thread sees it: at its own head, nothing is ever deleted."""
 
     branch: Branch
     step: Step
     meta: Meta
-    remark: MarkBody | None
+    mark: MarkBody | None
     alive: bool
 
     @property
-    def place(self) -> tuple[bytes, int]:
-        """Where it lies: a step of a branch."""
+    def position(self) -> Position:
         return (self.branch.id, self.step.step)
+
+    @property
+    def facts(self) -> Meta | MarkBody:
+        """The record whose label, tags and custom fields count: the newest mark, or the metadata."""
+        return self.mark or self.meta
 
 
 class Ancestry:
-    """The trail that ends at one place; `segments` from the newest to the oldest."""
+    """The way back from one position; `segments` from the newest to the oldest."""
 
     def __init__(self, context: Context, head: Head, segments: list[Segment]) -> None:
         self._context = context
@@ -55,194 +52,195 @@ class Ancestry:
         self.segments = segments
 
     @classmethod
-    async def to(cls, context: Context, head: Head, branch: bytes, step: int) -> Ancestry:
-        """The trail of `head`'s thread that ends at (branch, step)."""
-        segments: list[Segment] = []
-        at: tuple[bytes, int] | None = (branch, step)
-        while at is not None:
-            record = await context.branch(head.lineage, at[0])
-            if record is None:
-                raise Corrupt(f"branch {at[0].hex()}", f"it is missing, but thread {head.thread!r} stands on it")
-            first = record.origin[1] + 1 if record.origin is not None else 1
-            if at[1] >= first:
-                segments.append(Segment(record, first, at[1]))
-            at = record.origin
-        return cls(context, head, segments)
+    async def of(cls, context: Context, head: Head, position: Position | None = None) -> Ancestry:
+        """The ancestry of a position (the head's own, if not given), as `head`'s thread sees it."""
+        start = head.position if position is None else position
+        segments = list(walk_back(start, context.caches.branches.get))
+        if not is_complete(segments):
+            branches = {branch.id: branch for branch in await context.branches(head.lineage)}
+            segments = list(walk_back(start, branches.get))
+            if not is_complete(segments):
+                raise broken_walk(head, start, segments)
+        return cls(context, head, [segment for segment in segments if segment.last >= segment.first])
 
-    def __contains__(self, at: tuple[bytes, int]) -> bool:
-        return any(s.branch.id == at[0] and s.first <= at[1] <= s.last for s in self.segments)
+    def __contains__(self, position: Position) -> bool:
+        return any(s.branch.id == position[0] and s.first <= position[1] <= s.last for s in self.segments)
 
-    def at(self, step: int) -> tuple[Branch, int] | None:
-        """The place of a step number on this trail."""
-        for segment in self.segments:
-            if segment.first <= step <= segment.last:
-                return segment.branch, step
-        return None
+    def branch_at(self, step: int) -> Branch | None:
+        """The branch that has the step of this number."""
+        return next((s.branch for s in self.segments if s.first <= step <= s.last), None)
 
-    async def back(self, upto: int = 0, chunk: int = _CHUNK) -> AsyncIterator[SeenStep]:
-        """Every step on the trail that has not been swept away, deleted ones too, newest first, down to `upto`.
-        Reads `chunk` steps at first, then more at once."""
+    async def steps_back(self, down_to: int = 0, chunk: int = _CHUNK) -> AsyncIterator[HistoryStep]:
+        """Every step that has not been swept away, deleted ones too, newest first. Reads `chunk` steps at first, then
+        more at once."""
         for segment in self.segments:
             last = segment.last
-            while last >= max(segment.first, upto):
-                first = max(segment.first, last - chunk + 1, upto)
+            while last >= max(segment.first, down_to):
+                first = max(segment.first, last - chunk + 1, down_to)
                 chunk = min(_CHUNK, chunk * 8)
                 steps = await self._context.engine.steps(self._head.lineage, segment.branch.id, first, last)
                 for step in reversed(steps):
-                    yield look(self._context, self._head, segment.branch, step)
+                    yield _history_step(self._context, self._head, segment.branch, step)
                 last = first - 1
 
-    async def living(self) -> SeenStep | None:
-        """The newest checkpoint on the trail that was not deleted."""
-        async for seen in self.back(chunk=2):
-            if seen.alive:
-                return seen
+    async def newest_alive(self) -> HistoryStep | None:
+        """The newest checkpoint that was not deleted."""
+        async for step in self.steps_back(chunk=2):
+            if step.alive:
+                return step
         return None
 
 
-def look(context: Context, head: Head, branch: Branch, step: Step) -> SeenStep:
-    """A step as the thread of `head` sees it."""
-    meta, remark = read_step(context.frames, branch.id, step)
-    standing = head.branch == branch.id and head.step == step.step
-    return SeenStep(branch, step, meta, remark, standing or remark is None or not remark.deleted)
+def broken_walk(head: Head, start: Position, segments: list[Segment]) -> Corrupt:
+    """The error for a walk that did not come to the first row."""
+    missing = segments[-1].branch.origin if segments else start
+    assert missing is not None  # else the walk is complete
+    if any(segment.branch.id == missing[0] for segment in segments):
+        return Corrupt(f"lineage {head.lineage!r}", "its branches follow each other in a circle")
+    return Corrupt(f"branch {missing[0].hex()}", f"it is missing, but thread {head.thread!r} stands on it")
 
 
-def pair_up(context: Context, seen: list[SeenStep]) -> Iterator[Checkpoint]:
-    """Checkpoints of a trail, oldest first: each one's parent is the living one before it."""
+def _history_step(context: Context, head: Head, branch: Branch, step: Step) -> HistoryStep:
+    meta, mark = read_step(context.frames, branch.id, step)
+    at_head = head.branch == branch.id and head.step == step.step
+    return HistoryStep(branch, step, meta, mark, at_head or mark is None or not mark.deleted)
+
+
+async def step_at(context: Context, head: Head, branch: Branch, step: int) -> HistoryStep | None:
+    """One step, if it is there."""
+    found = await context.engine.steps(head.lineage, branch.id, step, step)
+    return _history_step(context, head, branch, found[0]) if found else None
+
+
+# -- checkpoints and their parents -------------------------------------------------------------------------------------
+
+
+def to_checkpoints(context: Context, steps: Sequence[HistoryStep]) -> Iterator[Checkpoint]:
+    """The checkpoints of steps on one way, oldest first: each one's parent is the one before it."""
     parent: bytes | None = None
-    for one in seen:
-        yield checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.remark, parent)
+    for one in steps:
+        yield checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.mark, parent)
         parent = one.step.id
 
 
-async def seen_at(context: Context, head: Head, branch: Branch, step: int) -> SeenStep | None:
-    """One step, if it is there."""
-    found = await context.engine.steps(head.lineage, branch.id, step, step)
-    return look(context, head, branch, found[0]) if found else None
+async def to_checkpoint(context: Context, head: Head, one: HistoryStep) -> Checkpoint:
+    """The checkpoint of a step, with its living parent."""
+    parent = None if one.meta.parent is None else await parent_of(context, head, one.branch, one.step.step)
+    parent_id = None if parent is None else parent.step.id
+    return checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.mark, parent_id)
 
 
-async def describe(context: Context, head: Head, seen: SeenStep) -> Checkpoint:
-    """The checkpoint at a place, with its living parent."""
-    parent: bytes | None = None
-    if seen.meta.parent is not None:
-        trail = await Ancestry.to(context, head, *seen.place)
-        before = await (await Ancestry.to(context, head, *_before(trail))).living()
-        parent = before.step.id if before is not None else None
-    return checkpoint(context.values, seen.branch.thread, seen.step.id, seen.step.step, seen.meta, seen.remark, parent)
+async def parent_of(context: Context, head: Head, branch: Branch, step: int) -> HistoryStep | None:
+    """The newest living checkpoint before a step."""
+    before = previous_position(branch, step)
+    return None if before is None else await (await Ancestry.of(context, head, before)).newest_alive()
 
 
-def _before(trail: Ancestry) -> tuple[bytes, int]:
-    newest = trail.segments[0]
-    if newest.last > newest.first or newest.branch.origin is None:
-        return newest.branch.id, newest.last - 1
-    return newest.branch.origin
+# -- what a thread wrote -----------------------------------------------------------------------------------------------
 
 
-async def parent_of(context: Context, head: Head, branch: bytes, step: int) -> SeenStep | None:
-    """The living checkpoint before a place."""
-    trail = await Ancestry.to(context, head, branch, step)
-    return await (await Ancestry.to(context, head, *_before(trail))).living()
+async def own_branches(context: Context, head: Head) -> list[Branch]:
+    """The branches that this incarnation of a thread wrote, oldest first."""
+    return [branch for branch in await context.branches(head.lineage) if branch.owner == head.owner]
 
 
-async def visible(context: Context, head: Head) -> list[Branch]:
-    """The branches that a thread wrote in this life, oldest first."""
-    branches = await context.engine.branches(head.lineage)
-    for branch in branches:
-        context.add_branch(branch)
-    return [branch for branch in branches if branch.owner == head.owner]
-
-
-async def written(context: Context, head: Head, branch: Branch) -> list[SeenStep]:
+async def living_steps(context: Context, head: Head, branch: Branch) -> list[HistoryStep]:
     """The living checkpoints of a branch, oldest first."""
     steps = await context.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
-    return [seen for seen in (look(context, head, branch, step) for step in steps) if seen.alive]
+    return [one for one in (_history_step(context, head, branch, step) for step in steps) if one.alive]
 
 
-async def newest_beside(context: Context, head: Head) -> SeenStep | None:
-    """The newest living checkpoint that a thread wrote, the one it stands on left out."""
-    own = [seen for branch in await visible(context, head) for seen in await written(context, head, branch)]
-    rest = [seen for seen in own if seen.place != (head.branch, head.step)]
-    return max(rest, key=lambda seen: (seen.meta.created, seen.step.id), default=None)
+async def newest_other(context: Context, head: Head) -> HistoryStep | None:
+    """The newest living checkpoint that a thread wrote besides the one at its head."""
+    own = [one for branch in await own_branches(context, head) for one in await living_steps(context, head, branch)]
+    others = [one for one in own if one.position != head.position]
+    return max(others, key=lambda one: (one.meta.created, one.step.id), default=None)
 
 
-async def find(context: Context, head: Head, at: Any) -> SeenStep:
-    """The checkpoint that `at` names: a Checkpoint, an id, a unique prefix of one, or a step number on the trail."""
+# -- finding a checkpoint ----------------------------------------------------------------------------------------------
+
+
+async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
+    """The checkpoint that `at` names: a Checkpoint, an id, a unique prefix of one, or a step on the way to the head."""
     if isinstance(at, Checkpoint):
         at = at.id
     if isinstance(at, uuid.UUID):
         at = str(at)
     if type(at) is int:
-        return await _find_step(context, head, at)
+        return await _resolve_step(context, head, at)
     if type(at) is str:
-        return await _find_id(context, head, at)
+        return await _resolve_id(context, head, at)
     raise InvalidInput(f"at must be a Checkpoint, an id, a prefix of one or a step number, not {type(at).__qualname__}")
 
 
-async def _find_step(context: Context, head: Head, step: int) -> SeenStep:
+async def _resolve_step(context: Context, head: Head, step: int) -> HistoryStep:
     if step < 0:
         raise InvalidInput(f"at={step}: steps are numbered from 1")
-    where = (await Ancestry.to(context, head, head.branch, head.step)).at(step)
-    seen = await seen_at(context, head, *where) if where is not None else None
-    if seen is None:
+    branch = (await Ancestry.of(context, head)).branch_at(step)
+    found = await step_at(context, head, branch, step) if branch is not None else None
+    if found is None:
         raise CheckpointNotFound(head.thread, step, f"its steps go from 1 to {head.step}, less what was pruned")
-    if not seen.alive:
+    if not found.alive:
         raise CheckpointNotFound(head.thread, step, "it was deleted")
-    return seen
+    return found
 
 
-async def _find_id(context: Context, head: Head, text: str) -> SeenStep:
+async def _resolve_id(context: Context, head: Head, text: str) -> HistoryStep:
     digits = text.replace("-", "").lower()
     if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
         raise CheckpointNotFound(head.thread, text, "an id is 32 hexadecimal digits, or the first few of them")
     if digits == open_note(context.frames, head).checkpoint.hex():  # most who ask for an id have it from the head
         branch = await context.branch(head.lineage, head.branch)
-        seen = await seen_at(context, head, branch, head.step) if branch is not None else None
-        if seen is not None:
-            return seen
+        at_head = await step_at(context, head, branch, head.step) if branch is not None else None
+        if at_head is not None:
+            return at_head
     low = bytes.fromhex(digits.ljust(32, "0"))
     high = bytes.fromhex(digits.ljust(32, "f"))
-    limit = _PLACES
+    limit = _FIRST_LIMIT
     while True:
-        found, elsewhere, deleted, places = await _answering(context, head, low, high, limit)
-        if len(found) > 1 or places < limit:
+        candidates = await _candidates(context, head, low, high, limit)
+        if len(candidates.found) > 1 or candidates.rows < limit:
             break
         limit *= 16  # those of other threads were in the way
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise AmbiguousCheckpoint(head.thread, text, [uuid_text(seen.step.id) for seen in found])
-    if elsewhere:
+    if len(candidates.found) == 1:
+        return candidates.found[0]
+    if candidates.found:
+        raise AmbiguousCheckpoint(head.thread, text, [uuid_text(one.step.id) for one in candidates.found])
+    if candidates.elsewhere:
         raise CheckpointNotFound(head.thread, text, "a checkpoint of that id belongs to another thread")
-    if deleted:
+    if candidates.deleted:
         raise CheckpointNotFound(head.thread, text, "it was deleted")
     raise CheckpointNotFound(head.thread, text)
 
 
-async def _places(context: Context, head: Head, low: bytes, high: bytes, limit: int) -> Sequence[tuple[bytes, int]]:
-    """Where the first `limit` rows are whose ids lie in a range."""
+class _Candidates(msgspec.Struct):
+    """The rows whose ids lie in a range, as far as they were read."""
+
+    rows: int  #: how many they are
+    found: list[HistoryStep]  #: the living ones that the thread can see
+    elsewhere: bool = False  #: another thread has some
+    deleted: bool = False  #: the thread had some
+
+
+async def _candidates(context: Context, head: Head, low: bytes, high: bytes, limit: int) -> _Candidates:
+    positions: Sequence[Position]
     if low == high:
-        return await context.ids.positions(context.engine, head, low)
-    return [(branch, step) for branch, step, _ in await context.engine.locate(head.lineage, low, high, limit)]
-
-
-async def _answering(
-    context: Context, head: Head, low: bytes, high: bytes, limit: int
-) -> tuple[list[SeenStep], bool, bool, int]:
-    """What of the first `limit` rows with such ids the thread has, whether others do, whether it had, and how many."""
-    places = await _places(context, head, low, high, limit)
-    trail = await Ancestry.to(context, head, head.branch, head.step)
-    found: list[SeenStep] = []
-    elsewhere = deleted = False
-    for branch_id, step in places:
+        positions = await context.caches.ids.positions(context.engine, head, low)
+    else:
+        rows = await context.engine.locate(head.lineage, low, high, limit)
+        positions = [(branch, step) for branch, step, _ in rows]
+    ancestry = await Ancestry.of(context, head)
+    result = _Candidates(len(positions), [])
+    for branch_id, step in positions:
         branch = await context.branch(head.lineage, branch_id)
         if branch is None:
             raise Corrupt(describe_row(branch_id, step), "its branch is missing")
-        if branch.owner != head.owner and (branch_id, step) not in trail:
-            elsewhere = True
+        if branch.owner != head.owner and (branch_id, step) not in ancestry:
+            result.elsewhere = True
             continue
-        seen = await seen_at(context, head, branch, step)
-        if seen is not None and seen.alive:
-            found.append(seen)
+        one = await step_at(context, head, branch, step)
+        if one is not None and one.alive:
+            result.found.append(one)
         else:
-            deleted = True
-    return found, elsewhere, deleted, len(places)
+            result.deleted = True
+    return result

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any
 
@@ -20,7 +20,7 @@ from backtrail.encode.change_detection import KnownLists
 from backtrail.encode.piece_table import pieces_between
 from backtrail.encode.row_format import ListNode, Root, only_section
 from backtrail.encode.values import Values, is_plain
-from backtrail.engines.base import Branch, Engine, Head
+from backtrail.engines.base import Branch, Engine, Head, Position
 from backtrail.engines.fork_safety import ForkSafe
 from backtrail.history.records import Note
 from backtrail.lru import LRU
@@ -28,14 +28,12 @@ from backtrail.lru import LRU
 MAX_TIPS = 4096  # threads
 MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
 MAX_IDS = 1 << 17  # 200 bytes each; a lineage that has more asks the engine for each of them
-MAX_SAME_ID = 1024  # rows of one id that are looked at: deleted ones, and those of other threads of the lineage
+MAX_SAME_ID = 1024  # rows of one id that are read: deleted ones, and those of other threads of the lineage
 MAX_TAILS = 4096  # streams
 MAX_TAIL_ITEMS = 256  # of one stream
 MAX_TAIL_BYTES = 1024 * 1024  # of one stream, encoded
 MAX_ALL_TAIL_BYTES = 32 * 1024 * 1024
 MAX_BRANCHES = 4096
-
-Position = tuple[bytes, int]
 
 
 # -- tips --------------------------------------------------------------------------------------------------------------
@@ -80,7 +78,7 @@ class TipCache(ForkSafe):
             return self._tips.pop(thread)
 
     def peek(self, thread: str) -> Tip | None:
-        """The tip of a thread, to look at. A writer may have taken it meanwhile, so its lists must not be used."""
+        """The tip of a thread, left in the cache. A writer may take it meanwhile, so its lists must not be used."""
         return self._tips.peek(thread)
 
     def put(self, tip: Tip) -> None:
@@ -100,7 +98,7 @@ class TipCache(ForkSafe):
 
 
 class _ThreadIds:
-    """The ids of a thread as it stands at `head`, and of the rest of its lineage when they were fetched."""
+    """The ids of the thread whose head is `head`, and of the rest of its lineage when they were fetched."""
 
     __slots__ = ("head", "positions")
 
@@ -130,7 +128,7 @@ class IdCache(ForkSafe):
         self._threads: LRU[str, _ThreadIds] = LRU(MAX_IDS, MAX_IDS)
 
     async def positions(self, engine: Engine, head: Head, id: bytes) -> tuple[Position, ...]:
-        """The positions of rows of this id: all of the thread that stands at `head`, and perhaps some of others. The
+        """The positions of rows of this id: all of the thread whose head is `head`, and perhaps some of others. The
         first question is passed to the engine; at the second one for the same head, all ids are fetched."""
         with self._lock:
             known = self._threads.get(head.thread)
@@ -349,3 +347,25 @@ class BranchCache(ForkSafe):
     def put(self, branch: Branch) -> None:
         with self._lock:
             self._branches.put(branch.id, branch)
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+
+class Caches:
+    """The caches of one context."""
+
+    def __init__(self) -> None:
+        self.tips = TipCache()
+        self.ids = IdCache()
+        self.tails = ListTailCache()
+        self.branches = BranchCache()
+
+    def add_saved(
+        self, before: Head | None, now: Head, id: bytes, position: Position, started: Sequence[Branch]
+    ) -> None:
+        """A save of this process has committed the checkpoint at `position`, and branches that it started."""
+        for branch in started:
+            self.branches.put(branch)
+        if before is not None:
+            self.ids.saved(before, now, id, position)

@@ -1,7 +1,7 @@
-"""Inspection of one lineage: every digest and chain, every piece and pointer, every head, parent and count.
+"""Checks of one lineage: every digest and chain, every piece and pointer, every head, parent and count.
 
-States are not put together one by one: what each row holds is noted once, and then each root is held against these
-notes, so the work is in proportion to the rows and not to rows times states.
+States are not assembled one by one. Each row is read once and what it holds is noted, then each root is compared with
+these notes: the work is in proportion to the rows, and not to rows times states.
 """
 
 from __future__ import annotations
@@ -12,77 +12,79 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.assemble import unread_pages
-from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary, describe_row
+from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_payload, unpack_root
-from backtrail.engines.base import LAST_STEP, Branch, Head, Row
+from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
+from backtrail.engines.origins import is_complete, previous_position, walk_back
 from backtrail.errors import BacktrailError, Corrupt
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE, GAP
 from backtrail.history.records import NO_DIGEST, MarkBody, Meta, Note, body_digest, chain, open_note, read_step
 from backtrail.history.state_reader import StateReader
-from backtrail.history.zstd_dictionary import is_dictionary, learn
+from backtrail.history.zstd_dictionary import is_dictionary, with_dictionaries
 from backtrail.model import Damage
 
-Place = tuple[bytes, int]
-_TOGETHER = 256
+_BATCH = 256  # rows read at once
 
 
 def gap_id(branch: bytes, step: int) -> bytes:
-    """The blob that says: a repair took away what was before this row."""
+    """The id of the blob that says: a repair took away what was before this row."""
     return GAP + branch + step.to_bytes(4, "big")
 
 
-class Known(msgspec.Struct):
-    """What is known of a row once it was read."""
+class CheckedRow(msgspec.Struct):
+    """A row that was read, and what is wrong with it."""
 
     branch: Branch
     id: bytes
-    packed: bytes  # its metadata as stored
+    packed_meta: bytes  # as stored
     digest: bytes
-    light: bool  # its body was swept
-    follows: tuple[bytes, ...] = ()  # digests that the next row may be chained to
+    swept: bool  # its root and payload were freed
+    accepted: tuple[bytes, ...] = ()  # digests that the next row may be chained to
     meta: Meta | None = None
-    remark: MarkBody | None = None
+    mark: MarkBody | None = None
     root: Root | None = None
     slots: list[bytes] = []  # digests, as `Slot.check` has them
-    faults: list[str] = []  # its bytes are damaged: nothing can rely on them
-    chain_faults: list[str] = []  # what it holds is sound, but it is not linked to the row before it
+    faults: list[str] = []  # its bytes are damaged: no state can be built from them
+    chain_faults: list[str] = []  # its bytes are sound, but it is not chained to the row before it
     mark_fault: str | None = None
 
     @property
     def alive(self) -> bool:
-        return self.remark is None or not self.remark.deleted
+        return self.mark is None or not self.mark.deleted
 
 
-class Stream:
-    """Which rows hold which items of one stream. `breaks` counts the places where items are missing in between."""
+class StreamRows:
+    """The rows that hold the items of one stream. `gaps`: how many times items are missing up to each row."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.starts: list[int] = []
         self.stops: list[int] = []
-        self.breaks: list[int] = []
+        self.gaps: list[int] = []
 
     def add(self, step: int, start: int, stop: int) -> None:
+        """Row `step` holds items start..stop-1."""
         if self.steps and self.steps[-1] == step:  # several sections in one row
             self.stops[-1] = stop
             return
         broken = 1 if self.stops and self.stops[-1] != start else 0
-        self.breaks.append((self.breaks[-1] if self.breaks else 0) + broken)
+        self.gaps.append((self.gaps[-1] if self.gaps else 0) + broken)
         self.steps.append(step)
         self.starts.append(start)
         self.stops.append(stop)
 
     def holds(self, piece: Piece) -> bool:
+        """True if all items of a piece are there."""
         low, high = bisect_left(self.steps, piece.first), bisect_left(self.steps, piece.last)
         if high >= len(self.steps) or self.steps[low] != piece.first or self.steps[high] != piece.last:
             return False
-        whole = self.breaks[low] == self.breaks[high]
+        whole = self.gaps[low] == self.gaps[high]
         return whole and self.starts[low] <= piece.start and self.stops[high] >= piece.stop
 
 
-class Inspection:
-    """Looks at one lineage. Problems are collected, never raised."""
+class LineageCheck:
+    """Checks one lineage. Problems are collected, never raised."""
 
     def __init__(self, context: Context, lineage: str) -> None:
         self._context = context
@@ -91,44 +93,44 @@ class Inspection:
         self.heads: list[Head] = []
         self.notes: dict[str, Note] = {}
         self.branches: dict[bytes, Branch] = {}
-        self.rows: dict[Place, Known] = {}
+        self.rows: dict[Position, CheckedRow] = {}
         self.pool: dict[bytes, int] = {}
         self.bad_blobs: set[bytes] = set()
-        self.adrift: set[bytes] = set()  # branches that hang on one that is missing
+        self.detached: set[bytes] = set()  # branches that hang on one that is missing
         self.needed: set[bytes] = set()
-        self.living: dict[Place, Known] = {}
-        self.unsound: dict[Place, str] = {}  # living checkpoints whose state cannot be put together
-        self._index: dict[bytes, list[Place]] = {}
-        self._streams: dict[tuple[bytes, int], Stream] = {}
+        self.living: dict[Position, CheckedRow] = {}
+        self.unsound: dict[Position, str] = {}  # living checkpoints whose state cannot be assembled
+        self._steps: dict[bytes, list[int]] = {}  # of each branch, ascending
+        self._streams: dict[tuple[bytes, int], StreamRows] = {}
         self._reader = StateReader(context, lineage)
 
-    def _tell(self, where: str, reason: str) -> None:
+    def _report(self, where: str, reason: str) -> None:
         self.problems.append(Damage(self.lineage, where, reason))
 
     async def run(self) -> None:
-        """Look at everything."""
+        """Check everything."""
         engine = self._context.engine
         try:
             self.heads = await engine.heads(self.lineage)
             self.branches = {branch.id: branch for branch in await engine.branches(self.lineage)}
             self.pool = dict(await engine.blob_ids(self.lineage))
-            await self._blobs()
+            await self._check_blobs()
             for branch in self.branches.values():
-                await self._rows_of(branch)
+                await self._read_rows(branch)
         except BacktrailError as error:  # the engine itself cannot give the bytes back
-            self._tell(f"lineage {self.lineage!r}", str(error))
+            self._report(f"lineage {self.lineage!r}", str(error))
             return
-        self._chains()
+        self._check_chains()
         for head in self.heads:
-            self._head(head)
-        self._see()
+            self._check_head(head)
+        self._find_living()
         for at, known in self.living.items():
-            await self._state(at, known)
-        self._counts()
+            await self._check_state(at, known)
+        self._check_counts()
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- each record by itself -----------------------------------------------------------------------------------------
 
-    async def _blobs(self) -> None:
+    async def _check_blobs(self) -> None:
         ids = list(self.pool)
         for start in range(0, len(ids), 16):
             found = await self._context.engine.blobs(self.lineage, ids[start : start + 16])
@@ -136,7 +138,7 @@ class Inspection:
                 fault = self._blob_fault(id, found.get(id))
                 if fault is not None:
                     self.bad_blobs.add(id)
-                    self._tell(f"blob {id.hex()}", fault)
+                    self._report(f"blob {id.hex()}", fault)
 
     def _blob_fault(self, id: bytes, data: bytes | None) -> str | None:
         if id.startswith((ASIDE, GAP)):
@@ -154,15 +156,15 @@ class Inspection:
         except BacktrailError as error:
             return _reason(error)
 
-    async def _rows_of(self, branch: Branch) -> None:
+    async def _read_rows(self, branch: Branch) -> None:
         steps = [step.step for step in await self._context.engine.steps(self.lineage, branch.id, 1, LAST_STEP)]
-        for start in range(0, len(steps), _TOGETHER):
-            part = steps[start : start + _TOGETHER]
+        for start in range(0, len(steps), _BATCH):
+            part = steps[start : start + _BATCH]
             for row in await self._context.engine.rows(self.lineage, branch.id, part[0], part[-1]):
-                self.rows[branch.id, row.step] = await self._row(branch, row)
+                self.rows[branch.id, row.step] = await self._read_row(branch, row)
 
-    async def _row(self, branch: Branch, row: Row) -> Known:
-        known = Known(
+    async def _read_row(self, branch: Branch, row: Row) -> CheckedRow:
+        known = CheckedRow(
             branch, row.id, row.meta, row.digest, not row.root and not row.payload, slots=[], faults=[], chain_faults=[]
         )
         where = describe_row(branch.id, row.step)
@@ -176,126 +178,99 @@ class Inspection:
             known.faults.append(_reason(error))
             return known
         try:
-            _, known.remark = read_step(frames, branch.id, row)
+            _, known.mark = read_step(frames, branch.id, row)
         except BacktrailError as error:
             known.mark_fault = f"its mark: {_reason(error)}"
-        if known.light:
+        if known.swept:
             return known
         if body_digest(row.root, row.payload) != known.meta.body:
             known.faults.append("its root or payload is not the one that was written")
             return known
         try:
             known.root = unpack_root(frames.unwrap(row.root, f"{where}: root"), branch.id, where)
-            data = await self._payload(row, where)
+            data = await with_dictionaries(
+                self._context, self.lineage, lambda: frames.unwrap(row.payload, f"{where}: payload")
+            )
             sections, slots = unpack_payload(BEFORE + data + BEHIND, where)
         except BacktrailError as error:
             known.faults.append(_reason(error))
             return known
         for section in sections:
-            stream = self._streams.setdefault((branch.id, section.stream), Stream())
+            stream = self._streams.setdefault((branch.id, section.stream), StreamRows())
             stream.add(row.step, section.start, section.start + section.items)
         known.slots = [blake3(slot).digest(16) for slot in slots]
         return known
 
-    async def _payload(self, row: Row, where: str) -> bytes:
-        while True:
-            try:
-                return self._context.frames.unwrap(row.payload, f"{where}: payload")
-            except LacksDictionary as lacking:
-                await learn(self._context, self.lineage, lacking.name)
+    # -- the records together -----------------------------------------------------------------------------------------
 
-    # -- how it hangs together ----------------------------------------------------------------------------------------
-
-    def before(self, branch: Branch, step: int) -> Place | None:
-        """The place that a row is chained to; None for the first of all."""
-        if branch.origin is not None and step == branch.origin[1] + 1:
-            return branch.origin
-        return (branch.id, step - 1) if step > 1 else None
-
-    def _chains(self) -> None:
+    def _check_chains(self) -> None:
         for branch in self.branches.values():
-            if branch.origin is not None and not self._hangs(branch):
-                self._tell(f"branch {branch.id.hex()}", "a branch that it hangs on is missing")
-                self.adrift.add(branch.id)
+            if not is_complete(list(walk_back((branch.id, 0), self.branches.get))):
+                self._report(f"branch {branch.id.hex()}", "a branch that it hangs on is missing")
+                self.detached.add(branch.id)
         for (branch_id, step), known in self.rows.items():
-            if branch_id in self.adrift:
+            if branch_id in self.detached:
                 known.faults.append("its branch hangs on one that is missing")
                 continue
-            self._chain(branch_id, step, known)
+            self._check_chain(branch_id, step, known)
             for fault in (*known.faults, *known.chain_faults, *([known.mark_fault] if known.mark_fault else [])):
-                self._tell(describe_row(branch_id, step), fault)
+                self._report(describe_row(branch_id, step), fault)
 
-    def _hangs(self, branch: Branch) -> bool:
-        """Whether all branches that it hangs on are there, and do not go round in a circle."""
-        following: Branch | None = branch
-        for _ in range(len(self.branches) + 1):
-            if following is None:
-                return False
-            if following.origin is None:
-                return True
-            following = self.branches.get(following.origin[0])
-        return False
-
-    def _chain(self, branch_id: bytes, step: int, known: Known) -> None:
-        at = self.before(known.branch, step)
+    def _check_chain(self, branch_id: bytes, step: int, known: CheckedRow) -> None:
+        at = previous_position(known.branch, step)
         previous = self.rows.get(at) if at is not None else None
-        known.follows = (known.digest,)
-        if known.meta is None or (at is not None and previous is None and known.light):
+        known.accepted = (known.digest,)
+        if known.meta is None or (at is not None and previous is None and known.swept):
             return  # told already; or the row before was swept, and this one is what remains of the chain
         if gap_id(branch_id, step) in self.pool:
-            known.follows = ()
+            known.accepted = ()
             return  # an earlier repair knows of it
         if at is not None and previous is None:
-            self._tell(describe_row(*at), f"it is missing, but {describe_row(branch_id, step)} follows it")
+            self._report(describe_row(*at), f"it is missing, but {describe_row(branch_id, step)} follows it")
             return
-        unknown = previous is not None and not previous.follows
+        unknown = previous is not None and not previous.accepted
         if not unknown and known.meta.parent != (previous.id if previous is not None else None):
             known.chain_faults.append("its parent is not the checkpoint before it")
         # A row whose own digest is wrong must not make all that follow it look wrong: either chain will do for them.
-        digests = [chain(digest, known.id, known.packed) for digest in (previous.follows if previous else (NO_DIGEST,))]
+        digests = [
+            chain(digest, known.id, known.packed_meta) for digest in (previous.accepted if previous else (NO_DIGEST,))
+        ]
         if digests and known.digest not in digests:
-            known.follows = (known.digest, *digests)
+            known.accepted = (known.digest, *digests)
             known.chain_faults.append("its digest does not follow from the row before it")
 
-    def _head(self, head: Head) -> None:
+    def _check_head(self, head: Head) -> None:
         where = f"the head of thread {head.thread!r}"
         try:
             note = self.notes[head.thread] = open_note(self._context.frames, head)
         except BacktrailError as error:
-            self._tell(where, _reason(error))
+            self._report(where, _reason(error))
             return
-        row = self.rows.get((head.branch, head.step))
+        row = self.rows.get(head.position)
         if row is None:
-            self._tell(where, f"it stands on {describe_row(head.branch, head.step)}, which is missing")
+            self._report(where, f"it stands on {describe_row(head.branch, head.step)}, which is missing")
         elif note.checkpoint != row.id:
-            self._tell(where, "the checkpoint it names is not the one it stands on")
+            self._report(where, "the checkpoint it names is not the one it stands on")
         elif row.meta is not None and row.meta.size != head.size:
-            self._tell(where, f"it tells a size of {head.size}, the checkpoint one of {row.meta.size}")
+            self._report(where, f"it tells a size of {head.size}, the checkpoint one of {row.meta.size}")
 
-    def trail(self, at: Place) -> list[Place]:
-        """The places of a trail that are there, newest first; stops where a branch is missing."""
-        found: list[Place] = []
-        following: Place | None = at
-        for _ in range(len(self.branches) + 1):
-            if following is None or following[0] not in self.branches:
-                break
-            branch, last = following
-            steps = sorted((step for b, step in self._by_branch(branch) if step <= last), reverse=True)
-            found += [(branch, step) for step in steps]
-            following = self.branches[branch].origin
-        return found
+    def positions_to(self, head: Head) -> list[Position]:
+        """The positions on the way to a head that are there, newest first; stops where a branch is missing."""
+        if not self._steps:
+            for branch, step in sorted(self.rows):
+                self._steps.setdefault(branch, []).append(step)
+        return [
+            (segment.branch.id, step)
+            for segment in walk_back(head.position, self.branches.get)
+            for step in reversed(self._steps.get(segment.branch.id, []))
+            if step <= segment.last
+        ]
 
-    def _by_branch(self, branch: bytes) -> list[Place]:
-        if not self._index:
-            for at in self.rows:
-                self._index.setdefault(at[0], []).append(at)
-        return self._index.get(branch, [])
-
-    def _see(self) -> None:
+    def _find_living(self) -> None:
         owners = {head.owner for head in self.heads}
         for head in self.heads:
-            for at in self.trail((head.branch, head.step)):
-                if self.rows[at].alive or at == (head.branch, head.step):
+            for at in self.positions_to(head):
+                if self.rows[at].alive or at == head.position:
                     self.living[at] = self.rows[at]
         # A head that is damaged may name a wrong owner: then the thread's name tells which branches it wrote.
         damaged = {head.thread for head in self.heads if head.thread not in self.notes}
@@ -303,15 +278,15 @@ class Inspection:
             if (known.branch.owner in owners or known.branch.thread in damaged) and known.alive:
                 self.living[at] = known
 
-    async def _state(self, at: Place, known: Known) -> None:
-        """Hold a root against what the rows and the pool have."""
+    async def _check_state(self, at: Position, known: CheckedRow) -> None:
+        """Compare a root with what the rows and the pool have."""
         fault = await self._state_fault(known)
         if fault is not None:
             self.unsound[at] = fault
             if not known.faults:
-                self._tell(describe_row(*at), fault)
+                self._report(describe_row(*at), fault)
 
-    async def _state_fault(self, known: Known) -> str | None:
+    async def _state_fault(self, known: CheckedRow) -> str | None:
         if known.faults or known.root is None:
             return known.faults[0] if known.faults else "its body is missing"
         tree = known.root.tree
@@ -350,17 +325,16 @@ class Inspection:
                 return "a list in it has another length than its pieces"
         return None
 
-    def _counts(self) -> None:
+    def _check_counts(self) -> None:
         for head in self.heads:
-            stands = (head.branch, head.step)
             own = sum(
                 1
                 for at, known in self.living.items()
-                if known.branch.owner == head.owner and (known.alive or at == stands)
+                if known.branch.owner == head.owner and (known.alive or at == head.position)
             )
             if head.thread in self.notes and own != head.count:
                 where = f"the head of thread {head.thread!r}"
-                self._tell(where, f"it counts {head.count} checkpoint(s), there are {own}")
+                self._report(where, f"it counts {head.count} checkpoint(s), there are {own}")
 
 
 def _reason(error: BacktrailError) -> str:

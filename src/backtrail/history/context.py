@@ -13,11 +13,11 @@ from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability
 from backtrail.errors import InvalidInput, Unavailable
-from backtrail.history.caches import BranchCache, IdCache, ListTailCache, TipCache
+from backtrail.history.caches import Caches
 from backtrail.model import Retention
 
-_NO_PREFIX = bytes(2)  # of branches that no mirror made: its generation 0
-#: (context, thread, its living checkpoints as `ancestry.FoundStep`) -> blobs they need besides those their roots name
+NO_PREFIX = bytes(2)  # of branches that no mirror made: its generation 0
+#: (context, thread, its living checkpoints as `ancestry.HistoryStep`) -> blobs they need besides those their roots name
 BlobFinder = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
 
 
@@ -52,10 +52,7 @@ class Context:
         self.closed = False
         self.failed_writes = 0  #: of sessions that log their errors instead of raising them
         self.trained_dictionary = b""  #: the one that this process trained last
-        self.tips = TipCache()
-        self.ids = IdCache()
-        self.tails = ListTailCache()
-        self._branches = BranchCache()
+        self.caches = Caches()
         self._workspaces: dict[str, Any] = {}
 
     def with_engine(self, engine: Engine) -> Context:
@@ -116,23 +113,23 @@ class Context:
     @property
     def branch_prefix(self) -> bytes:
         """The beginning of the ids of branches that may be written to now."""
-        return _NO_PREFIX if self.mirror is None else self.mirror.branch_prefix
+        return NO_PREFIX if self.mirror is None else self.mirror.branch_prefix
 
     def new_branch(self) -> bytes:
         """An id for a branch: the prefix that it must have now, then random."""
         prefix = self.branch_prefix
         return prefix + os.urandom(16 - len(prefix))
 
-    def add_branch(self, branch: Branch) -> None:
-        """Remember the record of a branch."""
-        self._branches.put(branch)
-
     async def branch(self, lineage: str, id: bytes) -> Branch | None:
         """The record of a branch."""
-        known = self._branches.get(id)
-        if known is None:
-            for branch in await self.engine.branches(lineage):
-                self._branches.put(branch)
-                if branch.id == id:
-                    known = branch  # a lineage may have more branches than are remembered
+        known = self.caches.branches.get(id)
+        if known is None:  # a lineage may have more branches than are remembered
+            known = next((branch for branch in await self.branches(lineage) if branch.id == id), None)
         return known
+
+    async def branches(self, lineage: str) -> list[Branch]:
+        """All branches of a lineage, in the order they were written."""
+        branches = await self.engine.branches(lineage)
+        for branch in branches:
+            self.caches.branches.put(branch)
+        return branches

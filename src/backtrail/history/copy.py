@@ -2,11 +2,11 @@
 
 Lineage by lineage: blobs, branches, rows and marks that the other store lacks, and last of all the heads; so a copy
 that was killed goes on where it stopped, and the other store never shows a thread whose rows have not arrived. Writers
-may go on meanwhile: a lineage in which something was swept or deleted during its copy is looked at again. What was
+may go on meanwhile: a lineage in which something was swept or deleted during its copy is read again. What was
 deleted or swept since an earlier copy is deleted in the other store, too, together with the move of its head.
 
-Between stores without keys bytes go over as they are. Otherwise each frame is opened and sealed anew, and blobs get the
-names that they have in the other store.
+Between stores without keys bytes go over as they are. Otherwise each frame is opened and sealed again, and blobs get
+the names that they have in the other store.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from backtrail.encode.seal import SealedFrames
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.errors import Conflict, Corrupt
-from backtrail.history.checks import Inspection
+from backtrail.history.checks import LineageCheck
 from backtrail.history.context import Context
 from backtrail.history.keyring import adopt_names
-from backtrail.history.records import now_micros, removal, unpack_mark_body
-from backtrail.history.reencrypt import Reseal
+from backtrail.history.records import deletion, now_micros, unpack_mark
+from backtrail.history.reencrypt import Reencryption
+from backtrail.history.retry import COPIES
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Copied
 
 Steps = dict[bytes, dict[int, Step]]  # by branch and step
-_ATTEMPTS = 32
 _ROWS = 256  # rows in one commit, at most
 _BLOBS = 16
 
@@ -41,7 +41,7 @@ async def copy(source: Context, target: Context, progress: Progress | None = Non
     total = Copied()
     for number, lineage in enumerate(names, 1):
         with refusals_as_conflicts():
-            done = await _Lineage(source, target, lineage).run()
+            done = await _LineageCopy(source, target, lineage).run()
         total = Copied(
             threads=total.threads + done.threads,
             rows=total.rows + done.rows,
@@ -53,7 +53,7 @@ async def copy(source: Context, target: Context, progress: Progress | None = Non
     return total
 
 
-class _Lineage:
+class _LineageCopy:
     """The copy of one lineage."""
 
     def __init__(self, source: Context, target: Context, lineage: str) -> None:
@@ -61,22 +61,22 @@ class _Lineage:
         self._target = target
         self._lineage = lineage
         plain = not isinstance(source.frames, SealedFrames) and not isinstance(target.frames, SealedFrames)
-        self._reseal = None if plain else Reseal(source, target, lineage)
+        self._reencryption = None if plain else Reencryption(source, target, lineage)
         self._rows = self._blobs = self._bytes = 0
 
     async def run(self) -> Copied:
-        for _ in range(_ATTEMPTS):
+        for _ in COPIES.attempts():
             heads = await self._source.engine.heads(self._lineage)
-            for head in heads:  # before anything is said about rows that the target may have for itself
-                await self._there(head)
+            for head in heads:  # before any mark is put on rows that the target may have for itself
+                await self._target_head(head)
             branches = await self._source.engine.branches(self._lineage)
-            before = await self._steps(self._source, branches)
-            if not _as_of(heads, await self._source.engine.heads(self._lineage), before):
+            before = await self._read_steps(self._source, branches)
+            if not _limit_to(heads, await self._source.engine.heads(self._lineage), before):
                 continue
             await self._copy_blobs()
             await self._copy_rows(branches, before)
-            after = await self._steps(self._source, branches)
-            if all(_still(after[branch], rows) for branch, rows in before.items()):
+            after = await self._read_steps(self._source, branches)
+            if all(_unchanged(after[branch], rows) for branch, rows in before.items()):
                 break
         else:
             raise Conflict(self._lineage, message=f"{self._lineage!r} kept being swept: copy it again")
@@ -85,7 +85,7 @@ class _Lineage:
             await self._check()
         return Copied(threads=threads, rows=self._rows, blobs=self._blobs, bytes=self._bytes)
 
-    async def _steps(self, context: Context, branches: list[Branch]) -> Steps:
+    async def _read_steps(self, context: Context, branches: list[Branch]) -> Steps:
         return {
             branch.id: {step.step: step for step in await context.engine.steps(self._lineage, branch.id, 1, LAST_STEP)}
             for branch in branches
@@ -94,14 +94,14 @@ class _Lineage:
     async def _copy_blobs(self) -> None:
         engine = self._source.engine
         there = {id for id, _ in await self._target.engine.blob_ids(self._lineage)}
-        if self._reseal is None:
+        if self._reencryption is None:
             lacking = [id for id, _ in await engine.blob_ids(self._lineage) if id not in there]
         else:
-            lacking = await self._reseal.lacking(there)
+            lacking = await self._reencryption.missing_blobs(there)
         for start in range(0, len(lacking), _BLOBS):
             blobs = await engine.blobs(self._lineage, lacking[start : start + _BLOBS])
-            if self._reseal is not None:
-                blobs = self._reseal.blobs(blobs)
+            if self._reencryption is not None:
+                blobs = self._reencryption.blobs(blobs)
             await self._target.engine.commit(Commit(self._lineage, blobs=blobs))
             self._blobs += len(blobs)
             self._bytes += sum(map(len, blobs.values()))
@@ -109,17 +109,17 @@ class _Lineage:
     async def _copy_rows(self, branches: list[Branch], steps: Steps) -> None:
         engine = self._target.engine
         known = {branch.id for branch in await engine.branches(self._lineage)}
-        there = await self._steps(self._target, branches)
+        there = await self._read_steps(self._target, branches)
         digests = {(branch, step): one.digest for branch, rows in there.items() for step, one in rows.items()}
         for branch in branches:
             have = there[branch.id]
             lacking = [step for step in steps[branch.id] if step not in have]
             new = () if branch.id in known else (branch,)
-            async for rows in self._read(branch, lacking):
-                made = [_new(branch.id, row) for row in rows]
+            async for rows in self._read_rows(branch, lacking):
+                made = [_new_row(branch.id, row) for row in rows]
                 marks = [Mark(branch.id, row.step, row.mark) for row in rows if row.mark is not None]
-                if self._reseal is not None:
-                    made, marks = await self._reseal.rows(branch, rows, digests)
+                if self._reencryption is not None:
+                    made, marks = await self._reencryption.rows(branch, rows, digests)
                 digests.update(((branch.id, row.step), row.digest) for row in made)
                 await engine.commit(Commit(self._lineage, rows=made, branches=new, marks=marks))
                 new = ()
@@ -130,20 +130,20 @@ class _Lineage:
             await self._copy_marks(branch, steps[branch.id], have)
 
     async def _copy_marks(self, branch: Branch, steps: dict[int, Step], have: dict[int, Step]) -> None:
-        """What was said since the last copy about rows that the target had already."""
+        """Copy the marks made since the last copy on rows that the target had already."""
         marks = []
         for step, one in have.items():
             if step in steps:
                 mark = steps[step].mark
-                if self._reseal is not None and mark is not None:
-                    changed = not self._reseal.same_mark(branch, step, mark, one.mark)
-                    mark = self._reseal.mark(branch.id, step, mark) if changed else one.mark
+                if self._reencryption is not None and mark is not None:
+                    changed = not self._reencryption.same_mark(branch, step, mark, one.mark)
+                    mark = self._reencryption.mark(branch.id, step, mark) if changed else one.mark
                 if mark != one.mark:
                     marks.append(Mark(branch.id, step, mark))
         if marks:
             await self._target.engine.commit(Commit(self._lineage, marks=marks))
 
-    async def _read(self, branch: Branch, steps: list[int]) -> AsyncIterator[list[Row]]:
+    async def _read_rows(self, branch: Branch, steps: list[int]) -> AsyncIterator[list[Row]]:
         for start in range(0, len(steps), _ROWS):
             part = steps[start : start + _ROWS]
             wanted = set(part)
@@ -153,17 +153,17 @@ class _Lineage:
     async def _copy_head(self, head: Head, steps: Steps) -> bool:
         """Move the target's head to where the source's stood; whether it had to be moved. What was swept there since
         the last copy goes at the same moment: the head does not count it any more."""
-        there = await self._there(head)
+        there = await self._target_head(head)
         if there is not None and there.version == head.version:
             return False
-        moved = head if self._reseal is None else self._reseal.head(head)
+        moved = head if self._reencryption is None else self._reencryption.head(head)
         expect = None if there is None else there.key
-        gone = [] if there is None else await self._gone(head, steps)
+        gone = [] if there is None else await self._marks_on_swept(head, steps)
         await self._target.engine.commit(Commit(self._lineage, (Swap(head.thread, expect, moved),), marks=gone))
-        self._target.tips.take(head.thread)
+        self._target.caches.tips.take(head.thread)
         return True
 
-    async def _there(self, head: Head) -> Head | None:
+    async def _target_head(self, head: Head) -> Head | None:
         """The target's head of the thread, which must be this one or one that it had before."""
         there = await self._target.engine.head(head.thread)
         if there is not None and (
@@ -175,7 +175,7 @@ class _Lineage:
             )
         return there
 
-    async def _gone(self, head: Head, steps: Steps) -> list[Mark]:
+    async def _marks_on_swept(self, head: Head, steps: Steps) -> list[Mark]:
         """Marks on the checkpoints of a thread that the target still has and the source has not. Only if those that
         both have are all that the head counts: others are lost there, and the target may be the last that has them."""
         context, common, marks = self._target, 0, []
@@ -185,28 +185,28 @@ class _Lineage:
             kept = steps.get(branch.id, {})
             for one in await context.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
                 where = f"{describe_row(branch.id, one.step)}: mark"
-                if (branch.id, one.step) != (head.branch, head.step) and self._deleted(one, where):
+                if (branch.id, one.step) != head.position and self._is_deleted(one, where):
                     continue
                 if one.step in kept:
                     common += 1
                 else:
-                    marks.append(removal(context.frames, branch.id, one.step, now_micros()))
+                    marks.append(deletion(context.frames, branch.id, one.step, now_micros()))
         return marks if common == head.count else []
 
-    def _deleted(self, one: Step, where: str) -> bool:
-        return one.mark is not None and unpack_mark_body(self._target.frames.unwrap(one.mark, where), where).deleted
+    def _is_deleted(self, one: Step, where: str) -> bool:
+        return one.mark is not None and unpack_mark(self._target.frames.unwrap(one.mark, where), where).deleted
 
     async def _check(self) -> None:
         """Copies are verified; what was damaged before is told, and not that the copy went wrong."""
-        seen = Inspection(self._target, self._lineage)
-        await seen.run()
-        if seen.problems and await self._target.engine.heads(self._lineage) == seen.heads:
-            problem = seen.problems[0]
+        check = LineageCheck(self._target, self._lineage)
+        await check.run()
+        if check.problems and await self._target.engine.heads(self._lineage) == check.heads:
+            problem = check.problems[0]
             raise Corrupt(f"{self._lineage!r}: {problem.where}", f"{problem.reason}, in the copy")
 
 
-def _as_of(heads: list[Head], later: list[Head], steps: Steps) -> bool:
-    """Make `steps`, which were read between the two looks at the heads, those of the first look: rows that were saved
+def _limit_to(heads: list[Head], later: list[Head], steps: Steps) -> bool:
+    """Make `steps`, which were read between the two readings of the heads, those of the first: rows that were saved
     since are left out. False if the heads did anything else than go on."""
     if len(heads) != len(later):
         return False
@@ -223,10 +223,10 @@ def _as_of(heads: list[Head], later: list[Head], steps: Steps) -> bool:
     return True
 
 
-def _still(now: dict[int, Step], then: dict[int, Step]) -> bool:
-    """Whether every row is still there, and nothing else was said about it."""
+def _unchanged(now: dict[int, Step], then: dict[int, Step]) -> bool:
+    """True if every row is still there, with the same mark."""
     return all(step in now and now[step].mark == one.mark for step, one in then.items())
 
 
-def _new(branch: bytes, row: Row) -> NewRow:
+def _new_row(branch: bytes, row: Row) -> NewRow:
     return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)

@@ -1,6 +1,6 @@
-"""What changed between two states: follows the two trees and descends only where their nodes differ.
+"""The changes between two states: follows the two trees and descends only where their nodes differ.
 
-Two nodes that point at the same place hold the same value, so nothing is read for them. Two lists that begin with the
+Two nodes that point at the same row hold the same value, so nothing is read for them. Two lists that begin with the
 same pieces are compared only from where the pieces part.
 """
 
@@ -26,7 +26,7 @@ async def compare(reader: StateReader, values: Values, a: Tree, b: Tree, path: s
     if a.type != b.type:
         changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
     same = set(a.pages).intersection(b.pages)  # what lies on a page that both have is the same in both
-    one, other = await reader.level(a, same), await reader.level(b, same)
+    one, other = await reader.children(a, same), await reader.children(b, same)
     for key in [*one, *(key for key in other if key not in one)]:
         old, new = one.get(key), other.get(key)
         if old == new:
@@ -39,9 +39,9 @@ async def compare(reader: StateReader, values: Values, a: Tree, b: Tree, path: s
         elif isinstance(old, Tree) and isinstance(new, Tree) and old.type == new.type:
             changes += await compare(reader, values, old, new, at)
         elif isinstance(old, ListNode) and isinstance(new, ListNode):
-            changes += await _lists(reader, values, old, new, at)
+            changes += await _compare_lists(reader, values, old, new, at)
         elif old is not None and new is not None:
-            changes += _values(values, await reader.value(old), await reader.value(new), at)
+            changes += _compare_values(values, await reader.value(old), await reader.value(new), at)
     return changes
 
 
@@ -53,15 +53,15 @@ def step_into(path: str, key: str) -> str:
     return f'{path}["{quoted}"]'
 
 
-async def _lists(reader: StateReader, values: Values, old: ListNode, new: ListNode, path: str) -> list[Change]:
-    front = _common(old, new)
+async def _compare_lists(reader: StateReader, values: Values, old: ListNode, new: ListNode, path: str) -> list[Change]:
+    front = _common_items(old, new)
     a = await reader.items(old, front, old.count)
     b = await reader.items(new, front, new.count)
-    return _items(values, a, b, front, path)
+    return _compare_items(values, a, b, front, path)
 
 
-def _common(a: ListNode, b: ListNode) -> int:
-    """How many items at the front are the same because the two tables say so."""
+def _common_items(a: ListNode, b: ListNode) -> int:
+    """The number of items at the front that are the same because the two tables say so."""
     count = 0
     for one, other in zip(a.pieces, b.pieces, strict=False):
         if (one.branch, one.stream, one.start) != (other.branch, other.stream, other.start):
@@ -72,8 +72,8 @@ def _common(a: ListNode, b: ListNode) -> int:
     return count
 
 
-def _items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
-    """Changes of a list: runs of equal items are matched, what stands between them is compared item by item."""
+def _compare_items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
+    """Changes of a list: runs of equal items are matched, what is between them is compared item by item."""
     keys_a, keys_b = [values.encode(x) for x in a], [values.encode(x) for x in b]
     changes: list[Change] = []
     for kind, a0, a1, b0, b1 in difflib.SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_opcodes():
@@ -81,7 +81,7 @@ def _items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> 
             continue
         pairs = min(a1 - a0, b1 - b0)
         for i in range(pairs):
-            changes += _values(values, a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]")
+            changes += _compare_values(values, a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]")
         for i in range(a0 + pairs, a1):
             changes.append(Change(f"{path}[{base + i}]", "removed", old=a[i]))
         for i in range(b0 + pairs, b1):
@@ -89,7 +89,7 @@ def _items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> 
     return changes
 
 
-def _values(values: Values, old: Any, new: Any, path: str) -> list[Change]:
+def _compare_values(values: Values, old: Any, new: Any, path: str) -> list[Change]:
     if values.encode(old) == values.encode(new):
         return []
     if type(old) is dict and type(new) is dict and all(type(key) is str for key in [*old, *new]):
@@ -101,8 +101,8 @@ def _values(values: Values, old: Any, new: Any, path: str) -> list[Change]:
             elif key not in old:
                 changes.append(Change(at, "added", new=new[key]))
             else:
-                changes += _values(values, old[key], new[key], at)
+                changes += _compare_values(values, old[key], new[key], at)
         return changes
     if type(old) is list and type(new) is list:
-        return _items(values, old, new, 0, path)
+        return _compare_items(values, old, new, 0, path)
     return [Change(path, "changed", old=old, new=new)]

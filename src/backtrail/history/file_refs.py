@@ -1,7 +1,7 @@
-"""Files tied to a checkpoint: the values that a save's `files=` takes.
+"""References to files: what `files=` of a save becomes.
 
-History knows nothing of directories. It keeps a reference, "<snapshot>@<workspace>", and asks a `FileSource` for it: a
-workspace takes a snapshot now, a snapshot names itself.
+History knows nothing of directories. It keeps a reference, "<snapshot>@<workspace>". A caller gives one, or a
+`FileSource` that can make one: a workspace, which takes a snapshot now, or a snapshot that was taken before.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ _REFERENCE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}@.+", re.DOTA
 
 @runtime_checkable
 class FileSource(Protocol):
-    """A workspace or a snapshot. What a user gives is one, the public classes included."""
+    """A workspace or a snapshot; the public classes are file sources as well."""
 
     async def __file_reference__(self) -> str:
         """The reference of a snapshot that exists when this returns."""
         ...
 
 
-async def tied(files: Any) -> str | None:
+async def file_reference(files: Any) -> str:
     """The reference to keep with a checkpoint."""
-    if files is None:
-        return None
     if type(files) is str:  # as `checkpoint.files` has it
         if not _REFERENCE.fullmatch(files):
             raise InvalidInput(f"files={files!r:.80} names no snapshot: give a workspace, or one of its snapshots")

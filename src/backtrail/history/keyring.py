@@ -1,4 +1,4 @@
-"""The key ring of a store: read when the store is opened, made with the first key, locked anew by `rekey`.
+"""The key ring of a store: read when the store is opened, made with the first key, locked with another by `rekey`.
 
 It is a record like a thread's head, under a name that no user can give, so every engine can keep it and changes it by
 compare-and-swap. A store that has one is encrypted, whoever opens it; a store that holds anything and has none is not.
@@ -20,19 +20,19 @@ RING = f"{RESERVED}keys"
 
 
 async def unlock(context: Context) -> None:
-    """Make the core's frames the ones that its store needs; called once, before anything else."""
+    """Give the context the frames that its store needs; called once, before anything else."""
     head = await context.engine.head(RING)
     if context.keys is None:
         if head is not None:
             raise refuse_sealed()
         return
     if head is None:
-        head = await _make(context, context.keys[0])
+        head = await _make_ring(context, context.keys[0])
     ring, _ = unlock_ring(head.note, context.keys)
     context.seal_with(ring)
 
 
-async def _make(context: Context, key: bytes) -> Head:
+async def _make_ring(context: Context, key: bytes) -> Head:
     if await user_lineages(context.engine, limit=1):
         raise InvalidInput(
             "the store holds unencrypted data and cannot be opened with a key: open it without, and copy it into a "
@@ -63,7 +63,7 @@ async def rekey(context: Context, key: Any) -> int:
         if head is None:
             raise refuse_sealed()
         ring = unlock_ring(head.note, context.keys)[0].grown()
-        if not await _replace(context, head, lock_ring(ring, new)):
+        if not await _replace_ring(context, head, lock_ring(ring, new)):
             continue
         context.add_key(new)
         frames.use(ring)
@@ -82,23 +82,23 @@ async def adopt_names(source: Context, target: Context) -> None:
         raise refuse_sealed()
     ring, number = unlock_ring(head.note, target.keys)
     ring = one.renamed(ring)
-    if not await _replace(target, head, lock_ring(ring, target.keys[number])):
-        raise _moved()
+    if not await _replace_ring(target, head, lock_ring(ring, target.keys[number])):
+        raise _ring_moved()
     other.use(ring)
 
 
-async def _replace(context: Context, head: Head, value: bytes) -> bool:
+async def _replace_ring(context: Context, head: Head, value: bytes) -> bool:
     """Put a ring with this value in the place of `head`; False if another process was faster."""
     return await swap(
         context.engine, head, record(RING, RING, "keys", value, head, created=head.created, updated=now_micros())
     )
 
 
-def _moved() -> Conflict:
+def _ring_moved() -> Conflict:
     return Conflict(RING, message="the key ring of the store was replaced meanwhile: try again")
 
 
-async def share(one: Context, other: Context) -> None:
+async def share_ring(one: Context, other: Context) -> None:
     """Let two sealed stores have one ring before they are made equal, so that they can hold the same bytes: one that is
     still empty takes the other's. Two that can never be equal are refused."""
     mine, theirs = await one.engine.head(RING), await other.engine.head(RING)
@@ -112,7 +112,7 @@ async def share(one: Context, other: Context) -> None:
         return
     for ring, old, taker in ((mine, theirs, other), (theirs, mine, one)):
         if not await user_lineages(taker.engine, limit=1):
-            await _take(taker, old, ring)
+            await _take_ring(taker, old, ring)
             return
     raise InvalidInput(
         "the two stores are encrypted apart from each other, so that neither could read what the other holds: copy one "
@@ -120,11 +120,11 @@ async def share(one: Context, other: Context) -> None:
     )
 
 
-async def _take(context: Context, old: Head, ring: Head) -> None:
-    """Another store's ring in the place of the one that an empty store was given when it was opened."""
+async def _take_ring(context: Context, old: Head, ring: Head) -> None:
+    """Replace the ring that an empty store got when it was opened by another store's."""
     assert context.keys is not None
     assert isinstance(context.frames, SealedFrames)
     found, _ = unlock_ring(ring.note, context.keys)
     if not await swap(context.engine, old, ring):
-        raise _moved()
+        raise _ring_moved()
     context.frames.use(found)

@@ -1,21 +1,40 @@
-"""A lineage seen as a whole, without its states: all heads, all branches, and the light half of every row.
+"""A lineage as a whole, without its states: all heads, all branches, and the light half of every row.
 
-What a thread keeps alive changes only together with a head, so a view whose heads are still there, at the versions it
-read first of all, is still true.
+What a thread keeps alive changes only together with a head. So a view is still true if the heads that it read first of
+all are still there, at the same versions.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 
-from backtrail.engines.base import LAST_STEP, Branch, Head, Step
-from backtrail.errors import Corrupt
-from backtrail.history.ancestry import SeenStep
+from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
+from backtrail.engines.origins import is_complete, walk_back
+from backtrail.history.ancestry import HistoryStep, broken_walk
 from backtrail.history.context import Context
-from backtrail.history.pace import Pace
 from backtrail.history.records import Note, open_note, read_step
 
-Place = tuple[bytes, int]
+_WORK = 0.0002  # seconds of work between two pauses
+_PAUSE = 0.00002  # seconds; long enough for another thread to be woken
+
+
+class Throttle:
+    """Lets other threads of the process go on every fraction of a millisecond, while a lineage is worked through.
+
+    A thread that computes gives the interpreter away only every five milliseconds, which is twenty times what a save
+    takes. On an event loop there are no other threads to let go on, and nothing may sleep."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._blocking = engine.properties.blocking
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        """Sleep for a moment, if it is time to and another thread could be waiting. Called every few rows."""
+        if self._blocking and time.perf_counter() - self._since > _WORK and threading.active_count() > 1:
+            time.sleep(_PAUSE)
+            self._since = time.perf_counter()
 
 
 class LineageView:
@@ -26,21 +45,21 @@ class LineageView:
         self.heads = heads
         self.branches = {branch.id: branch for branch in branches}
         self.notes: dict[str, Note] = {}
-        self.rows: dict[bytes, list[SeenStep]] = {}  # ascending by step
+        self.rows: dict[bytes, list[HistoryStep]] = {}  # ascending by step
 
     @classmethod
-    async def of(cls, context: Context, lineage: str) -> LineageView:
+    async def read(cls, context: Context, lineage: str) -> LineageView:
         """Read it: the heads first, so that whatever changes later shows in them."""
-        pace = Pace(context.engine)
+        throttle = Throttle(context.engine)
         heads = await context.engine.heads(lineage)
         view = cls(lineage, heads, await context.engine.branches(lineage))
         view.notes = {head.thread: open_note(context.frames, head) for head in heads}
         for branch in view.branches.values():
             view.rows[branch.id] = rows = []
             for number, step in enumerate(await context.engine.steps(lineage, branch.id, 1, LAST_STEP)):
-                rows.append(_seen(context, branch, step))
+                rows.append(_history_step(context, branch, step))
                 if number % 16 == 0:
-                    pace.breathe()
+                    throttle.pause()
         return view
 
     def without(self, threads: set[str]) -> LineageView:
@@ -50,58 +69,49 @@ class LineageView:
         other.notes = {head.thread: self.notes[head.thread] for head in other.heads}
         return other
 
-    def trail(self, at: Place) -> Iterator[SeenStep]:
-        """Every row on the way back from a place, newest first, deleted ones too."""
-        following: Place | None = at
-        for _ in range(len(self.branches) + 1):
-            if following is None:
-                return
-            branch, last = following
-            if branch not in self.branches:
-                raise Corrupt(f"branch {branch.hex()}", f"it is missing, but a branch of {self.lineage!r} follows it")
-            yield from (seen for seen in reversed(self.rows[branch]) if seen.step.step <= last)
-            following = self.branches[branch].origin
-        raise Corrupt(f"lineage {self.lineage!r}", "its branches follow each other in a circle")
+    def steps_to(self, head: Head) -> list[HistoryStep]:
+        """Every step on the way to a head, newest first, deleted ones too."""
+        segments = list(walk_back(head.position, self.branches.get))
+        if not is_complete(segments):
+            raise broken_walk(head, head.position, segments)
+        return [
+            one
+            for segment in segments
+            for one in reversed(self.rows[segment.branch.id])
+            if one.step.step <= segment.last
+        ]
 
-    def ancestors(self, branch: bytes) -> Iterator[bytes]:
-        """A branch and those it hangs on."""
-        following: bytes | None = branch
-        for _ in range(len(self.branches) + 1):
-            if following is None or following not in self.branches:
-                return
-            yield following
-            origin = self.branches[following].origin
-            following = origin[0] if origin is not None else None
-
-    def living(self) -> dict[Place, SeenStep]:
-        """Every checkpoint that some thread can see, and every row that a head stands on."""
-        found: dict[Place, SeenStep] = {}
+    def living(self) -> dict[Position, HistoryStep]:
+        """Every checkpoint that some thread can see, and every row that is a head."""
+        found: dict[Position, HistoryStep] = {}
         owners = {head.owner for head in self.heads}
         for head in self.heads:
-            for seen in self.trail((head.branch, head.step)):
-                if seen.alive or seen.place == (head.branch, head.step):
-                    found[seen.place] = seen
+            for one in self.steps_to(head):
+                if one.alive or one.position == head.position:
+                    found[one.position] = one
         for branch, rows in self.rows.items():
             if self.branches[branch].owner in owners:
-                found.update((seen.place, seen) for seen in rows if seen.alive)
+                found.update((one.position, one) for one in rows if one.alive)
         return found
 
-    def abandoned(self, head: Head, on_trail: set[Place]) -> Iterator[tuple[SeenStep, int]]:
-        """The living checkpoints of a thread that are off its trail, each with the time since when they are.
+    def abandoned(self, head: Head, to_head: set[Position]) -> Iterator[tuple[HistoryStep, int]]:
+        """The living checkpoints of a thread that are not on the way to its head (`to_head`), each with the time since
+        when they are not.
 
-        Nobody notes that time; it lies between the newest of them and the next thing that the thread wrote. The later
-        one is taken, so that nothing goes early."""
+        That time is not recorded; it lies between the newest of them and the next thing that the thread wrote. The
+        later one is taken, so that nothing goes early."""
         own = [branch for branch in self.branches.values() if branch.owner == head.owner]
-        written = sorted(seen.meta.created for branch in own for seen in self.rows[branch.id])
+        written = sorted(one.meta.created for branch in own for one in self.rows[branch.id])
         for branch in own:
-            off = [seen for seen in self.rows[branch.id] if (branch.id, seen.step.step) not in on_trail]
+            off = [one for one in self.rows[branch.id] if one.position not in to_head]
             if not off:
                 continue
-            newest = max(seen.meta.created for seen in off)
+            newest = max(one.meta.created for one in off)
             since = next((created for created in written if created > newest), head.updated)
-            yield from ((seen, since) for seen in off if seen.alive)
+            yield from ((one, since) for one in off if one.alive)
 
 
-def _seen(context: Context, branch: Branch, step: Step) -> SeenStep:
-    meta, remark = read_step(context.frames, branch.id, step)
-    return SeenStep(branch, step, meta, remark, remark is None or not remark.deleted)
+def _history_step(context: Context, branch: Branch, step: Step) -> HistoryStep:
+    """A step as no thread in particular sees it."""
+    meta, mark = read_step(context.frames, branch.id, step)
+    return HistoryStep(branch, step, meta, mark, mark is None or not mark.deleted)

@@ -1,8 +1,7 @@
 """A lock on a thread: a lease of the engine, and the fence that makes it worth having.
 
 While a handle holds the lock, each of its commits names the lease's token; should the lease have expired and gone to
-another owner meanwhile, the engine refuses the commit. The waiting itself is done by the front doors, each in its
-colour.
+another owner meanwhile, the engine refuses the commit. The waiting itself is done by the facades.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from backtrail.errors import InvalidInput, LockTimeout
 from backtrail.history.thread import Thread
 from backtrail.history.validation import check_seconds
 
-POLL = 0.02  # seconds between two looks at a lock that another has
+POLL = 0.02  # seconds between two attempts to get a lock that another has
 
 
 class Lock:
@@ -39,7 +38,7 @@ class Lock:
         answer = await self._thread.context.engine.lease(self.name, self.owner, self.ttl)
         if isinstance(answer, Lease):
             self.token = answer.token
-            self._thread.writer.fence = Fence(self.name, answer.token)
+            self._thread.fence = Fence(self.name, answer.token)
             return None
         return answer
 
@@ -54,5 +53,5 @@ class Lock:
 
     async def release(self) -> bool:
         """Give the lock back; False if it had been lost."""
-        self._thread.writer.fence = None
+        self._thread.fence = None
         return await self._thread.context.engine.release(self.name, self.owner)

@@ -12,8 +12,9 @@ from typing import Any
 from backtrail.encode.row_format import Blob, Inline, ListNode, Node, Slot, Tree
 from backtrail.encode.types import Unregistered
 from backtrail.errors import InvalidInput, NotFound
+from backtrail.history.reads import read_root
 from backtrail.history.state_reader import StateReader
-from backtrail.history.thread import Thread
+from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_limit
 from backtrail.model import Outline, Part
 
@@ -21,9 +22,9 @@ _SMALL = 256  # encoded bytes: a value in the root that is shown at once
 
 
 async def outline(
-    self: Thread[Any], path: Sequence[str | int] = (), at: Any = None, start: int = 0, stop: int | None = None
+    thread: ThreadHandle[S], path: Sequence[str | int] = (), at: Any = None, start: int = 0, stop: int | None = None
 ) -> Outline:
-    """What is at `path` in the state, one level deep; of a list, the items from `start` up to `stop`.
+    """The part of the state at `path`, one level deep; of a list, the items from `start` up to `stop`.
 
     thread.outline()                                  # the top-level keys, with kinds, counts and sizes
     thread.outline(["messages"], start=100, stop=150)
@@ -32,33 +33,33 @@ async def outline(
     last = check_limit(stop, "stop")
     if isinstance(path, str) or not isinstance(path, Sequence):
         raise InvalidInput(f"path must be a sequence of keys, not {path!r}")
-    _, root, reader = await self.root(at, deep=False)
+    _, _, root, reader = await read_root(thread, at, deep=False)
     node: Node | None = root.tree
     walked: list[str | int] = []
     for key in path:
         walked.append(key)
         if isinstance(node, Tree):
-            node = (await reader.level(node)).get(key) if isinstance(key, str) else None
+            node = (await reader.children(node)).get(key) if isinstance(key, str) else None
             if node is None:
-                raise NotFound(f"thread {self.id!r} has nothing at {_path(walked)}")
+                raise NotFound(f"thread {thread.id!r} has nothing at {_path(walked)}")
             continue
         assert node is not None
         rest = list(path)[len(walked) :]
         if isinstance(node, ListNode) and type(key) is int and 0 <= key < node.count:
             value = (await reader.items(node, key, key + 1))[0]
         else:
-            value = _step(await reader.value(node), key, walked, self.id)
+            value = _step(await reader.value(node), key, walked, thread.id)
         for key in rest:
             walked.append(key)
-            value = _step(value, key, walked, self.id)
-        return _describe(value, first, last, len(self.values.encode(value)))
+            value = _step(value, key, walked, thread.id)
+        return _describe(value, first, last, len(thread.values.encode(value)))
     assert node is not None
     return await _node(reader, node, first, last)
 
 
 async def _node(reader: StateReader, node: Node, start: int, stop: int | None) -> Outline:
     if isinstance(node, Tree):
-        children = await reader.level(node)
+        children = await reader.children(node)
         names = list(children)[start:stop]
         parts = tuple([await _part(reader, name, children[name]) for name in names])
         return Outline("dict", node.size, len(children), start, parts, type=node.type)

@@ -1,4 +1,4 @@
-"""The records of history and their bytes: metadata of a step, what was said about it later, and a head's note.
+"""The records of history and their bytes: metadata of a step, marks on it, and the note of a head.
 
 Each is a msgpack array whose trailing defaults are left away, so that the common case is small and a later version can
 add fields at the end.
@@ -16,21 +16,25 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.frame import Frames, describe_row
+from backtrail.encode.planner import PlannedRow
+from backtrail.encode.row_format import pack_root
 from backtrail.encode.values import Values
-from backtrail.engines.base import Head, Mark, Row, Step
+from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row, Step
 from backtrail.errors import Corrupt
+from backtrail.history.facts import Facts
 from backtrail.model import Checkpoint, ThreadInfo
 
 _ENCODER = msgspec.msgpack.Encoder()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _HEAD_WORDS = struct.Struct("<QQQQQQ")
 _ID_FRONT = struct.Struct(">QB")
-NO_DIGEST = bytes(16)
+NO_DIGEST = bytes(16)  # what the first row of all is chained to
+MAX_MOVES = 32  # rewinds and jumps that can be undone
 _SHORT = 64 * 1024  # bytes that are copied faster than a digest is fed twice
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is known of a checkpoint when it is written."""
+    """The metadata of a checkpoint, as it was saved."""
 
     created: int  # microseconds since 1970
     parent: bytes | None
@@ -44,27 +48,27 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What was said about a checkpoint later: it replaces label, tags and custom, or takes the checkpoint away."""
+    """A later change of a checkpoint: it replaces label, tags and custom, or deletes the checkpoint."""
 
     at: int
     deleted: bool
     label: str | None
     tags: tuple[str, ...]
     custom: bytes
-    again: bool = False  # it was taken away because the same save is there twice
+    duplicate: bool = False  # it was deleted because the same save is there twice
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A rewind that can be undone: the head went from one place to another."""
+    """A rewind that can be undone: the head went from `back` to `to`."""
 
-    to: tuple[bytes, int]
-    back: tuple[bytes, int]
+    to: Position
+    back: Position
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a head carries besides its position. `pinned`: it was put where it stands, the next save starts a branch."""
+    """The part of a head that engines do not read. `pinned`: the head was moved here; the next save starts a branch."""
 
-    checkpoint: bytes
+    checkpoint: bytes  # the id of the one at the head
     pinned: bool = False
     moves: tuple[Move, ...] = ()
     custom: bytes = b""  # for views: a small encoded dict
@@ -73,7 +77,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _META = msgspec.msgpack.Decoder(Meta)
-_REMARK = msgspec.msgpack.Decoder(MarkBody)
+_MARK = msgspec.msgpack.Decoder(MarkBody)
 _NOTE = msgspec.msgpack.Decoder(Note)
 
 
@@ -99,7 +103,7 @@ def uuid_text(data: bytes) -> str:
 
 
 def pack_meta(meta: Meta) -> bytes:
-    """Trailing defaults are left away."""
+    """The bytes of metadata, without trailing defaults."""
     fields: list[Any] = [meta.created, meta.parent, meta.size, meta.written, meta.body]
     extras = [meta.label, meta.tags, meta.custom, meta.files]
     if any(extras):
@@ -110,34 +114,37 @@ def pack_meta(meta: Meta) -> bytes:
 
 
 def unpack_meta(data: bytes, where: str) -> Meta:
+    """The metadata that `pack_meta` packed, or `Corrupt`."""
     try:
         return _META.decode(data)
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(where, f"its metadata makes no sense: {error}") from error
 
 
-def pack_mark_body(remark: MarkBody) -> bytes:
-    return _ENCODER.encode(remark)
+def pack_mark(mark: MarkBody) -> bytes:
+    return _ENCODER.encode(mark)
 
 
-def unpack_mark_body(data: bytes, where: str) -> MarkBody:
+def unpack_mark(data: bytes, where: str) -> MarkBody:
+    """The mark that `pack_mark` packed, or `Corrupt`."""
     try:
-        return _REMARK.decode(data)
+        return _MARK.decode(data)
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(where, f"its mark makes no sense: {error}") from error
 
 
-def seal_mark(frames: Frames, branch: bytes, step: int, remark: MarkBody) -> Mark:
-    """A remark as a commit carries it."""
-    return Mark(branch, step, frames.wrap(pack_mark_body(remark), f"{describe_row(branch, step)}: mark"))
+def seal_mark(frames: Frames, branch: bytes, step: int, mark: MarkBody) -> Mark:
+    """A mark as a commit carries it."""
+    return Mark(branch, step, frames.wrap(pack_mark(mark), f"{describe_row(branch, step)}: mark"))
 
 
-def removal(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
-    """The mark that takes a checkpoint away."""
+def deletion(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
+    """The mark that deletes a checkpoint."""
     return seal_mark(frames, branch, step, MarkBody(now, True, None, (), b""))
 
 
 def body_digest(root: bytes, payload: bytes) -> bytes:
+    """The digest of root and payload as they are stored."""
     if len(payload) < _SHORT:
         return blake3(root + payload).digest(16)
     return blake3(root).update(payload).digest(16)
@@ -148,18 +155,51 @@ def chain(previous: bytes, id: bytes, meta: bytes) -> bytes:
     return blake3(previous + id + meta).digest(16)
 
 
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def seal_row(
+    frames: Frames,
+    position: Position,
+    id: bytes,
+    previous: bytes,
+    parent: bytes | None,
+    now: int,
+    planned: PlannedRow,
+    facts: Facts,
+    dictionary: bytes = b"",
+) -> tuple[NewRow, dict[bytes, bytes], Meta]:
+    """A planned row as the bytes that an engine gets, chained to the digest `previous`; its blobs; its metadata."""
+    branch, step = position
+    root_content = pack_root(planned.root, branch)
+    wrap, where = frames.wrap, describe_row(branch, step)
+    root = wrap(root_content, f"{where}: root")
+    payload = wrap(planned.payload, f"{where}: payload", dictionary)
+    written = len(root) + len(payload)
+    blobs: dict[bytes, bytes] = {}
+    if planned.blobs or planned.framed:
+        blobs = {name: wrap(data, f"blob {name.hex()}") for name, data in planned.blobs.items()} | planned.framed
+        written += sum(map(len, blobs.values()))
+    body = body_digest(root, payload)
+    size = planned.root.tree.size
+    meta = Meta(now, parent, size, written, body, facts.label, facts.tags, facts.custom, facts.files)
+    packed = wrap(pack_meta(meta), f"{where}: meta")
+    return NewRow(branch, step, id, packed, chain(previous, id, packed), root, payload), blobs, meta
+
+
 # -- heads -------------------------------------------------------------------------------------------------------------
 
 
 def seal_note(frames: Frames, head: Head, note: Note) -> bytes:
-    """The bytes of a head's note, vouched for together with the whole head: a damaged position is found."""
+    """The bytes of a head's note. Its checksum covers the whole head, so that a damaged position is found."""
     more = note.pinned or note.moves or note.custom or note.retention or note.dictionary
     content = _ENCODER.encode(note if more else (note.checkpoint,))
-    return frames.vouch(content, _facts(head))
+    return frames.bind(content, _facts(head))
 
 
 def open_note(frames: Frames, head: Head) -> Note:
-    content = frames.vouched(head.note, _facts(head), f"the head of thread {head.thread!r}")
+    """The note of a head; `Corrupt` if the head is not the one that it was sealed with."""
+    content = frames.open_bound(head.note, _facts(head), f"the head of thread {head.thread!r}")
     try:
         return _NOTE.decode(content)
     except (msgspec.DecodeError, ValueError) as error:
@@ -167,7 +207,7 @@ def open_note(frames: Frames, head: Head) -> Note:
 
 
 def _facts(head: Head) -> bytes:
-    """Everything that a head says besides its note."""
+    """The bytes of a head without its note."""
     try:
         words = _HEAD_WORDS.pack(head.step, head.version, head.created, head.updated, head.count, head.size)
         text = f"{head.thread}\0{head.lineage}\0{head.kind}\0".encode()
@@ -176,46 +216,74 @@ def _facts(head: Head) -> bytes:
         raise Corrupt(f"the head of thread {head.thread!r}", f"a number in it is none: {error}") from error
 
 
-def touch(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
-    """The same head, one version on."""
+def with_note(frames: Frames, head: Head, note: Note) -> Head:
+    """The head, carrying this note."""
+    return msgspec.structs.replace(head, note=seal_note(frames, head, note))
+
+
+def first_head(frames: Frames, branch: Branch, kind: str, now: int, size: int, note: Note) -> Head:
+    """The head of a new thread, at the first step of its first branch."""
+    head = Head(branch.thread, branch.lineage, branch.owner, branch.id, 1, 1, kind, now, now, 1, size)
+    return with_note(frames, head, note)
+
+
+def next_head(frames: Frames, old: Head, position: Position, now: int, size: int, note: Note, removed: int = 0) -> Head:
+    """The head after a save at `position`, which removed so many checkpoints from the history."""
+    branch, step = position
+    version, count = old.version + 1, old.count + 1 - removed
+    head = Head(old.thread, old.lineage, old.owner, branch, step, version, old.kind, old.created, now, count, size)
+    return with_note(frames, head, note)
+
+
+def bump_version(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
+    """The same head, one version on, with these fields changed."""
     note = open_note(frames, head)
-    fields = {"version": head.version + 1, "updated": max(now, head.updated + 1), "note": b"", **changes}
-    bare = msgspec.structs.replace(head, **fields)
-    return msgspec.structs.replace(bare, note=seal_note(frames, bare, note))
+    moved = msgspec.structs.replace(head, version=head.version + 1, updated=max(now, head.updated + 1), **changes)
+    return with_note(frames, moved, note)
+
+
+def move_head(frames: Frames, head: Head, note: Note, position: Position, now: int, **changes: Any) -> Head:
+    """The head at another position, one version on, with this note and these fields changed."""
+    branch, step = position
+    moved = msgspec.structs.replace(
+        head, branch=branch, step=step, version=head.version + 1, updated=max(now, head.updated + 1), **changes
+    )
+    return with_note(frames, moved, note)
 
 
 # -- for users ---------------------------------------------------------------------------------------------------------
 
 
-def moment(micros: int) -> dt.datetime:
+def to_datetime(micros: int) -> dt.datetime:
+    """The time that is so many microseconds after 1970."""
     return _EPOCH + dt.timedelta(microseconds=micros)
 
 
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, MarkBody | None]:
-    """Metadata and remark of a step."""
+    """The metadata of a step and its mark."""
     where = describe_row(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
         raise Corrupt(where, "its id is none")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
     if step.mark is None:
         return meta, None
-    return meta, unpack_mark_body(frames.unwrap(step.mark, f"{where}: mark"), where)
+    return meta, unpack_mark(frames.unwrap(step.mark, f"{where}: mark"), where)
 
 
 def checkpoint(
-    values: Values, thread: str, id: bytes, step: int, meta: Meta, remark: MarkBody | None, parent: bytes | None
+    values: Values, thread: str, id: bytes, step: int, meta: Meta, mark: MarkBody | None, parent: bytes | None
 ) -> Checkpoint:
-    """The checkpoint that a step is to a user."""
-    said: Meta | MarkBody = remark if remark is not None else meta
-    custom: dict[str, Any] = values.decode(said.custom, f"checkpoint {uuid_text(id)}") if said.custom else {}
+    """The checkpoint of a step, for users."""
+    facts: Meta | MarkBody = mark if mark is not None else meta
+    custom: dict[str, Any] = values.decode(facts.custom, f"checkpoint {uuid_text(id)}") if facts.custom else {}
     return Checkpoint(
         id=uuid_text(id),
         thread_id=thread,
         parent_id=uuid_text(parent) if parent is not None else None,
         step=step,
-        created_at=moment(meta.created),
-        label=said.label,
-        tags=said.tags,
+        created_at=to_datetime(meta.created),
+        label=facts.label,
+        tags=facts.tags,
         custom=custom,
         size=meta.size,
         written=meta.written,
@@ -224,14 +292,14 @@ def checkpoint(
 
 
 def thread_info(frames: Frames, head: Head) -> ThreadInfo:
-    """The line of a listing."""
+    """A thread, for listings."""
     return ThreadInfo(
         id=head.thread,
         kind=head.kind,
         head=uuid_text(open_note(frames, head).checkpoint),
         step=head.step,
         count=head.count,
-        created_at=moment(head.created),
-        updated_at=moment(head.updated),
+        created_at=to_datetime(head.created),
+        updated_at=to_datetime(head.updated),
         size=head.size,
     )

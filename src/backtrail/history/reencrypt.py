@@ -1,7 +1,7 @@
-"""Reseal: the records of one store as another one keeps them, when the two have different keys.
+"""Reencryption: the records of one store as another one keeps them, when the two have different keys.
 
 Every frame is opened with the one ring and sealed with the other. Blobs are named by keyed hashes, so they may get new
-names; then roots and pages, which name them, are written anew. Dictionaries stay behind: payloads are compressed
+names; then roots and pages, which name them, are written again. Dictionaries stay behind: payloads are compressed
 without, until the other store has its own.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from backtrail.encode.assemble import unread_pages
-from backtrail.encode.frame import BEFORE, BEHIND, LacksDictionary, describe_row
+from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.row_format import (
     Blob,
     Node,
@@ -25,7 +25,8 @@ from backtrail.encode.row_format import (
     unpack_payload,
     unpack_root,
 )
-from backtrail.engines.base import Branch, Head, Mark, NewRow, Row
+from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row
+from backtrail.engines.origins import previous_position
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE, GAP
@@ -35,17 +36,17 @@ from backtrail.history.records import (
     chain,
     open_note,
     pack_meta,
-    seal_note,
     unpack_meta,
+    with_note,
 )
-from backtrail.history.zstd_dictionary import is_dictionary, learn
+from backtrail.history.zstd_dictionary import is_dictionary, with_dictionaries
 
 _BATCH = 16
-Digests = dict[tuple[bytes, int], bytes]
+Digests = dict[Position, bytes]
 
 
-class Reseal:
-    """From one core to another, for one lineage."""
+class Reencryption:
+    """From one store to another, for one lineage."""
 
     def __init__(self, source: Context, target: Context, lineage: str) -> None:
         self._source = source
@@ -55,7 +56,7 @@ class Reseal:
 
     # -- blobs --------------------------------------------------------------------------------------------------------
 
-    async def lacking(self, there: set[bytes]) -> list[bytes]:
+    async def missing_blobs(self, there: set[bytes]) -> list[bytes]:
         """Blobs that the target lacks. Also learns what each is called there."""
         ids = [
             id
@@ -114,10 +115,12 @@ class Reseal:
         root = body = b""
         if row.root or row.payload:
             tree = unpack_root(self._open(row.root, f"{where}: root"), branch.id, where)
-            content = await self._payload(row.payload, where)
+            content = await with_dictionaries(
+                self._source, self._lineage, lambda: self._open(row.payload, f"{where}: payload")
+            )
             if self._names:
-                content = self._renamed_pages(branch.id, row.step, tree.tree, content, where)
-                tree = Root(self._tree(tree.tree), tree.streams)
+                content = self._rename_in_pages(branch.id, row.step, tree.tree, content, where)
+                tree = Root(self._rename_in_tree(tree.tree), tree.streams)
             root = wrap(pack_root(tree, branch.id), f"{where}: root")
             body = wrap(content, f"{where}: payload")
         if root:
@@ -126,48 +129,40 @@ class Reseal:
         return NewRow(branch.id, row.step, row.id, packed, self._chain(branch, row, packed, digests), root, body)
 
     def _chain(self, branch: Branch, row: Row, packed: bytes, digests: Digests) -> bytes:
-        before = (branch.id, row.step - 1)
-        if branch.origin is not None and row.step == branch.origin[1] + 1:
-            before = branch.origin
-        return chain(digests.get(before, NO_DIGEST), row.id, packed)
-
-    async def _payload(self, frame: bytes, where: str) -> bytes:
-        while True:
-            try:
-                return self._open(frame, f"{where}: payload")
-            except LacksDictionary as lacking:
-                await learn(self._source, self._lineage, lacking.name)
+        before = previous_position(branch, row.step)
+        previous = NO_DIGEST if before is None else digests.get(before, NO_DIGEST)
+        return chain(previous, row.id, packed)
 
     def mark(self, branch: bytes, step: int, data: bytes) -> bytes:
-        """A mark, sealed anew."""
+        """A mark, sealed for the target."""
         where = f"{describe_row(branch, step)}: mark"
         return self._target.frames.wrap(self._open(data, where), where)
 
     def same_mark(self, branch: Branch, step: int, here: bytes, there: bytes | None) -> bool:
-        """Whether two marks, sealed differently, say the same."""
+        """True if two marks, sealed differently, have the same content."""
         where = f"{describe_row(branch.id, step)}: mark"
         return there is not None and self._open(here, where) == self._target.frames.unwrap(there, where)
 
     def head(self, head: Head) -> Head:
-        """A head, its note sealed anew."""
+        """A head, its note sealed for the target."""
         note = msgspec.structs.replace(open_note(self._source.frames, head), dictionary=b"")
-        return msgspec.structs.replace(head, note=seal_note(self._target.frames, head, note))
+        return with_note(self._target.frames, head, note)
 
     # -- names within roots and pages ---------------------------------------------------------------------------------
 
-    def _tree(self, tree: Tree) -> Tree:
+    def _rename_in_tree(self, tree: Tree) -> Tree:
         if tree.children is None:
             return tree
-        return Tree(tree.type, {key: self._node(node) for key, node in tree.children.items()}, tree.size, tree.pages)
+        return Tree(tree.type, {key: self._rename(node) for key, node in tree.children.items()}, tree.size, tree.pages)
 
-    def _node(self, node: Node) -> Node:
+    def _rename(self, node: Node) -> Node:
         if isinstance(node, Tree):
-            return self._tree(node)
+            return self._rename_in_tree(node)
         if isinstance(node, Blob):
             return Blob(self._names.get(node.id, node.id), node.size, node.text)
         return node
 
-    def _renamed_pages(self, branch: bytes, step: int, tree: Tree, content: bytes, where: str) -> bytes:
+    def _rename_in_pages(self, branch: bytes, step: int, tree: Tree, content: bytes, where: str) -> bytes:
         """The payload, with the pages in it that this row was the first to write naming blobs as the target does."""
         sections, slots = unpack_payload(BEFORE + content + BEHIND, where)
         waiting: list[Any] = [page for page in unread_pages(tree) if (page.branch, page.step) == (branch, step)]
@@ -178,5 +173,5 @@ class Reseal:
             children = unpack_page(slots[page.index], branch, where)
             below = Tree(None, children, 0)
             waiting += [one for one in unread_pages(below) if (one.branch, one.step) == (branch, step)]
-            slots[page.index] = pack_page({key: self._node(node) for key, node in children.items()}, branch)
+            slots[page.index] = pack_page({key: self._rename(node) for key, node in children.items()}, branch)
         return pack_payload(sections, slots)

@@ -1,4 +1,6 @@
-"""Retention: which checkpoints of a thread may be forgotten. Pure: it is told what there is and says what may go.
+"""Retention: which checkpoints of a thread may be forgotten; and the policy of its own that a thread can have.
+
+Nothing is removed here: `save_retention` and `sweep` apply a policy.
 
 A checkpoint goes when every thread that can see it lets it go: a fork keeps what it needs of the history that it
 inherited, whatever the thread it was forked from has for a policy. A head is never let go.
@@ -13,12 +15,15 @@ from typing import Any
 
 import msgspec
 
+from backtrail.engines.base import Head
 from backtrail.errors import Corrupt, InvalidInput
-from backtrail.history.ancestry import SeenStep
+from backtrail.history.ancestry import HistoryStep
+from backtrail.history.facts import Facts
+from backtrail.history.records import MarkBody, Meta, open_note, with_note
+from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.model import Retention
 
-NOTHING = Retention()
-Place = tuple[bytes, int]
+KEEP_ALL = Retention()
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _ENCODER = msgspec.msgpack.Encoder()
@@ -39,9 +44,9 @@ _STORED = msgspec.msgpack.Decoder(_Stored)
 
 
 def check_retention(value: Any) -> Retention:
-    """A policy from what a caller gave: a Retention, its text such as `keep_last=10,max_age=24h`, or None."""
+    """The policy that a caller gave: a Retention, its text such as `keep_last=10,max_age=24h`, or None."""
     if value is None:
-        return NOTHING
+        return KEEP_ALL
     if isinstance(value, Retention):
         return value
     if isinstance(value, str):
@@ -50,7 +55,7 @@ def check_retention(value: Any) -> Retention:
 
 
 def parse(text: str) -> Retention:
-    """The policy that a text such as `keep_last=10,max_age=24h,keep_tags=a+b` stands for."""
+    """The policy that a text such as `keep_last=10,max_age=24h,keep_tags=a+b` means."""
     fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
@@ -85,7 +90,7 @@ def pack_retention(policy: Retention) -> bytes:
 
 
 def unpack_retention(data: bytes, where: str) -> Retention:
-    """The policy of these bytes."""
+    """The policy that `pack_retention` packed, or `Corrupt`."""
     try:
         stored = _STORED.decode(data)
     except (msgspec.DecodeError, ValueError) as error:
@@ -101,39 +106,62 @@ def unpack_retention(data: bytes, where: str) -> Retention:
 
 
 def micros(span: dt.timedelta) -> int:
+    """The microseconds of a time span."""
     return span // dt.timedelta(microseconds=1)
 
 
-def protected(policy: Retention, seen: SeenStep) -> bool:
-    """Whether a checkpoint stays for what is said about it."""
-    said: Any = seen.remark or seen.meta
-    if policy.keep_labelled and said.label is not None:
+def protected(policy: Retention, facts: Facts | Meta | MarkBody) -> bool:
+    """True if a checkpoint stays because of its label or tags."""
+    if policy.keep_labelled and facts.label is not None:
         return True
-    return bool(policy.keep_tags) and not set(policy.keep_tags).isdisjoint(said.tags)
+    return bool(policy.keep_tags) and not set(policy.keep_tags).isdisjoint(facts.tags)
 
 
 def kept(
-    policy: Retention, now: int, trail: Sequence[SeenStep], abandoned: Iterable[tuple[SeenStep, int]]
-) -> Iterable[SeenStep]:
-    """The checkpoints that a thread holds on to. `trail`: its living ones from the head back; `abandoned`: those that a
+    policy: Retention, now: int, to_head: Sequence[HistoryStep], abandoned: Iterable[tuple[HistoryStep, int]]
+) -> Iterable[HistoryStep]:
+    """The checkpoints that a thread keeps. `to_head`: its living ones from the head back; `abandoned`: those that a
     rewind left behind, each with the time (microseconds) since when it has been so."""
     oldest = None if policy.max_age is None else now - micros(policy.max_age)
-    for number, seen in enumerate(trail):
+    for number, one in enumerate(to_head):
         if (
             number == 0
             or (
                 (policy.keep_last is None or number < policy.keep_last)
-                and (oldest is None or seen.meta.created >= oldest)
+                and (oldest is None or one.meta.created >= oldest)
             )
-            or protected(policy, seen)
+            or protected(policy, one.facts)
         ):
-            yield seen
+            yield one
     window = now - micros(policy.undo_window)
-    for seen, since in abandoned:
-        if policy == NOTHING or since > window or protected(policy, seen):
-            yield seen
+    for one, since in abandoned:
+        if policy == KEEP_ALL or since > window or protected(policy, one.facts):
+            yield one
 
 
 def expired(policy: Retention, now: int, updated: int) -> bool:
-    """Whether a thread has been idle for longer than its ttl."""
+    """True if a thread has been idle for longer than its ttl."""
     return policy.ttl is not None and updated < now - micros(policy.ttl)
+
+
+# -- the policy of one thread ------------------------------------------------------------------------------------------
+
+
+async def own_retention(thread: ThreadHandle[S]) -> Retention | None:
+    """The thread's own policy, if it has one."""
+    own = open_note(thread.context.frames, await thread.require_head()).retention
+    return unpack_retention(own, f"the head of thread {thread.id!r}") if own else None
+
+
+async def retain(thread: ThreadHandle[S], policy: Any) -> None:
+    """Give the thread a policy of its own, which counts instead of the store's; None takes it away. It stays with the
+    thread, and forks made from now on have it too."""
+    frames = thread.context.frames
+    packed = b"" if policy is None else pack_retention(check_retention(policy))
+
+    async def attempt(head: Head) -> bool | None:
+        note = msgspec.structs.replace(open_note(frames, head), retention=packed)
+        moved = msgspec.structs.replace(head, version=head.version + 1, updated=head.updated + 1)
+        return await thread.swap_head(head, with_note(frames, moved, note)) or None
+
+    await thread.retry_cas("retain", attempt)

@@ -1,22 +1,73 @@
-"""How long a call that lost a race tries again before its caller is told.
+"""Retries: the limits of history, and when damage is believed.
 
-The measure is time, not a number of attempts: a writer that has its next step ready can win very many races in a row
-against one that has to look first, and must not make it give up while both of them get on.
+A sweep changes every head of its lineage before it frees anything. So what looks like damage may be what a sweep has
+just freed: it is believed only if the head of the thread is the same after one failure and after the next. A mirror
+that changed sides in between counts as a change, because the call may have read one half here and the other there.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-PATIENCE = 30.0  # seconds
-_AT_LEAST = 8
+from backtrail.engines.retry import RetryPolicy
+from backtrail.errors import Corrupt
+from backtrail.history.context import Context
+
+#: A change of a head, if other writers keep being faster.
+RACES = RetryPolicy.seconds(30.0, at_least=8)
+#: A call that met damage, if the head of its thread keeps moving.
+REREADS = RetryPolicy.times(64)
+#: A sweep, a copy, or a check of a lineage, if writers keep moving its heads.
+SWEEPS = RetryPolicy.times(32)
+COPIES = RetryPolicy.times(32)
+CHECKS = RetryPolicy.times(16)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def tries() -> Iterator[int]:
-    """0, 1, 2, … until the patience is at its end."""
-    end = time.monotonic() + PATIENCE
-    number = 0
-    while number < _AT_LEAST or time.monotonic() < end:
-        yield number
-        number += 1
+class _OfThread(Protocol):
+    """Something that belongs to one thread of a store."""
+
+    context: Context
+    id: str
+
+
+H = TypeVar("H", bound=_OfThread)
+Method = Callable[Concatenate[H, P], Coroutine[Any, Any, T]]
+
+
+def attempts() -> Iterator[int]:
+    """0, 1, 2, … until a call that keeps losing races has to give up."""
+    return RACES.attempts()
+
+
+async def repeat_while_moving(thread: _OfThread, damage: Corrupt, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Repeat a call that raised `damage`, as long as the head of its thread moves; then raise it again."""
+    context, last = thread.context, None
+    for _ in REREADS.attempts():
+        head = await context.engine.head(thread.id)
+        now = None if head is None else (head.key, context.branch_prefix)
+        if now is not None and now == last:
+            break
+        last = now
+        try:
+            return await call()
+        except Corrupt as error:
+            damage = error
+    raise damage
+
+
+def rereading(method: Method[H, P, T]) -> Method[H, P, T]:
+    """Make a function on a thread repeat itself where it met what a sweep was just freeing."""
+
+    @functools.wraps(method)
+    async def call(thread: H, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await method(thread, *args, **kwargs)
+        except Corrupt as damage:
+            return await repeat_while_moving(thread, damage, lambda: method(thread, *args, **kwargs))
+
+    return call

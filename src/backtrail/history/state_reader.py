@@ -1,4 +1,4 @@
-"""Reading: from a place to the state that was saved there, with as few round trips as the root allows."""
+"""Reading states: from the root of a row to its values, with as few round trips as the root allows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from backtrail.encode.assemble import (
     unread_pages,
 )
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
-from backtrail.encode.frame import LacksDictionary, describe_row
+from backtrail.encode.frame import describe_row
 from backtrail.encode.piece_table import join_adjacent, pieces_between, reads_too_much
 from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Root, Section, Tree, unpack_root
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
-from backtrail.history.zstd_dictionary import learn
+from backtrail.history.zstd_dictionary import with_dictionaries
 
 
 class StateReader:
@@ -36,12 +36,12 @@ class StateReader:
         self.assembler = Assembler(self._values, self._rows, self._blobs)
 
     async def root(self, branch: bytes, step: int, data: bytes, deep: bool = True) -> Root:
-        """The root in these bytes; `deep`: with every page of its tree, else `level` reads them one by one."""
+        """The root in these bytes; `deep`: with every page of its tree, else `children` reads them one by one."""
         where = describe_row(branch, step)
         root = unpack_root(self._context.frames.unwrap(data, f"{where}: root"), branch, where)
-        return Root(await self._whole(root.tree), root.streams) if deep else root
+        return Root(await self._with_pages(root.tree), root.streams) if deep else root
 
-    async def level(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
+    async def children(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
         """The children of a tree, without the pages of theirs; those on some of its own pages can be left out."""
         if tree.children is not None:
             return tree.children
@@ -49,7 +49,7 @@ class StateReader:
         await self.fetch((page.branch, page.step, page.step) for page in pages)
         return {key: node for page in pages for key, node in self.assembler.page(page).items()}
 
-    async def _whole(self, tree: Tree) -> Tree:
+    async def _with_pages(self, tree: Tree) -> Tree:
         while pages := list(unread_pages(tree)):
             await self.fetch((page.branch, page.step, page.step) for page in pages)
             tree = self.assembler.tree(tree)
@@ -58,14 +58,14 @@ class StateReader:
     async def value(self, node: Node) -> Any:
         """The value of a node."""
         if isinstance(node, Tree):
-            node = await self._whole(node)
+            node = await self._with_pages(node)
         await self.fetch(rows_needed([node]))
         await self.fetch_blobs(blobs_needed([node]))
         return self.assembler.value(node)
 
     async def known_lists(self, tree: Tree) -> KnownLists:
         """The long lists in `tree`, read for a planner to compare with."""
-        lists = list(_listings(tree, ()))
+        lists = list(_lists_in(tree, ()))
         await self.fetch(rows_needed(listing for _, listing in lists))
         known: KnownLists = {}
         for path, listing in lists:
@@ -85,10 +85,10 @@ class StateReader:
             raise InvalidInput("that part of the state is not a list")
         result: list[Any] = []
         for piece, low, high in pieces_between(node, start, stop):
-            result += await self._range(piece, low, high)
+            result += await self._read_items(piece, low, high)
         return result
 
-    async def keep(self, node: Node | None, start: int, stop: int) -> ListNode | list[Any]:
+    async def sublist(self, node: Node | None, start: int, stop: int) -> ListNode | list[Any]:
         """Items start..stop-1 of a list as a list of their own that shares every row with it. Reads only the rows at
         the cuts; where sharing would keep much more alive than it is worth, the items themselves."""
         if node is None or start >= stop:
@@ -111,19 +111,19 @@ class StateReader:
         first, begin, before = piece.first, piece.begin, 0
         last, end, after = piece.last, piece.begin + piece.span, 0
         if start > piece.start:
-            first, sections = await self._row_of(piece, start)
+            first, sections = await self._find_row(piece, start)
             begin = sections[0].offset
             before = self._weight(sections, sections[0].start, start)
         if stop < piece.stop:
-            last, sections = await self._row_of(piece, stop - 1)
+            last, sections = await self._find_row(piece, stop - 1)
             end = sections[-1].offset + len(sections[-1].data)
             after = self._weight(sections, stop, sections[-1].start + sections[-1].items)
         span = end - begin
         return Piece(piece.branch, piece.stream, start, stop, first, last, begin, span), span - before - after
 
-    async def _row_of(self, piece: Piece, item: int) -> tuple[int, list[Section]]:
+    async def _find_row(self, piece: Piece, item: int) -> tuple[int, list[Section]]:
         """The row that holds an item of the piece's stream, and what it has of the stream."""
-        first, last = await self._window(piece, item, item + 1)
+        first, last = await self._fetch_items(piece, item, item + 1)
         for step in range(first, last + 1):
             sections = self.assembler.sections(piece, step)
             if sections and sections[0].start <= item < sections[-1].start + sections[-1].items:
@@ -140,13 +140,13 @@ class StateReader:
                 total += sum(len(self._values.encode(item)) for item in items[low:high])
         return total
 
-    async def _range(self, piece: Piece, start: int, stop: int) -> list[Any]:
-        first, last = await self._window(piece, start, stop)
+    async def _read_items(self, piece: Piece, start: int, stop: int) -> list[Any]:
+        first, last = await self._fetch_items(piece, start, stop)
         return self.assembler.piece(
             Piece(piece.branch, piece.stream, start, stop, first, last, piece.begin, piece.span)
         )
 
-    async def _window(self, piece: Piece, start: int, stop: int) -> tuple[int, int]:
+    async def _fetch_items(self, piece: Piece, start: int, stop: int) -> tuple[int, int]:
         """Fetch rows that hold the items. Guesses which do from how many rows the piece has, and looks further where
         it was wrong."""
         rows = piece.last - piece.first + 1
@@ -180,13 +180,12 @@ class StateReader:
                 self._rows.add(branch, steps, await self._bare(branch, steps, frames))
 
     async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
-        """The frames of payloads, opened; what they need for it is fetched."""
-        while True:
-            places = (f"{describe_row(branch, step)}: payload" for step in steps)
-            try:
-                return self._context.frames.bare(frames, places)
-            except LacksDictionary as lacking:
-                await learn(self._context, self._lineage, lacking.name)
+        """The frames of payloads, checked and opened."""
+
+        def unwrap() -> Sequence[bytes]:
+            return self._context.frames.bare(frames, (f"{describe_row(branch, step)}: payload" for step in steps))
+
+        return await with_dictionaries(self._context, self._lineage, unwrap)
 
     async def fetch_blobs(self, ids: Iterable[bytes]) -> None:
         """Make sure that these blobs are here, each checked against its name."""
@@ -200,9 +199,9 @@ class StateReader:
             self._blobs[id] = data
 
 
-def _listings(tree: Tree, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], ListNode]]:
+def _lists_in(tree: Tree, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], ListNode]]:
     for key, node in (tree.children or {}).items():
         if isinstance(node, Tree):
-            yield from _listings(node, (*path, key))
+            yield from _lists_in(node, (*path, key))
         elif isinstance(node, ListNode):
             yield (*path, key), node

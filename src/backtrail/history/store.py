@@ -1,48 +1,78 @@
-"""The store as a whole, kept in order: pruned, compacted, measured, checked, copied, locked with a new key."""
+"""A store as a whole: its threads are listed and counted; it is pruned, compacted, checked, copied and rekeyed."""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from backtrail.engines.base import Head
 from backtrail.engines.capabilities import capability
 from backtrail.engines.namespace import NamespaceEngine, namespaces
+from backtrail.engines.reserved import user_stats, user_threads
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history import keyring
 from backtrail.history.context import Context
 from backtrail.history.lineage import LineageView
-from backtrail.history.listing import Listing
-from backtrail.history.reachability import NO_GARBAGE, Garbage, garbage
+from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
+from backtrail.history.records import thread_info
 from backtrail.history.sweep import Progress, Sweeper, lineages
-from backtrail.model import Copied, Pruned, Verified
+from backtrail.history.validation import check_limit, check_part
+from backtrail.model import Copied, Pruned, ThreadInfo, Verified
+
+if TYPE_CHECKING:
+    from backtrail.replicate.status import Status
 
 
-class Upkeep(Listing):
-    """What a store can do with everything in it."""
+async def list_heads(
+    context: Context,
+    prefix: str = "",
+    limit: int | None = None,
+    after: str | None = None,
+    kind: str | None = None,
+    newest_first: bool = True,
+) -> list[Head]:
+    """The heads of a page of threads, for a listing of any kind; every argument is checked."""
+    context.check_open()
+    check_part(prefix, "prefix")
+    for value, what in ((after, "after"), (kind, "kind")):
+        if value is not None:
+            check_part(value, what)
+    limit = check_limit(limit)
+    return await user_threads(
+        context.engine, prefix=prefix, limit=limit, after=after, kind=kind, newest_first=newest_first
+    )
 
-    async def prune(
+
+class StoreCore:
+    """One open store, below its facades."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    # -- threads and figures ------------------------------------------------------------------------------------------
+
+    async def threads(
         self,
-        retention: Any = None,
-        max_age: dt.timedelta | None = None,
-        dry_run: bool = False,
-        progress: Progress | None = None,
-    ) -> Pruned:
-        """Let go of what the policy does not keep, and free what nobody needs any more.
+        prefix: str = "",
+        limit: int | None = None,
+        after: str | None = None,
+        kind: str | None = None,
+        newest_first: bool = False,
+    ) -> list[ThreadInfo]:
+        """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
+        heads = await list_heads(self.context, prefix, limit, after, kind, newest_first)
+        return [thread_info(self.context.frames, head) for head in heads]
 
-        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
-        nothing changes; the report says what would go. `progress` is called with (done, in all)."""
-        return await Sweeper(self.context).prune(retention, max_age, dry_run, progress)
-
-    async def compact(self, progress: Progress | None = None) -> Pruned:
-        """Free everything that nobody needs, and give the space back to the disk or the server. No checkpoint goes."""
-        report = await Sweeper(self.context).prune("", progress=progress, all_blobs=True)
-        await self.context.engine.compact()
-        return report
+    async def count(self) -> int:
+        """The number of threads."""
+        self.context.check_open()
+        return (await user_stats(self.context.engine))["threads"]
 
     async def stats(self, survey: bool = True) -> dict[str, Any]:
-        """What the store holds and occupies: threads, branches, rows, blobs, bytes in all (`total`), bytes that can be
-        reached (`live`) and bytes that a prune would free (`garbage`). Without `survey`, the last two are left out."""
-        figures = await super().stats()
+        """Numbers of threads, branches, rows and blobs; bytes in all (`total`), bytes that can be reached (`live`) and
+        bytes that a prune would free (`garbage`). Without `survey`, the last two are left out."""
+        self.context.check_open()
+        figures: dict[str, Any] = {**await user_stats(self.context.engine), "failed_writes": self.context.failed_writes}
         figures["total"] = figures["bytes"]
         if survey:
             live = waste = 0
@@ -53,21 +83,46 @@ class Upkeep(Listing):
         return figures
 
     async def _survey(self, lineage: str) -> tuple[int, Garbage]:
-        """What the rows of a lineage say they wrote, and what of it is garbage."""
+        """The bytes that the rows of a lineage say they wrote, and its garbage."""
         while True:
             heads = await self.context.engine.heads(lineage)
             try:
-                view = await LineageView.of(self.context, lineage)
-                found = await garbage(self.context, view, set(), all_blobs=False)
+                view = await LineageView.read(self.context, lineage)
+                found = await find_garbage(self.context, view, set(), all_blobs=False)
             except Corrupt:
                 if await self.context.engine.heads(lineage) == heads:
                     return 0, NO_GARBAGE  # for verify to tell
                 continue
-            return sum(seen.meta.written for rows in view.rows.values() for seen in rows), found
+            return sum(one.meta.written for rows in view.rows.values() for one in rows), found
 
-    async def count(self) -> int:
-        """How many threads there are."""
-        return int((await super().stats())["threads"])
+    async def namespaces(self) -> list[str]:
+        """The namespaces of a store that was opened without one."""
+        self.context.check_open()
+        engine = self.context.engine
+        if capability(engine, NamespaceEngine) is not None:
+            raise InvalidInput("a store that was opened with namespace=… sees no other one")
+        return await namespaces(engine)
+
+    # -- maintenance --------------------------------------------------------------------------------------------------
+
+    async def prune(
+        self,
+        retention: Any = None,
+        max_age: dt.timedelta | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Pruned:
+        """Remove the checkpoints that the policy does not keep, and free what nothing needs any more.
+
+        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
+        nothing changes; the report says what would go. `progress` is called with (done, in all)."""
+        return await Sweeper(self.context).prune(retention, max_age, dry_run, progress)
+
+    async def compact(self, progress: Progress | None = None) -> Pruned:
+        """Free everything that nothing needs, and give the space back to the disk or the server. No checkpoint goes."""
+        report = await Sweeper(self.context).prune("", progress=progress, all_blobs=True)
+        await self.context.engine.compact()
+        return report
 
     async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
         """Check every digest and chain, every pointer, every head, parent and count; the report tells what does not
@@ -87,10 +142,25 @@ class Upkeep(Listing):
         sealed with a fresh data key. Returns how many data keys the ring holds."""
         return await keyring.rekey(self.context, key)
 
-    async def namespaces(self) -> list[str]:
-        """The namespaces of a store that was opened without one."""
+    # -- the engine ---------------------------------------------------------------------------------------------------
+
+    async def ping(self) -> None:
+        """Return if the store answers; raise `Unavailable` if it does not."""
         self.context.check_open()
-        engine = self.context.engine
-        if capability(engine, NamespaceEngine) is not None:
-            raise InvalidInput("a store that was opened with namespace=… sees no other one")
-        return await namespaces(engine)
+        await self.context.engine.ping()
+
+    async def status(self) -> Status:
+        """The state of both sides of a mirrored store: which one is active, and what the other one lacks."""
+        from backtrail.history import replication  # few stores have a replica
+
+        return await replication.status(self.context)
+
+    async def catch_up(self) -> Status:
+        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        from backtrail.history import replication  # few stores have a replica
+
+        return await replication.catch_up(self.context)
+
+    async def close(self) -> None:
+        """Close the engine; twice is no error."""
+        await self.context.close()

@@ -1,9 +1,9 @@
-"""Prune and sweep: taking checkpoints out of history, and freeing what nobody needs any more, one lineage at a time.
+"""Prune and sweep: removing checkpoints from history, and freeing what nothing needs any more, one lineage at a time.
 
 Each lineage is done in two short commits, whatever its writers do meanwhile:
 
 1. Marks on the checkpoints that go, and every head of the lineage swapped for itself. A rewind, a fork or a save that
-   had looked before must look again; one that looks from now on finds nothing but what stays.
+   had read before must read again; one that reads from now on finds nothing but what stays.
 2. The drop of what is unreachable, which the engine refuses if any head has moved since. Then it is done over.
 
 So a writer never loses what it points at, and a sweep that is killed anywhere leaves only work for the next one.
@@ -18,21 +18,20 @@ from typing import Any
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Head, Swap
+from backtrail.engines.base import Commit, Drop, Head, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
-from backtrail.history.lineage import LineageView, Place
-from backtrail.history.pace import Pace
-from backtrail.history.reachability import NO_GARBAGE, Garbage, garbage
-from backtrail.history.records import now_micros, removal, touch, uuid_text
+from backtrail.history.lineage import LineageView, Throttle
+from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
+from backtrail.history.records import bump_version, deletion, now_micros, uuid_text
 from backtrail.history.retention import check_retention, expired, kept, unpack_retention
+from backtrail.history.retry import SWEEPS
 from backtrail.model import Pruned, Retention
 
 Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)
-_ATTEMPTS = 32
-_TOGETHER = 128  # rows in one drop, so that writers never wait long
+_ROWS_PER_DROP = 128  # few, so that writers never wait long
 _PAGE = 1000
 WORKSPACE = "workspace"
 
@@ -53,7 +52,7 @@ class Sweeper:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._files: set[str] | None = None  # snapshots that the checkpoints of conversations name, once all are known
+        self._files: set[str] | None = None  # references to snapshots, once all conversations were read
 
     async def prune(
         self,
@@ -63,7 +62,7 @@ class Sweeper:
         progress: Progress | None = None,
         all_blobs: bool = False,
     ) -> Pruned:
-        """Let go of what the store's policy (or `retention`, or `max_age`) does not keep, and free what nobody needs.
+        """Remove what the store's policy (or `retention`, or `max_age`) does not keep, and free what nothing needs.
 
         A thread's own policy counts before the store's, but not before one that is given here. With `dry_run` nothing
         changes and the report says what would go."""
@@ -101,10 +100,10 @@ class Sweeper:
     ) -> Pruned:
         """Prune and sweep one lineage."""
         threads = checkpoints = 0
-        for _ in range(_ATTEMPTS):
+        for _ in SWEEPS.attempts():
             heads = await self._context.engine.heads(lineage)
             try:
-                view, gone, doomed, found = await self._look(lineage, given, all_blobs=all_blobs)
+                view, gone, doomed, found = await self._survey(lineage, given, all_blobs=all_blobs)
             except Corrupt:
                 # What looks damaged may be what another sweep was just freeing: then the heads have moved.
                 if await self._context.engine.heads(lineage) == heads:
@@ -123,21 +122,21 @@ class Sweeper:
             return _report(lineage, threads, checkpoints, found, dry_run)
         return _report(lineage, threads, checkpoints, NO_GARBAGE, dry_run)
 
-    async def _look(
+    async def _survey(
         self, lineage: str, given: Retention | None, *, all_blobs: bool
-    ) -> tuple[LineageView, set[str], set[Place], Garbage]:
-        """A lineage, the threads that have expired, the checkpoints that may go, and what can be freed then."""
-        view = await LineageView.of(self._context, lineage)
+    ) -> tuple[LineageView, set[str], set[Position], Garbage]:
+        """A lineage, its expired threads, the checkpoints that may go, and the garbage that is left then."""
+        view = await LineageView.read(self._context, lineage)
         now = now_micros()
         gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
         left = view.without(gone)
         doomed = self._doomed(left, given, now)
-        self._note_files(left, doomed)
+        self._collect_references(left, doomed)
         return (
             view,
             gone,
             doomed,
-            await garbage(self._context, left, doomed, all_blobs=all_blobs),
+            await find_garbage(self._context, left, doomed, all_blobs=all_blobs),
         )
 
     def _policy(self, view: LineageView, head: Head, given: Retention | None) -> Retention:
@@ -146,60 +145,61 @@ class Sweeper:
         own = view.notes[head.thread].retention
         return unpack_retention(own, f"the head of thread {head.thread!r}") if own else self._context.retention
 
-    def _doomed(self, view: LineageView, given: Retention | None, now: int) -> set[Place]:
-        """The living checkpoints that no thread holds on to."""
-        visible: set[Place] = set()
-        keep: set[Place] = set()
+    def _doomed(self, view: LineageView, given: Retention | None, now: int) -> set[Position]:
+        """The living checkpoints that no thread keeps."""
+        visible: set[Position] = set()
+        keep: set[Position] = set()
         for head in view.heads:
-            trail = list(view.trail((head.branch, head.step)))
-            on_trail = {seen.place for seen in trail}
-            living = [seen for seen in trail if seen.alive]
-            off = list(view.abandoned(head, on_trail))
-            visible.update(seen.place for seen in (*living, *(seen for seen, _ in off)))
+            steps = view.steps_to(head)
+            living = [one for one in steps if one.alive]
+            off = list(view.abandoned(head, {one.position for one in steps}))
+            visible.update(one.position for one in (*living, *(one for one, _ in off)))
             held = kept(self._policy(view, head, given), now, living, off)
-            keep.update(seen.place for seen in held)
-            keep.add((head.branch, head.step))
+            keep.update(one.position for one in held)
+            keep.add(head.position)
             if head.kind == WORKSPACE:
-                keep.update(place for place in visible if self._named(view, head.thread, place))
+                keep.update(position for position in visible if self._is_referenced(view, head.thread, position))
         return visible - keep
 
-    def _named(self, view: LineageView, workspace: str, place: Place) -> bool:
-        """Whether a conversation needs a snapshot. As long as not all conversations were looked at, any might."""
+    def _is_referenced(self, view: LineageView, workspace: str, position: Position) -> bool:
+        """True if a conversation needs a snapshot. As long as not all conversations were read, any might."""
         if self._files is None:
             return True
-        rows = view.rows[place[0]]
-        at = bisect_left(rows, place[1], key=lambda seen: seen.step.step)
+        rows = view.rows[position[0]]
+        at = bisect_left(rows, position[1], key=lambda one: one.step.step)
         return f"{uuid_text(rows[at].step.id)}@{workspace}" in self._files
 
-    def _note_files(self, view: LineageView, doomed: set[Place]) -> None:
+    def _collect_references(self, view: LineageView, doomed: set[Position]) -> None:
         if self._files is not None:
-            living = (seen for place, seen in view.living().items() if place not in doomed)
-            self._files.update(seen.meta.files for seen in living if seen.meta.files is not None)
+            living = (one for position, one in view.living().items() if position not in doomed)
+            self._files.update(one.meta.files for one in living if one.meta.files is not None)
 
-    async def _mark(self, view: LineageView, gone: set[str], doomed: set[Place]) -> list[Head]:
-        """Step one; the heads as they are afterwards."""
+    async def _mark(self, view: LineageView, gone: set[str], doomed: set[Position]) -> list[Head]:
+        """Step one. Returns the heads as they are afterwards."""
         context = self._context
         now = now_micros()
         owners: dict[bytes, int] = {}
         marks = []
-        pace = Pace(context.engine)
+        throttle = Throttle(context.engine)
         for branch, step in sorted(doomed):
-            pace.breathe()
+            throttle.pause()
             owner = view.branches[branch].owner
             owners[owner] = owners.get(owner, 0) + 1
-            marks.append(removal(context.frames, branch, step, now))
+            marks.append(deletion(context.frames, branch, step, now))
         swaps, heads = [], []
         for head in view.heads:
             if head.thread in gone:
                 swaps.append(Swap(head.thread, head.key, None))
                 continue
             # One microsecond on: a thread that was pruned is no newer in any listing, and no less idle.
-            touched = touch(context.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0)))
+            touched = bump_version(
+                context.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0))
+            )
             swaps.append(Swap(head.thread, head.key, touched))
             heads.append(touched)
         await context.engine.commit(Commit(view.lineage, swaps, marks=marks))
         for head in view.heads:
-            context.tips.take(head.thread)
+            context.caches.tips.take(head.thread)
         return heads
 
     async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
@@ -214,8 +214,8 @@ class Sweeper:
             await self._context.engine.drop(drop)
 
 
-def _parts(places: list[Place]) -> list[list[Place]]:
-    return [places[start : start + _TOGETHER] for start in range(0, len(places), _TOGETHER)]
+def _parts(positions: list[Position]) -> list[list[Position]]:
+    return [positions[start : start + _ROWS_PER_DROP] for start in range(0, len(positions), _ROWS_PER_DROP)]
 
 
 def _report(lineage: str, threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:

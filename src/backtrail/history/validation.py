@@ -1,4 +1,4 @@
-"""What may be a name: the checks that every id, label, tag and custom dict passes before anything is touched."""
+"""Checks of arguments: every id, label, tag and custom dict passes them before anything is read or written."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def check_limit(value: object, what: str = "limit") -> int | None:
 
 
 def check_part(value: object, what: str) -> str:
-    """What a name may begin with: any text that a name may hold, or none."""
+    """The beginning of a name: any text that a name may hold, or none."""
     if type(value) is not str:
         raise InvalidInput(f"{what} must be a str, not {type(value).__qualname__}")
     return _check_text(value, what)

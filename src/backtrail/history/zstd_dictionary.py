@@ -1,17 +1,22 @@
 """Dictionaries: a lineage whose rows are compressed gets one once it has rows enough to train it from.
 
-Training takes some 30 ms, so it is done once: a lineage that reaches the same length later adopts what this process
-trained before. A dictionary is a blob of the lineage that uses it, so lineages stay independent of each other; the
-head's note names it for writers, and each frame for readers.
+Training takes some 30 ms, so it is done once: a lineage that reaches the same length later adopts the dictionary that
+this process trained before. A dictionary is a blob of the lineage that uses it, so lineages stay independent of each
+other; the head's note names it for writers, and each frame for readers.
 """
 
 from __future__ import annotations
 
-from backtrail.encode.frame import NAME, describe_row, train
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from backtrail.encode.frame import NAME, LacksDictionary, describe_row, train
+from backtrail.engines.base import Position
 from backtrail.errors import Corrupt
 from backtrail.history.caches import Tip
 from backtrail.history.context import Context
 
+T = TypeVar("T")
 _PREFIX = b"zdict:"
 ROWS = 64  # rows from which a dictionary is made, and after which it pays
 
@@ -22,7 +27,7 @@ def dictionary_id(name: bytes) -> bytes:
 
 
 def is_dictionary(id: bytes) -> bool:
-    """Whether a blob is a dictionary: it stays for as long as its lineage."""
+    """True if a blob is a dictionary: it stays for as long as its lineage."""
     return id.startswith(_PREFIX) and len(id) == len(_PREFIX) + NAME
 
 
@@ -38,24 +43,44 @@ async def learn(context: Context, lineage: str, name: bytes) -> None:
         raise Corrupt(_where(name), "its content does not match its name")
 
 
-async def choose(context: Context, tip: Tip | None, branch: bytes, step: int) -> tuple[bytes, dict[bytes, bytes]]:
-    """The dictionary for the payload of a row of a store that compresses, and the blob that brings it if it is new."""
+async def with_dictionaries(context: Context, lineage: str, unwrap: Callable[[], T]) -> T:
+    """The result of `unwrap`, which opens frames of a lineage; dictionaries that it lacks are fetched."""
+    while True:
+        try:
+            return unwrap()
+        except LacksDictionary as lacking:
+            await learn(context, lineage, lacking.name)
+
+
+class Choice(NamedTuple):
+    """The name of the dictionary for a payload (b"": none), and the blob that brings it if it is new."""
+
+    name: bytes
+    blobs: dict[bytes, bytes]
+
+
+NONE = Choice(b"", {})
+
+
+async def choose(context: Context, tip: Tip | None, position: Position) -> Choice:
+    """The dictionary for the payload of a new row, in a store that compresses."""
     if tip is None:
-        return b"", {}
+        return NONE
+    branch, step = position
     name = tip.note.dictionary
     if name:
         try:
             await learn(context, tip.head.lineage, name)
         except Corrupt:
-            return b"", {}  # readers of what it compressed are told; what is written from now on does without it
-        return name, {}
+            return NONE  # readers of what it compressed are told; what is written from now on does without it
+        return Choice(name, {})
     if step % ROWS or tip.head.branch != branch:
-        return b"", {}
+        return NONE
     content = context.trained_dictionary or await _train(context, tip, step)
     if not content:
-        return b"", {}
+        return NONE
     name = context.add_dictionary(content)
-    return name, {dictionary_id(name): context.frames.wrap(content, _where(name))}
+    return Choice(name, {dictionary_id(name): context.frames.wrap(content, _where(name))})
 
 
 async def _train(context: Context, tip: Tip, step: int) -> bytes:

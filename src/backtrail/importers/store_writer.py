@@ -12,7 +12,8 @@ from typing import Any, Literal
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.context import Context
-from backtrail.history.save import Facts, Plan
+from backtrail.history.facts import Facts
+from backtrail.history.save import Plan
 from backtrail.history.validation import check_name
 from backtrail.importers.model import ForeignThread, Message, Segment
 from backtrail.model import Checkpoint
@@ -87,9 +88,9 @@ async def _save(
     facts = Facts.check(session.thread.values, None, (), custom, None, None)
     plan = _segment_plan(segment, closing)
     if parent is None:
-        saved = await session.thread.writer.save(plan, facts, expect=None)
+        saved = await session.thread.save_plan(plan, facts, expect=None)
     else:
-        saved = await session.thread.writer.save(plan, facts, parent=parent, whole=segment.replaces_all)
+        saved = await session.thread.save_plan(plan, facts, parent=parent, compare_lists=segment.replaces_all)
     return saved.id
 
 
@@ -125,5 +126,5 @@ async def _add_new_messages(
         return "unchanged", "" if len(messages) == len(stored) else "the store has more than the file"
     facts = Facts.check(session.thread.values, None, (), {**source.custom, IMPORTED: digest}, None, None)
     plan = _segment_plan(Segment(messages[len(stored) :]), source)
-    await session.thread.writer.save(plan, facts, expect=newest.id)
+    await session.thread.save_plan(plan, facts, expect=newest.id)
     return "updated", f"{len(messages) - len(stored)} messages were added"

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from backtrail.engines.base import Branch, Engine, Head, Position
+from backtrail.engines.base import Engine, Head, Position
+from backtrail.engines.origins import walk_back
 
 _MOST = 1 << 17  # ids that are looked at; a checkpoint beyond them counts as lost, which is safe
 _LOW, _HIGH = bytes(16), b"\xff" * 16
@@ -34,7 +35,8 @@ async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | Non
     found = await active.locate(lineage, _LOW, _HIGH, _MOST) if here is not None else []
     # Only what the thread itself has there: rows may have been brought by a comparison that was cut before their head.
     again = {id for branch, _, id in found if here is not None and branch in ours and ours[branch].owner == here.owner}
-    lost = Lost([], [], None, None, _way(theirs, head))
+    way = {segment.branch.id: segment.last for segment in walk_back(head.position, theirs.get)}
+    lost = Lost([], [], None, None, way)
     for branch, last in lost.way.items():
         known = await active.steps(lineage, branch, 0, last)
         for step in reversed(await follower.steps(lineage, branch, known[-1].step + 1 if known else 1, last)):
@@ -45,12 +47,3 @@ async def lost_to(active: Engine, follower: Engine, head: Head, here: Head | Non
             return lost._replace(known=known[-1].id if known else None)
         lost.branches.append(branch)
     return lost
-
-
-def _way(branches: Mapping[bytes, Branch], head: Head) -> dict[bytes, int]:
-    way: dict[bytes, int] = {}
-    position: Position | None = head.position
-    while position is not None and position[0] in branches and position[0] not in way:
-        way[position[0]] = position[1]
-        position = branches[position[0]].origin
-    return way

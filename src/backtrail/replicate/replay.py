@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from backtrail.engines.base import Branch, Commit, Engine, Head, NewRow, Position, Swap
+from backtrail.engines.base import Commit, Engine, Head, NewRow, Swap
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.origins import leads_through, previous_position
 from backtrail.errors import Corrupt, LockLost, Unavailable
 from backtrail.replicate import limits, role_record
 from backtrail.replicate.anti_entropy import clear
@@ -123,7 +124,7 @@ async def _was_made(active: Engine, commit: Commit) -> bool:
         heads.append((here, swap.new))
     # After the heads: whoever goes on from this save just now may begin a branch with it.
     branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
-    if not all(_passes(branches, here, new) for here, new in heads):
+    if not all(leads_through(here.position, new.position, branches.get) for here, new in heads):
         return False
     for row in commit.rows:
         there = await active.row(commit.lineage, row.branch, row.step)
@@ -131,17 +132,6 @@ async def _was_made(active: Engine, commit: Commit) -> bool:
         if there is not None and (there.id, there.digest) != (row.id, row.digest):
             return False
     return True
-
-
-def _passes(branches: dict[bytes, Branch], here: Head, new: Head) -> bool:
-    """True if `new` is an ancestor of `here`, or the same."""
-    position: Position | None = here.position
-    while position is not None:
-        branch, step = position
-        if branch == new.branch:
-            return step >= new.step
-        position = branches[branch].origin if branch in branches else None
-    return False
 
 
 async def _made_again(active: Engine, commit: Commit) -> bool:
@@ -201,9 +191,9 @@ async def _check_there(target: ReplayTarget, swaps: Sequence[Swap]) -> None:
 async def _put_beside(active: Engine, commit: Commit) -> None:
     """Write the rows of a save, and move no head."""
     lineage, thread = commit.lineage, commit.swaps[0].thread
-    known = {branch.id for branch in await active.branches(lineage)}
+    known = {branch.id: branch for branch in await active.branches(lineage)}
     branches = [branch for branch in commit.branches if branch.id not in known]
-    origins = {branch.id: branch.origin for branch in commit.branches}
+    known |= {branch.id: branch for branch in branches}
     rows: list[NewRow] = []
     for row in commit.rows:
         there = await active.row(lineage, row.branch, row.step)
@@ -211,7 +201,8 @@ async def _put_beside(active: Engine, commit: Commit) -> None:
             if (there.id, there.digest) != (row.id, row.digest):
                 raise Stranded(thread, f"step {row.step} of its branch is another one there")
             continue
-        before = origins[row.branch] if row.branch in origins else (row.branch, row.step - 1)
+        branch = known.get(row.branch)
+        before = (row.branch, row.step - 1) if branch is None else previous_position(branch, row.step)
         if before is not None and before not in {(one.branch, one.step) for one in rows}:
             base = await active.row(lineage, *before)
             if base is None or not base.root:

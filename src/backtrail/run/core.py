@@ -16,9 +16,9 @@ from backtrail.encode.row_format import Inline, Root
 from backtrail.engines.base import Fence, Head, Lease, Taken
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from backtrail.history.context import Context
-from backtrail.history.listing import heads_of
+from backtrail.history.facts import Facts
 from backtrail.history.records import open_note, thread_info
-from backtrail.history.save import Facts
+from backtrail.history.store import list_heads
 from backtrail.history.thread import Thread
 from backtrail.model import Checkpoint, ThreadInfo
 from backtrail.run.lease_owner import is_gone, new_holder
@@ -47,7 +47,7 @@ class RunCore:
         if type(task) is not str:
             raise InvalidInput(f"task must be a str, not {type(task).__qualname__}")
         self.thread: Thread[Any] = Thread(context, id, kind=KIND)
-        self.thread.writer.caption = _caption
+        self.thread.caption = _caption
         self.id = self.thread.id
         self.task = task
         self.iteration = 0
@@ -69,7 +69,7 @@ class RunCore:
     async def resume(self) -> Checkpoint:
         """Fill the attributes with the last checkpoint, and return it. `ThreadNotFound` if there is none, `LockTimeout`
         if a process is working on it; a damaged one raises `Corrupt`, and is never taken for a new run."""
-        working = self.thread.writer.fence is not None
+        working = self.thread.fence is not None
         taken = await self.take()
         if taken is not None:
             raise self.refused(0.0, taken)
@@ -144,7 +144,7 @@ class RunCore:
             return planner.replace(state)
 
         try:
-            saved = await self.thread.writer.save(plan, facts, whole=True)
+            saved = await self.thread.save_plan(plan, facts, compare_lists=True)
         except LockLost as lost:
             text = f"run {self.id!r} was taken over by another process: its lease was lost, nothing was saved"
             raise LockLost(self.id, lost.expected, lost.actual, text) from lost
@@ -171,30 +171,30 @@ class RunCore:
             await context.engine.release(self._lease, answer.owner)
             answer = await context.engine.lease(self._lease, self._holder, TTL)
         if isinstance(answer, Lease):
-            self.thread.writer.fence = Fence(self._lease, answer.token)
+            self.thread.fence = Fence(self._lease, answer.token)
             return None
         return answer
 
     async def renew(self) -> bool:
         """Keep the lease for longer; False if another has it, or had it meanwhile and moved the run on."""
-        context, writer = self.thread.context, self.thread.writer
+        context, thread = self.thread.context, self.thread
         answer = await context.engine.lease(self._lease, self._holder, TTL)
         if not isinstance(answer, Lease):
             return False
         fence = Fence(self._lease, answer.token)
-        if writer.fence == fence:
+        if thread.fence == fence:
             return True
         # It ran out, and is ours again under a new number. That is as good as before if the run has not moved.
         head = await context.engine.head(self.id)
-        if (open_note(context.frames, head).checkpoint if head is not None else None) != writer.seen:
+        if (open_note(context.frames, head).checkpoint if head is not None else None) != thread.base_id:
             await context.engine.release(self._lease, self._holder)
             return False
-        writer.fence = fence
+        thread.fence = fence
         return True
 
     async def release(self) -> None:
         """Give the lease back."""
-        self.thread.writer.fence = None
+        self.thread.fence = None
         if not self.thread.context.closed:
             await self.thread.context.engine.release(self._lease, self._holder)
 
@@ -234,7 +234,7 @@ async def run_info(context: Context, head: Head) -> RunInfo:
         told = (b"", "", 0, 0, 0)
     facts = told[1:]
     if told[0] != note.checkpoint[-6:]:
-        facts = _facts((await Thread[Any](context, head.thread).root())[1])
+        facts = _facts((await Thread[Any](context, head.thread).read_root()).root)
     line = thread_info(context.frames, head)
     known = {name: getattr(line, name) for name in ThreadInfo.__struct_fields__}
     return RunInfo(**known, task=facts[0], iteration=facts[1], input_tokens=facts[2], output_tokens=facts[3])
@@ -244,5 +244,5 @@ async def list_runs(
     context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
 ) -> list[RunInfo]:
     """Runs whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-    heads = await heads_of(context, prefix, limit, after, KIND)
+    heads = await list_heads(context, prefix, limit, after, KIND)
     return [await run_info(context, head) for head in heads]

@@ -21,10 +21,11 @@ from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
 from backtrail.history.ancestry import Ancestry
 from backtrail.history.context import Context
-from backtrail.history.file_refs import tied
+from backtrail.history.facts import Facts
+from backtrail.history.file_refs import file_reference
 from backtrail.history.records import uuid_text
-from backtrail.history.retry import tries
-from backtrail.history.save import Facts, Plan
+from backtrail.history.retry import attempts
+from backtrail.history.save import Plan
 from backtrail.history.thread import Thread
 from backtrail.history.validation import check_limit, check_name
 from backtrail.message_shapes import Message, Problem
@@ -76,7 +77,7 @@ class SessionCore:
         if errors not in ("raise", "log"):
             raise InvalidInput(f"errors={errors!r} is unknown: use 'raise' or 'log'")
         self.thread: Thread[Any] = Thread(context, id, kind=KIND)
-        self.thread.writer.caption = caption
+        self.thread.caption = caption
         self.id = self.thread.id
         self.errors: Errors = errors
         self.failed = 0
@@ -106,8 +107,8 @@ class SessionCore:
             planned[:] = [extending(planner, messages, {}, added)]
             return planned[0]
 
-        saved = await self.thread.writer.save(plan, self._facts(), rebase=True)
-        self.thread.grown(MESSAGES, planned[0])
+        saved = await self.thread.save_plan(plan, self._facts(), rebase=True)
+        self.thread.remember_end(MESSAGES, planned[0])
         return saved
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class SessionCore:
 
     async def info(self) -> SessionInfo:
         """What a listing tells about the session."""
-        return await session_info(self.thread.context, await self.thread.standing())
+        return await session_info(self.thread.context, await self.thread.require_head())
 
     async def stats(self) -> dict[str, int]:
         """How many messages and user turns there are, and how many writes of this handle failed (errors="log")."""
@@ -174,7 +175,7 @@ class SessionCore:
             if not count:
                 return None
             popped[:] = await view.items(count - 1, count)
-            kept = await view.reader.keep(view.node, 0, count - 1)
+            kept = await view.reader.sublist(view.node, 0, count - 1)
             user_turns = int(await view.value(TURNS, 0)) - message_shapes.user_turns(popped)
             return cutting(kept, {TURNS: max(0, user_turns)})
 
@@ -197,7 +198,9 @@ class SessionCore:
         new = check(several(messages, "replace()"))
         number = check_limit(user_turns, "user_turns")
         extra = {} if number is None else {TURNS: number}
-        return await self.thread.writer.save(lambda planner: replacing(planner, new, extra), self._facts(), whole=True)
+        return await self.thread.save_plan(
+            lambda planner: replacing(planner, new, extra), self._facts(), compare_lists=True
+        )
 
     @_forgiving
     async def truncate(
@@ -234,7 +237,7 @@ class SessionCore:
         return await self._read(read, 0, at)
 
     async def _shorten(self, view: MessageWindow, first: int, start: int, changes: dict[str, Any]) -> Plan:
-        kept = await view.reader.keep(view.node, start, await view.count())
+        kept = await view.reader.sublist(view.node, start, await view.count())
         return cutting(kept, {**changes, FIRST: first + start})
 
     @_forgiving
@@ -336,7 +339,9 @@ class SessionCore:
         """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it. `files` is a
         workspace, of which a snapshot is taken, or one of its snapshots."""
         name = check_name(message_id, "message id")
-        facts = Facts.check(self.thread.values, None, (), {SNAPSHOT: name}, await tied(files), None)
+        facts = Facts.check(
+            self.thread.values, None, (), {SNAPSHOT: name}, None if files is None else await file_reference(files), None
+        )
         return await self.thread.edit(lambda planner: planner.change({}), facts)
 
     async def find_snapshot(self, message_id: str) -> str:
@@ -344,11 +349,11 @@ class SessionCore:
         name = check_name(message_id, "message id")
         context = self.thread.context
         try:
-            head = await self.thread.standing()
+            head = await self.thread.require_head()
         except ThreadNotFound as error:
             raise NoCheckpoint(f"session {self.id!r} does not exist, so it has no snapshot to go back to") from error
-        async for seen in (await Ancestry.to(context, head, head.branch, head.step)).back():
-            custom = (seen.remark or seen.meta).custom
+        async for seen in (await Ancestry.of(context, head)).steps_back():
+            custom = seen.facts.custom
             if seen.alive and custom and context.values.decode(custom).get(SNAPSHOT) == name:
                 return uuid_text(seen.step.id)
         raise NoCheckpoint(
@@ -374,10 +379,10 @@ class SessionCore:
 
     def _looked(self, view: MessageWindow, at: Any) -> None:
         if at is None:
-            self.thread.writer.seen = view.checkpoint
+            self.thread.base_id = view.checkpoint
 
     async def _view(self, at: Any = None) -> tuple[Head, MessageWindow]:
-        head, checkpoint, root, reader = await self.thread.look(at)
+        head, checkpoint, root, reader = await self.thread.read_root(at)
         return head, MessageWindow(self.thread, checkpoint, root.tree.children or {}, reader)
 
     async def _read(self, use: Callable[[MessageWindow], Awaitable[T]], empty: T, at: Any = None) -> T:
@@ -400,7 +405,7 @@ class SessionCore:
         self, decide: Callable[[MessageWindow], Awaitable[Plan | None]], whole: bool = False
     ) -> Checkpoint | None:
         """Commit what `decide` plans on exactly the session it looked at, again and again until nobody was faster."""
-        for _ in tries():
+        for _ in attempts():
             looked: list[bytes] = []
 
             async def look(view: MessageWindow, looked: list[bytes] = looked) -> Plan | None:
@@ -411,7 +416,9 @@ class SessionCore:
             if plan is None:
                 return None
             try:
-                return await self.thread.writer.save(plan, self._facts(), expect=uuid_text(looked[0]), whole=whole)
+                return await self.thread.save_plan(
+                    plan, self._facts(), expect=uuid_text(looked[0]), compare_lists=whole
+                )
             except LockLost:
                 raise
             except Conflict:

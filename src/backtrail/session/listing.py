@@ -13,8 +13,8 @@ import msgspec
 from backtrail.encode.row_format import Inline, ListNode, Node, Root
 from backtrail.engines.base import Head
 from backtrail.history.context import Context
-from backtrail.history.listing import heads_of
 from backtrail.history.records import open_note, thread_info
+from backtrail.history.store import list_heads
 from backtrail.history.thread import Thread
 from backtrail.model import ThreadInfo
 from backtrail.session.message_window import MESSAGES, TURNS
@@ -59,7 +59,7 @@ async def session_info(context: Context, head: Head) -> SessionInfo:
         told = (b"", 0, 0)
     counts = told[1:]
     if told[0] != note.checkpoint[-6:]:
-        counts = _counts((await Thread[Any](context, head.thread).root())[1])
+        counts = _counts((await Thread[Any](context, head.thread).read_root()).root)
     line = thread_info(context.frames, head)
     facts = {name: getattr(line, name) for name in ThreadInfo.__struct_fields__}
     return SessionInfo(**facts, messages=counts[0], user_turns=counts[1])
@@ -69,5 +69,5 @@ async def list_sessions(
     context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
 ) -> list[SessionInfo]:
     """Sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-    heads = await heads_of(context, prefix, limit, after, KIND)
+    heads = await list_heads(context, prefix, limit, after, KIND)
     return [await session_info(context, head) for head in heads]

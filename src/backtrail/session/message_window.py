@@ -59,7 +59,7 @@ class MessageWindow:
         """The last messages, and the place of the first of them."""
         if isinstance(self.node, ListNode):
             start = max(0, self.node.count - limit)
-            return start, await self.thread.ending(self.reader, self.node, start)
+            return start, await self.thread.read_end(self.reader, self.node, start)
         found = await self.all()
         start = max(0, len(found) - limit)
         return start, found[start:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from backtrail.history.ancestry import Ancestry, find
+from backtrail.history.ancestry import Ancestry, resolve
 from backtrail.history.context import Context
 from backtrail.history.records import open_note, uuid_text
 from backtrail.history.thread import Thread
@@ -22,9 +22,9 @@ class HeadMove:
     async def plan(cls, thread: Thread[Any], at: Any) -> HeadMove:
         """The move of `thread` from where it stands to the checkpoint `at`."""
         context = thread.context
-        head = await thread.standing()
-        seen = await find(context, head, at)
-        trail = await Ancestry.to(context, head, head.branch, head.step)
+        head = await thread.require_head()
+        seen = await resolve(context, head, at)
+        trail = await Ancestry.of(context, head)
         return cls(
             context,
             {
@@ -35,7 +35,7 @@ class HeadMove:
                 "to": uuid_text(seen.step.id),
                 "to_branch": seen.branch.id,
                 "to_step": seen.step.step,
-                "back": seen.place in trail,
+                "back": seen.position in trail,
             },
             thread,
         )
@@ -51,7 +51,7 @@ class HeadMove:
         stands = uuid_text(open_note(self._context.frames, head).checkpoint)
         if head.version == self.intent["version"] + 1 and stands == self.intent["to"]:
             return "done"
-        trail = await Ancestry.to(self._context, head, head.branch, head.step)
+        trail = await Ancestry.of(self._context, head)
         # After a rewind the place it left is off the trail; after a move forward the place it went to is on it.
         goal = (self.intent["to_branch"], self.intent["to_step"])
         done = start not in trail if self.intent["back"] else goal in trail

@@ -16,10 +16,10 @@ import msgspec
 
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import CheckpointNotFound, Corrupt, NoCheckpoint
-from backtrail.history.ancestry import SeenStep
+from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
+from backtrail.history.facts import Facts
 from backtrail.history.reachability import ASIDE
-from backtrail.history.save import Facts
 from backtrail.history.thread import Thread
 from backtrail.model import Checkpoint
 from backtrail.workspace import trees
@@ -171,7 +171,7 @@ class Journal:
 
         said = Facts.check(self._context.values, label, tags, custom, None, None)
         expect = None if after is None else after.id
-        return _record(await self._thread.writer.save(plan, said, expect=expect, whole=True))
+        return _record(await self._thread.save_plan(plan, said, expect=expect, compare_lists=True))
 
     # -- blobs ------------------------------------------------------------------------------------------------------
 
@@ -271,7 +271,7 @@ class Journal:
         }
 
 
-async def follow(context: Context, thread: str, living: Iterable[SeenStep]) -> set[bytes]:
+async def follow(context: Context, thread: str, living: Iterable[HistoryStep]) -> set[bytes]:
     """Every blob that a workspace's living records need: what a sweep of its lineage must keep."""
     log = Journal(context, thread)
     customs = [

@@ -1,4 +1,4 @@
-"""Dictionaries: trained once, kept with the lineage, found by every reader, and never in anybody's way."""
+"""Dictionaries are trained once, kept with their lineage, and found by every reader."""
 
 from __future__ import annotations
 

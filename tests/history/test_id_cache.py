@@ -1,4 +1,4 @@
-"""Ids that callers choose are remembered, so that no save has to look through its whole thread."""
+"""Ids that callers choose are cached, so that no save has to search its whole thread."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def test_a_caller_who_is_behind_does_not_make_those_in_front_forget(store: Any, 
     thread = store.thread("t")
     for number in range(5):
         thread.append("log", [number], id=chosen(number))
-    core = store._core.context
-    behind = finish(core.engine.head("t"))
+    context = store._core.context
+    behind = finish(context.engine.head("t"))
     thread.append("log", [5], id=chosen(5))
     before = len(counted)
-    finish(core.ids.positions(core.engine, behind, uuid.UUID(chosen(9)).bytes))
+    finish(context.caches.ids.positions(context.engine, behind, uuid.UUID(chosen(9)).bytes))
     assert len(counted) == before + 1, "it gets the engine's word"
     for number in range(6, 20):
         thread.append("log", [number], id=chosen(number))
@@ -142,14 +142,14 @@ def test_a_repetition_is_none_after_another_process_deleted_the_thread(store: An
 
 
 def test_a_checkpoint_that_was_fetched_before_its_save_told_of_it_is_there_once(store: Any, tmp_path: Path) -> None:
-    thread, core = store.thread("t"), store._core.context
+    thread, context = store.thread("t"), store._core.context
     thread.save({"log": []})
-    before = finish(core.engine.head("t"))
-    finish(core.ids.positions(core.engine, before, bytes(16)))
+    before = finish(context.engine.head("t"))
+    finish(context.caches.ids.positions(context.engine, before, bytes(16)))
     with backtrail.open(tmp_path / "s.db", durability="normal") as other:  # stands for a save that has just committed
         saved = other.thread("t").append("log", [1], id=chosen(1))
-    finish(core.ids.positions(core.engine, before, bytes(16)))
-    now = finish(core.engine.head("t"))
-    core.ids.saved(before, now, uuid.UUID(saved.id).bytes, (now.branch, now.step))
+    finish(context.caches.ids.positions(context.engine, before, bytes(16)))
+    now = finish(context.engine.head("t"))
+    context.caches.ids.saved(before, now, uuid.UUID(saved.id).bytes, (now.branch, now.step))
     thread.append("log", [2])
     assert thread.get(chosen(1)) == saved

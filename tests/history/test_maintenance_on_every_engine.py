@@ -1,4 +1,4 @@
-"""Keeping and forgetting on every engine and over each API: one long life with all that upkeep has."""
+"""Prune, verify, copy, compact, keys and the janitor on every engine, sync and async."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_store_is_pruned_verified_copied_and_compacted(
     assert store.stats(survey=False)["rows"] == 0
 
 
-def test_keys_and_namespaces(anywhere: Opener) -> None:
+def test_a_store_can_be_rekeyed_and_lists_its_namespaces(anywhere: Opener) -> None:
     one, two = anywhere(namespace="one", key=KEY), anywhere(namespace="two")
     for store, name in ((one, "one"), (two, "two")):
         store.thread("same").save({"mark": name})
@@ -85,7 +85,7 @@ def test_keys_and_namespaces(anywhere: Opener) -> None:
         anywhere(namespace="one")
 
 
-def test_saves_retire_and_the_janitor_prunes(anywhere: Opener) -> None:
+def test_saves_apply_keep_last_and_the_janitor_prunes(anywhere: Opener) -> None:
     store = anywhere(retention=Retention(keep_last=3))
     thread = store.thread("t")
     for n in range(10):

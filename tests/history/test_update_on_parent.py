@@ -1,4 +1,4 @@
-"""What adapters hand over: keys set and removed and a list extended in one checkpoint, on a parent of their choice."""
+"""`update` sets, removes and appends in one checkpoint; `parent=` chooses what it builds on; `pick` reads some keys."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_parent_that_is_not_there_is_refused(store: Any) -> None:
     assert thread.load() == {"n": 1}
 
 
-def test_pick_reads_some_keys_only(store: Any) -> None:
+def test_pick_reads_only_the_keys_it_is_asked_for(store: Any) -> None:
     thread = store.thread("t")
     first = thread.save({"messages": LONG, "plan": {"steps": ["a" * 400, "b"]}, "n": 1})
     thread.update({"n": 2})

@@ -1,4 +1,4 @@
-"""Ends of lists that are remembered: always what the engine would have given, never the caller's, never too much."""
+"""The cache of the ends of lists gives what the engine would give, shares no object, and is bounded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def payloads_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-def test_whoever_appends_and_reads_the_end_reads_no_row_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_who_appends_and_reads_the_end_reads_no_row_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with backtrail.open(tmp_path / "a.db") as store:
         session = store.session("s")
         said = [say(number) for number in range(30)]
@@ -66,7 +68,7 @@ def test_whoever_appends_and_reads_the_end_reads_no_row_twice(tmp_path: Path, mo
         assert len(asked) > 1
 
 
-def test_what_another_process_wrote_is_seen(opener: Any) -> None:
+def test_items_that_another_process_wrote_are_read(opener: Any) -> None:
     mine, theirs = opener().session("s"), opener().session("s")
     said: list[Any] = []
     for number in range(0, 40, 2):
@@ -96,7 +98,7 @@ def test_of_what_others_added_only_the_new_rows_are_read(tmp_path: Path, monkeyp
         assert max(rows) <= 2
 
 
-def test_nobody_can_change_what_is_remembered(store: Any) -> None:
+def test_changing_what_was_read_does_not_change_the_cache(store: Any) -> None:
     session = store.session("s")
     session.extend([say(1), say(2, blocks=[{"text": "x"}])])
     for number in (3, 4):
@@ -208,7 +210,7 @@ def row(stream: int, start: int, items: list[Any]) -> bytes:
     return pack_payload([Section(stream, start, len(items), 0, b"".join(map(VALUES.encode, items)))], [])
 
 
-def test_memory_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "MAX_TAIL_ITEMS", 8)
     monkeypatch.setattr(caches, "MAX_TAIL_BYTES", 4000)
     monkeypatch.setattr(caches, "MAX_ALL_TAIL_BYTES", 9000)
@@ -263,7 +265,7 @@ def test_a_child_finds_no_lock_held_that_nobody_will_release(memory: Any) -> Non
 
 @given(st.data())
 @settings(max_examples=200)
-def test_it_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> None:
+def test_the_cache_gives_the_items_of_the_list_or_none_at_all(data: st.DataObject) -> None:
     item = st.one_of(
         st.builds(lambda text: {"role": "user", "content": text}, st.text(max_size=8)),
         st.builds(lambda number: {"nested": [number, {"deep": number}]}, st.integers(0, 9)),

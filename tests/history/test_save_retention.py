@@ -1,4 +1,4 @@
-"""Retention within saves: exact at once, cheap, and never at the cost of a fork."""
+"""Retention within saves is exact, cheap, and never touches what a fork needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_store_with_keep_last_never_shows_more(opener: Any) -> None:
     assert store.verify().ok
 
 
-def test_labels_stay(opener: Any) -> None:
+def test_labelled_checkpoints_stay(opener: Any) -> None:
     store = opener(retention=Retention(keep_last=2, keep_tags=("gold",)))
     thread = store.thread("t")
     thread.save({"n": 0}, label="start")
@@ -45,7 +45,7 @@ def test_rows_are_freed_along_the_way(opener: Any) -> None:
     assert report.ok, str(report)
 
 
-def test_a_fork_is_left_in_peace(opener: Any) -> None:
+def test_saves_remove_nothing_that_a_fork_can_see(opener: Any) -> None:
     store = opener(retention=Retention(keep_last=2))
     thread = store.thread("t")
     for n in range(4):
@@ -96,7 +96,7 @@ def test_a_thread_can_have_a_policy_of_its_own(opener: Any) -> None:
     assert thread.retention is None
 
 
-def test_two_handles_retire_together(opener: Any) -> None:
+def test_saves_of_two_handles_apply_one_window(opener: Any) -> None:
     one, two = opener(retention=Retention(keep_last=3)), opener(retention=Retention(keep_last=3))
     for n in range(15):
         (one if n % 2 else two).thread("t").append("messages", [{"n": n, "text": "x" * 300}])

@@ -1,4 +1,4 @@
-"""Two encrypted stores made equal: an empty one takes the other's ring, and two that can never be equal are told so."""
+"""Sync of two encrypted stores: an empty one takes the other's ring; two that can never be equal are refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_empty_store_takes_from_the_other_whichever_way_they_are_named(sealed
         assert two.verify().ok
 
 
-def test_both_colours_do(sealed: Path) -> None:
+def test_sync_and_async_stores_can_be_made_equal(sealed: Path) -> None:
     async def main() -> None:
         async with await backtrail.aio.open(sealed / "one.db", key=KEY) as one:
             await one.sync_to(sealed / "two.db", key=KEY)
@@ -57,7 +57,7 @@ def test_both_colours_do(sealed: Path) -> None:
         assert two.session("chat").count() == 1
 
 
-def test_stores_that_can_never_be_equal_are_told_so_and_left_as_they_are(sealed: Path) -> None:
+def test_stores_that_can_never_be_equal_are_refused_and_left_as_they_are(sealed: Path) -> None:
     with backtrail.open(sealed / "one.db", key=KEY) as one:
         one.copy_to(sealed / "copy.db", key=KEY)
         with pytest.raises(backtrail.InvalidInput, match="encrypted apart from each other"):

@@ -1,0 +1,53 @@
+"""The facts of a checkpoint that its caller gives: label, tags, custom fields, files and id, checked before a save."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Literal
+
+import msgspec
+
+from backtrail.encode.values import Values
+from backtrail.errors import InvalidInput
+from backtrail.history.validation import check_custom, check_label, check_tags
+
+OnConflict = Literal["raise", "branch"]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Facts that were checked, ready to be stored."""
+
+    label: str | None = None
+    tags: tuple[str, ...] = ()
+    custom: bytes = b""  #: an encoded dict
+    files: str | None = None  #: a reference, see `file_refs`
+    id: bytes | None = None
+
+    @classmethod
+    def check(cls, values: Values, label: Any, tags: Any, custom: Any, files: str | None, id: Any) -> Facts:
+        """The facts of these arguments; `InvalidInput` names one that is wrong."""
+        return cls(
+            check_label(label),
+            check_tags(tags),
+            pack_custom(values, custom),
+            files,
+            None if id is None else check_id(id),
+        )
+
+
+NO_FACTS = Facts()
+
+
+def pack_custom(values: Values, custom: Any) -> bytes:
+    """The bytes of a custom dict; none for an empty one."""
+    fields = check_custom(custom)
+    return values.encode(fields, "custom") if fields else b""
+
+
+def check_id(value: Any, what: str = "id") -> bytes:
+    """The 16 bytes of a checkpoint id that a caller gives."""
+    try:
+        return value.bytes if isinstance(value, uuid.UUID) else uuid.UUID(value).bytes
+    except (ValueError, AttributeError, TypeError):
+        hint = "leave it out, and one is made" if what == "id" else "give a Checkpoint, or its whole id"
+        raise InvalidInput(f"{what}={value!r:.80} is not a UUID: {hint}") from None
