@@ -69,7 +69,7 @@ def test_an_interrupt_anywhere_leaves_nothing_half(way: str) -> None:
         finally:
             sys.settrace(before)
         steps = len(thread.history(all=True))
-        again = thread.core.context.engine
+        again = thread._core.context.engine
         fresh = backtrail.open(again).thread("t")
         if fresh.exists():
             assert len(fresh.load()["log"]) == 10 + fresh.step - 1
