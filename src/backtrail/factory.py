@@ -145,9 +145,9 @@ def _same(one: Any, other: Any) -> bool:
 
 async def _find_files(context: Context, thread: str, living: list[Any]) -> set[bytes]:
     """The blobs of files that the snapshots of a workspace need."""
-    from backtrail.workspace import follow  # a store without workspaces does not load them
+    from backtrail.workspace import reachable_blobs  # a store without workspaces does not load them
 
-    return await follow(context, thread, living)
+    return await reachable_blobs(context, thread, living)
 
 
 def _none(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A desk: a directory, a store beside it, and a workspace that joins the two."""
+"""Projects for tests: a directory, a store beside it, and the workspace that joins the two."""
 
 from __future__ import annotations
 
@@ -12,33 +12,44 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.engines.memory import MemoryEngine
 from fix_stores import APIS, EVERY_ENGINE, Opener, open_stores
 
-Picture = dict[bytes, tuple[str, int, bytes]]
+Contents = dict[bytes, tuple[str, int, bytes]]
 
 
-class Desk:
-    """What a test needs of a directory and its workspace."""
+class Project:
+    """A directory, its workspace `ws`, and the store."""
 
-    def __init__(self, base: Path, target: Callable[[], Any]) -> None:
+    def __init__(self, base: Path, open_store: Callable[[], Any]) -> None:
         self.base = base
         self.root = base / "root"
         self.root.mkdir()
         self.cache = base / "cache"
-        self._target = target
-        self.store = backtrail.open(target())
+        self._open_store = open_store
+        self._opened: list[Any] = []
+        self.store = self._open()
         self.ws = self.workspace()
 
     def workspace(self, **options: Any) -> Any:
-        """Another handle on the same workspace, as another process would have it."""
+        """Another handle on the same workspace, as another process would have one."""
         options.setdefault("cache", self.cache)
         return self.store.workspace(options.pop("root", self.root), **options)
 
     def reopen(self) -> Any:
-        """Another handle over a store that was opened anew."""
-        self.store = backtrail.open(self._target())
+        """Another handle, over a store that was opened again."""
+        self.store = self._open()
         self.ws = self.workspace()
         return self.ws
+
+    def _open(self) -> Any:
+        store = self._open_store()
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
 
     def write(self, path: str, content: str | bytes = b"", mode: int | None = None) -> Path:
         target = self.root / path
@@ -53,15 +64,15 @@ class Desk:
 
     def names(self) -> list[str]:
         """All paths under the root, sorted."""
-        return sorted(os.fsdecode(path) for path in picture(self.root))
+        return sorted(os.fsdecode(path) for path in contents_of(self.root))
 
-    def picture(self) -> Picture:
-        return picture(self.root)
+    def contents(self) -> Contents:
+        return contents_of(self.root)
 
 
-def picture(root: Path) -> Picture:
-    """Everything under a directory: its kind, its mode, and its content or target."""
-    found: Picture = {}
+def contents_of(root: Path) -> Contents:
+    """Everything under a directory by path: kind, mode, and content or link target."""
+    found: Contents = {}
     base = os.fsencode(root)
     for folder, folders, files in os.walk(base):
         for name in folders + files:
@@ -81,34 +92,32 @@ def picture(root: Path) -> Picture:
 
 
 @pytest.fixture
-def open_place() -> Iterator[Path]:
-    """A directory that any user can reach and write to."""
+def shared_dir() -> Iterator[Path]:
+    """A directory that every user can write to."""
     with tempfile.TemporaryDirectory(prefix="backtrail-", ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o777)
         yield Path(name)
 
 
 @pytest.fixture(params=["memory", "sqlite", "jsonl"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
-    """A desk on each engine that needs no server."""
-    if request.param == "memory":
-        from backtrail.engines.memory import MemoryEngine
-
-        engine = MemoryEngine()
-        return Desk(tmp_path, lambda: engine)
-    if request.param == "jsonl":
-        return Desk(tmp_path, lambda: f"jsonl:{tmp_path / 'log'}")
-    return Desk(tmp_path, lambda: tmp_path / "store.db")
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
+    """A project on each engine that needs no server."""
+    target = {"memory": MemoryEngine(), "jsonl": f"jsonl:{tmp_path / 'log'}", "sqlite": tmp_path / "store.db"}
+    made = Project(tmp_path, lambda: backtrail.open(target[request.param]))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def lone(tmp_path: Path) -> Desk:
-    """A desk on SQLite only, for what does not depend on the engine."""
-    return Desk(tmp_path, lambda: tmp_path / "store.db")
+def sqlite_project(tmp_path: Path) -> Iterator[Project]:
+    """A project on SQLite only, for tests that do not depend on the engine."""
+    made = Project(tmp_path, lambda: backtrail.open(tmp_path / "store.db"))
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Stores on every engine there is, over both APIs: a workspace must not notice."""
+    """Opens the same store again and again, on every engine, through the sync and the async facade."""
     engine, _, api = request.param.partition("-")
     yield from open_stores(engine, api, tmp_path, request)

@@ -1,4 +1,4 @@
-"""Ignore rules mean what git says they mean: git itself is asked."""
+"""Ignore rules: they include exactly the files that git itself would add."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""A directory seen as file snapshots, shared by the threads that work in it.
+"""File snapshots of a directory, shared by the threads that work in it.
 
-`sync` and `aio` are the public classes, `core` does the work. Below it, `scanner`, `walk`, `exclusions` and `index`
-find changes, `pack` reads files, `trees` names them, `journal` keeps them; `restore_plan`, `apply` and `restore` bring
-them back.
+`workspace` has every operation as a coroutine; `sync` and `aio` have the facades. A snapshot: `scanner` runs `walk`
+(which files changed, by `index`, `signatures` and `exclusions`), then `pack` (files become blobs), then `trees`, and
+`journal` writes it. A restore: `restore_plan` decides, `apply` changes the directory, `restore` keeps both crash-safe.
 """
 
 from backtrail.workspace.aio import AsyncWorkspace
-from backtrail.workspace.core import WorkspaceCore, rewind_together, workspace_of
-from backtrail.workspace.journal import follow
+from backtrail.workspace.journal import reachable_blobs
 from backtrail.workspace.model import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
 from backtrail.workspace.sync import Workspace
+from backtrail.workspace.workspace import WorkspaceCore, rewind_together, workspace_of
 
 __all__ = [
     "AsyncWorkspace",
@@ -22,7 +22,7 @@ __all__ = [
     "Status",
     "Workspace",
     "WorkspaceCore",
-    "follow",
+    "reachable_blobs",
     "rewind_together",
     "workspace_of",
 ]

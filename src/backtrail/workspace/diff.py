@@ -1,51 +1,50 @@
-"""Differences as text: unified diffs for what is text on both sides, one line for everything else."""
+"""Differences as text: a unified diff where both sides are text, one line for everything else."""
 
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping
 
 from backtrail.workspace.model import Change
-from backtrail.workspace.restore_plan import kind_of
+from backtrail.workspace.paths import to_text, to_utf8
+from backtrail.workspace.restore_plan import change_kind
 from backtrail.workspace.trees import DIR, FILE, LINK, Op, TreeEntry
 
-MAX_TEXT = 2**20  # bytes of a file that is compared line by line
+MAX_TEXT = 2**20  # bytes; a larger file is not compared line by line
 
 
 def comparable(op: Op) -> list[TreeEntry]:
-    """The sides of a difference whose contents are worth fetching."""
+    """The sides of a difference whose contents are needed for its text."""
     sides = [side for side in (op.old, op.new) if side is not None]
-    if any(side.kind not in (FILE, LINK) or side.size > MAX_TEXT for side in sides) or kind_of(op) == "mode":
+    if any(side.kind not in (FILE, LINK) or side.size > MAX_TEXT for side in sides) or change_kind(op) == "mode":
         return []
     return [side for side in sides if side.kind == FILE]
 
 
-def change(op: Op, contents: Mapping[bytes, bytes]) -> Change:
-    """One difference, with its text where there is one."""
-    path = os.fsdecode(op.path)
-    return Change(path, kind_of(op), text=_text(op, path, contents))
+def describe(op: Op, contents: Mapping[bytes, bytes]) -> Change:
+    """One difference, with its text if there is one."""
+    return Change(to_text(op.path), change_kind(op), text=_text(op, contents))
 
 
-def _text(op: Op, path: str, contents: Mapping[bytes, bytes]) -> str | None:
-    shown = path.encode("utf-8", "backslashreplace").decode()
-    if kind_of(op) == "mode" and op.old is not None and op.new is not None:
-        return f"mode {op.old.mode:o} -> {op.new.mode:o} {shown}"
+def _text(op: Op, contents: Mapping[bytes, bytes]) -> str | None:
+    path = to_utf8(op.path)
+    if change_kind(op) == "mode" and op.old is not None and op.new is not None:
+        return f"mode {op.old.mode:o} -> {op.new.mode:o} {path}"
     old, new = _lines(op.old, contents), _lines(op.new, contents)
     if old is None or new is None:
         return None
-    before = "/dev/null" if op.old is None else f"a/{shown}"
-    after = "/dev/null" if op.new is None else f"b/{shown}"
+    before = "/dev/null" if op.old is None else f"a/{path}"
+    after = "/dev/null" if op.new is None else f"b/{path}"
     lines = difflib.unified_diff(old, new, before, after, lineterm="")
     return "\n".join(line.rstrip("\n") for line in lines) or None
 
 
 def _lines(entry: TreeEntry | None, contents: Mapping[bytes, bytes]) -> list[str] | None:
-    """The lines of one side; None where it is not text."""
+    """The lines of one side; None if it is not text."""
     if entry is None:
         return []
     if entry.kind == LINK:
-        return [f"-> {entry.ref.decode('utf-8', 'backslashreplace')}"]
+        return [f"-> {to_utf8(entry.ref)}"]
     if entry.kind == DIR or entry.ref not in contents or b"\0" in contents[entry.ref]:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Why a name is left out: version control's own, the store's own, a restore at work, or a rule of an ignore file."""
+"""Exclusions from a snapshot: version control, the store itself, a restore's staging directory, and ignored files."""
 
 from __future__ import annotations
 
@@ -13,50 +13,53 @@ import msgspec
 from backtrail.errors import FilesError
 from backtrail.workspace.ignore import IGNORE_FILES, Rules
 from backtrail.workspace.model import Limits
-from backtrail.workspace.trees import is_control
+from backtrail.workspace.paths import folder_of, is_version_control
 
-STAGING = re.compile(rb"\.backtrail-restore-[0-9a-f]{32}")
-MAX_RULES = 2**20  # bytes of one ignore file
+STAGING_PREFIX = b".backtrail-restore-"  # of a restore's staging directory, followed by a token of 32 hex digits
+MAX_IGNORE_FILE = 2**20  # bytes that are read of one ignore file
+
+_STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + rb"[0-9a-f]{32}")
 
 
 class ScanRoot(msgspec.Struct, frozen=True):
-    """Which directory, and by which rules it is looked at."""
+    """A directory, and the rules by which it is scanned."""
 
-    root: bytes  #: absolute, without symlinks
-    own: tuple[bytes, ...] = ()  #: files and directories of the store itself, absolute
+    path: bytes  #: absolute, without symlinks
+    store_paths: tuple[bytes, ...] = ()  #: files and directories of the store itself, absolute
     limits: Limits = Limits()
     unreadable: str = "raise"  #: or "flag"
 
     @property
-    def key(self) -> bytes:
-        """What an index depends on besides the directory."""
-        return msgspec.msgpack.encode((self.root, self.own, self.limits.file_bytes))
+    def cache_key(self) -> bytes:
+        """All that an index depends on besides the files in the directory."""
+        return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes))
 
 
 class Exclusions:
-    """Knows the rules of one directory, as they are during one walk."""
+    """The exclusions of one directory during one walk."""
 
-    def __init__(self, place: ScanRoot) -> None:
-        self._place = place
+    def __init__(self, scan_root: ScanRoot) -> None:
+        self._scan_root = scan_root
         self._rules: dict[bytes, Rules] = {}
 
-    def inside(self, folder: bytes) -> FolderExclusions:
-        """The rules for the items of a folder, by its path from the root, ending in a slash."""
-        above = b"%b/%b" % (self._place.root, folder)
-        own = tuple(path.removeprefix(above) for path in self._place.own if path.rpartition(b"/")[0] + b"/" == above)
-        return FolderExclusions(folder, self._rules_in(folder), own)
+    def in_folder(self, folder: bytes) -> FolderExclusions:
+        """The exclusions among the items of a folder."""
+        above = b"%b/%b" % (self._scan_root.path, folder)
+        store_paths = self._scan_root.store_paths
+        store_names = tuple(path.removeprefix(above) for path in store_paths if folder_of(path) == above)
+        return FolderExclusions(folder, self._rules_in(folder), store_names)
 
-    def _rules_in(self, path: bytes) -> Rules:
-        """The rules in a folder, read from the directory on the first question."""
-        rules = self._rules.get(path)
+    def _rules_in(self, folder: bytes) -> Rules:
+        """The ignore rules in a folder, read from the directory on first use."""
+        rules = self._rules.get(folder)
         if rules is None:
-            above = self._rules_in(path[: path[:-1].rfind(b"/") + 1]) if path else Rules()
-            rules = self._rules[path] = above.below(path, self._ignore_files(path))
+            above = self._rules_in(folder_of(folder)) if folder else Rules()
+            rules = self._rules[folder] = above.below(folder, self._ignore_files(folder))
         return rules
 
-    def _ignore_files(self, path: bytes) -> Iterator[bytes]:
+    def _ignore_files(self, folder: bytes) -> Iterator[bytes]:
         for name in IGNORE_FILES:
-            full = self._place.root + b"/" + path + name
+            full = self._scan_root.path + b"/" + folder + name
             try:
                 handle = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
@@ -64,37 +67,42 @@ class Exclusions:
             except OSError as error:
                 if error.errno == errno.ELOOP:  # a link: git does not follow it either
                     continue
-                raise unreadable(full, error) from error
+                raise unreadable_error(full, error) from error
             with os.fdopen(handle, "rb") as file:
                 if stat.S_ISREG(os.fstat(handle).st_mode):
-                    yield file.read(MAX_RULES)
+                    yield file.read(MAX_IGNORE_FILE)
 
 
 class FolderExclusions:
-    """What is left out in one folder."""
+    """The exclusions among the items of one folder."""
 
-    __slots__ = ("_folder", "_own", "_rules")
+    __slots__ = ("_folder", "_rules", "_store_names")
 
-    def __init__(self, folder: bytes, rules: Rules, own: tuple[bytes, ...]) -> None:
+    def __init__(self, folder: bytes, rules: Rules, store_names: tuple[bytes, ...]) -> None:
         self._folder = folder
         self._rules = rules if rules.groups or rules.parent else None
-        self._own = own
+        self._store_names = store_names
 
     def reason(self, name: bytes, is_dir: bool) -> str | None:
-        """Why the item of that name is left out, if it is."""
-        if is_control(name):
+        """The reason why an item is left out; None if it is included."""
+        if is_version_control(name):
             return "version control"
-        for own in self._own:
+        for own in self._store_names:
             if name == own or name.startswith(own + b"-"):  # with its -wal, -shm, -lock, …
                 return "the store itself"
-        if is_dir and not self._folder and STAGING.fullmatch(name):
+        if is_dir and not self._folder and is_staging(name):
             return "a restore at work"
         if self._rules is not None and self._rules.ignores(self._folder + name, is_dir):
             return "ignored by rule"
         return None
 
 
-def unreadable(path: bytes, error: OSError) -> FilesError:
+def is_staging(name: bytes) -> bool:
+    """True if a directory in the root is the staging directory of a restore."""
+    return _STAGING_NAME.fullmatch(name) is not None
+
+
+def unreadable_error(path: bytes, error: OSError) -> FilesError:
     return FilesError(
         path,
         f"it cannot be read ({error.strerror}): let backtrail read it, name it in .backtrailignore, "

@@ -1,8 +1,8 @@
-"""What not to look at: `.gitignore` and `.backtrailignore`, nested and negated, as git reads them.
+"""Ignore rules: `.gitignore` and `.backtrailignore`, nested and negated, as git reads them.
 
-pathspec's `GitIgnoreSpec` translates each line by itself, so that one bad pattern cannot hide the rest. git decides
-name by name on the way down and never looks into an ignored directory; so here a pattern is asked only about the
-entry itself, never about its parents. Runs of patterns with the same sign become one regular expression.
+pathspec's `GitIgnoreSpec` translates each line by itself, so that one bad pattern cannot disable the rest. git decides
+name by name on the way down and never enters an ignored directory; so a pattern is matched only against the item
+itself here, never against its parents. Runs of patterns with the same sign become one regular expression.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from backtrail.errors import MissingExtra
 
 IGNORE_FILES = (b".gitignore", b".backtrailignore")  # a later file overrides an earlier one of the same directory
 
-_DIRECTORY = b"(?P<ps_d>/)"
+_DIRECTORY_GROUP = b"(?P<ps_d>/)"
 
 
 class Rules:
-    """The ignore rules that hold in one directory: its own, then those of the directories above it."""
+    """The ignore rules of one directory: its own, then those of the directories above it."""
 
     __slots__ = ("bad", "groups", "parent", "start")
 
     def __init__(self, lines: Iterable[bytes] = (), directory: bytes = b"", parent: Rules | None = None) -> None:
         self.parent = parent
         self.start = len(directory)
-        self.bad: list[bytes] = []  #: lines that are no pattern
+        self.bad: list[bytes] = []  #: lines that are not patterns
         groups: list[tuple[bool, list[bytes]]] = []
         for line in lines:
             translated = self._translate(line)
@@ -49,13 +49,13 @@ class Rules:
             pattern = next(iter(GitIgnoreSpec.from_lines([line]).patterns), None)
             if pattern is None or pattern.include is None or pattern.regex is None:
                 return None
-            return pattern.include, _itself(pattern.regex.pattern)
+            return pattern.include, _match_itself(pattern.regex.pattern)
         except (ValueError, re.error):
             self.bad.append(line)
             return None
 
     def ignores(self, path: bytes, is_dir: bool) -> bool:
-        """Whether the entry at `path` (from the root) is ignored, given that no directory above it is."""
+        """True if the item at `path` (from the root) is ignored, given that no directory above it is."""
         subject = path + b"/" if is_dir else path
         rules: Rules | None = self
         while rules is not None:
@@ -71,10 +71,10 @@ class Rules:
         return Rules(lines, directory, self) if lines else self
 
 
-def _itself(regex: bytes) -> bytes:
-    """Narrow pathspec's expression, which also matches whatever lies below a match, to the entry itself."""
-    if _DIRECTORY in regex:
-        return regex.replace(_DIRECTORY, b"/") + rb"\Z"
-    if regex.endswith(b"/"):  # "name/**": all that is inside, but not the directory
+def _match_itself(regex: bytes) -> bytes:
+    """Narrow pathspec's expression, which also matches everything below a match, to the item itself."""
+    if _DIRECTORY_GROUP in regex:
+        return regex.replace(_DIRECTORY_GROUP, b"/") + rb"\Z"
+    if regex.endswith(b"/"):  # "name/**": everything inside, but not the directory
         return regex + b"."
     return regex

@@ -1,8 +1,8 @@
-"""The index: what was seen in the directory the last time it was looked at, laid out for one fast comparison.
+"""The index: the directory as the last scan found it, laid out for one fast comparison.
 
-Every item that matters (files, links, directories, ignore files, oversized files) has one place in flat columns, so
-that "has anything changed?" is one `lstat` per item and one comparison of lists, without a line of Python per file.
-An item whose signature cannot be trusted next time has the signature None, which equals nothing that `lstat` gives.
+Every item that matters (files, links, directories, ignore files, oversized files) has one slot in flat columns, so that
+"has anything changed?" is one `lstat` per item and one comparison per folder, without a line of Python per file. An
+item whose signature cannot be trusted has the signature None, which equals nothing that `lstat` gives.
 
 The index is only a cache. Kept in a file between processes it saves time; without it every file is read again.
 """
@@ -11,50 +11,52 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 from blake3 import blake3
 
 from backtrail.workspace import trees
+from backtrail.workspace.signatures import Signature, lstat_signature, packed, signature
 from backtrail.workspace.trees import DIR, Tree, TreeEntry
 
-Signature = tuple[int, int, int, int, int]
-signature = attrgetter("st_mtime_ns", "st_ctime_ns", "st_size", "st_ino", "st_mode")
+VERSION = 1
 
-VERSION = 2
-FAR = 2**63  # nanoseconds, about the year 2262
-RACY = 2 * 10**9  # coarser than the timestamps of any file system in use
+_OPEN_DIR = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Folder(msgspec.Struct):
-    """One directory: the range of places that its items take."""
+    """One directory, and the range of slots that its items have."""
 
     path: bytes  #: from the root, ending in a slash; b"" for the root itself
-    at: int  #: its own place, among its parent's items
+    slot: int  #: its own, among its parent's items
     parent: int  #: the number of the folder above; -1 for the root
-    first: int
+    first: int  #: the slot of its first item
     names: list[bytes]
-    skipped: list[tuple[bytes, str]]
-    tree: bytes | None = None  #: the hash of its tree, once that is known
-    files: int = 0  #: in the tree itself, as of then; and their bytes
-    size: int = 0
-    sight: bytes | None = None  #: its items' signatures in one piece, once they have been compared
+    skipped: list[tuple[bytes, str]]  #: items that are left out, with the reasons
+    tree: bytes | None = None  #: the id of its tree, once that is known
+    files: int = 0  #: directly in it, as of its tree
+    size: int = 0  #: bytes of those files
+    packed: bytes | None = None  #: its items' signatures as one byte string, once they have been compared
 
     @property
-    def places(self) -> range:
+    def slots(self) -> range:
         return range(self.first, self.first + len(self.names))
+
+    @property
+    def span(self) -> slice:
+        """Its slots as a slice of a column."""
+        return slice(self.first, self.first + len(self.names))
 
 
 class Index(msgspec.Struct):
-    """All folders, parents first, and the columns of their items. Place 0 is the root."""
+    """All folders, parents first, and the columns of their items. Slot 0 is the root."""
 
-    key: bytes  #: what the contents depend on besides the directory: options and the root's path
+    key: bytes  #: all that the contents depend on besides the files: options and the root's path
     folders: list[Folder]
     paths: list[bytes]  #: absolute, for lstat
-    sigs: list[Signature | None]
+    signatures: list[Signature | None]
     entries: list[TreeEntry | None]  #: None: watched, but not in the snapshot
     files: int = 0
     size: int = 0  #: bytes of all files
@@ -65,49 +67,71 @@ class Index(msgspec.Struct):
         return self.folders[0].tree
 
     def skipped(self) -> Iterable[tuple[bytes, str]]:
-        """Everything left out, with the reason."""
+        """Every path that is left out, with the reason."""
         return ((folder.path + name, reason) for folder in self.folders for name, reason in folder.skipped)
 
-    def seal(self, name_of: Callable[[bytes], bytes]) -> dict[bytes, tuple[Tree, bytes]]:
-        """Hash the folders whose hash is unknown, deepest first, and their parents; return the trees made, and their
-        bytes."""
+    def copy(self) -> Index:
+        """A copy whose folders, signatures and entries can be changed."""
+        return msgspec.structs.replace(
+            self,
+            folders=[msgspec.structs.replace(folder, packed=None) for folder in self.folders],
+            signatures=list(self.signatures),
+            entries=list(self.entries),
+        )
+
+    def changed_folders(self) -> dict[int, list[Signature | None]]:
+        """The folders (by number) with an item that has another signature now, each with the current signatures of all
+        its items: None where one is gone. Signatures of unchanged folders are not kept, which saves much memory."""
+        found: dict[int, list[Signature | None]] = {}
+        lstat = os.lstat
+        for number, folder in enumerate(self.folders):
+            if not folder.names:
+                continue
+            try:
+                # Relative to the directory: the kernel resolves its path once, and not once for each of its items.
+                handle = os.open(self.paths[folder.slot], _OPEN_DIR)
+            except (FileNotFoundError, NotADirectoryError):
+                found[number] = [None] * len(folder.names)
+                continue
+            except OSError:
+                found[number] = list(map(lstat_signature, self.paths[folder.span]))
+                continue
+            try:
+                current: list[Signature | None] = [signature(lstat(name, dir_fd=handle)) for name in folder.names]
+            except OSError:
+                found[number] = list(map(lstat_signature, self.paths[folder.span]))
+                continue
+            finally:
+                os.close(handle)
+            if folder.packed is None:
+                folder.packed = packed(self.signatures[folder.span])
+            if folder.packed is None or packed(current) != folder.packed:
+                found[number] = current
+        return found
+
+    def hash_trees(self, blob_id: Callable[[bytes], bytes]) -> dict[bytes, tuple[Tree, bytes]]:
+        """Make the trees of the folders that have none, and of those above them, deepest first. Returns them by id,
+        each with its encoding."""
         made: dict[bytes, tuple[Tree, bytes]] = {}
         entries = self.entries
-        for number in range(len(self.folders) - 1, -1, -1):
-            folder = self.folders[number]
-            known = entries[folder.at]
-            if known is None and folder.parent >= 0:
+        for folder in reversed(self.folders):
+            own_entry = entries[folder.slot]
+            if own_entry is None and folder.parent >= 0:
                 continue  # it could not be listed, so it is not in the snapshot
             if folder.tree is None:
-                items = zip(folder.names, entries[folder.first : folder.first + len(folder.names)], strict=True)
+                items = zip(folder.names, entries[folder.span], strict=True)
                 tree = {name: entry for name, entry in items if entry is not None}
                 data = trees.encode(tree)
-                folder.tree = name_of(data)
+                folder.tree = blob_id(data)
                 folder.files = sum(entry.kind != DIR for entry in tree.values())
                 folder.size = sum(entry.size for entry in tree.values())  # links and directories have none
                 made[folder.tree] = tree, data
-            if known is not None and known.ref != folder.tree:
-                entries[folder.at] = known._replace(ref=folder.tree)
+            if own_entry is not None and own_entry.ref != folder.tree:
+                entries[folder.slot] = own_entry._replace(ref=folder.tree)
                 self.folders[folder.parent].tree = None
         self.files = sum(folder.files for folder in self.folders)
         self.size = sum(folder.size for folder in self.folders)
         return made
-
-
-def trusted(sig: Signature, start: int) -> Signature | None:
-    """The signature if a later change is sure to show in it: not if it was made about when the look began, nor if its
-    time is so far away that the index cannot hold it."""
-    mtime, ctime = sig[0], sig[1]
-    return None if ctime > start - RACY or abs(mtime - start) <= RACY or not -FAR <= mtime < FAR else sig
-
-
-def sight_of(sigs: Sequence[Signature | None]) -> bytes | None:
-    """Signatures in one piece: bytes that lie together are compared several times as fast as numbers that do not. None
-    if one of them is beyond all bounds."""
-    try:
-        return _encode(sigs)
-    except OverflowError:
-        return None
 
 
 # -- the file that keeps an index between processes -------------------------------------------------------------------
@@ -117,7 +141,7 @@ _decoder = msgspec.msgpack.Decoder(Index)
 
 
 def load(path: Path | None, key: bytes) -> Index | None:
-    """The index in the file, if there is one that fits; a damaged or foreign one is as good as none."""
+    """The index in the file, or None: a missing, damaged or foreign one only costs time."""
     if path is None:
         return None
     try:
@@ -133,11 +157,11 @@ def load(path: Path | None, key: bytes) -> Index | None:
     return index if index.version == VERSION and index.key == key else None
 
 
-def store(path: Path | None, index: Index) -> None:
-    """Keep the index for the next process, readable by its owner only. A full or read-only disk costs only time."""
+def save(path: Path | None, index: Index) -> None:
+    """Keep the index for the next process, readable by its owner only. A full or read-only disk only costs time."""
     if path is None:
         return
-    folders = [msgspec.structs.replace(folder, sight=None) for folder in index.folders]
+    folders = [msgspec.structs.replace(folder, packed=None) for folder in index.folders]
     body = _encode(msgspec.structs.replace(index, folders=folders))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

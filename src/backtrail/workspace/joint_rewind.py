@@ -1,4 +1,4 @@
-"""Conversation and files, moved together: the head's half of a rewind that also restores a directory."""
+"""Joint rewind: the move of a thread's head that belongs to the restore of a directory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from backtrail.history.thread import Thread
 
 
 class HeadMove:
-    """A rewind of one thread from exactly one place, as plain data that survives the process."""
+    """A rewind of one thread from exactly one position, as plain data that survives the process."""
 
-    def __init__(self, context: Context, intent: dict[str, Any], thread: Thread[Any] | None = None) -> None:
+    def __init__(self, context: Context, data: dict[str, Any], thread: Thread[Any] | None = None) -> None:
         self._context = context
-        self._thread: Thread[Any] = Thread(context, intent["thread"]) if thread is None else thread
-        self.intent = intent
+        self._thread: Thread[Any] = Thread(context, data["thread"]) if thread is None else thread
+        self.data = data
 
     @classmethod
     async def plan(cls, thread: Thread[Any], at: Any) -> HeadMove:
-        """The move of `thread` from where it stands to the checkpoint `at`."""
+        """The move of `thread` from its head to the checkpoint `at`."""
         context = thread.context
         head = await thread.require_head()
         seen = await resolve(context, head, at)
@@ -41,25 +41,26 @@ class HeadMove:
         )
 
     async def state(self) -> Literal["ready", "done", "lost"]:
-        """Whether the head is still where the move starts, has been moved by it, or went elsewhere."""
-        head = await self._context.engine.head(self.intent["thread"])
+        """ "ready" if the head is still where the move starts, "done" if the move was made, "lost" if the head went
+        elsewhere."""
+        head = await self._context.engine.head(self.data["thread"])
         if head is None:
             return "lost"
-        start = (self.intent["branch"], self.intent["step"])
-        if head.key == (*start, self.intent["version"]):
+        start = (self.data["branch"], self.data["step"])
+        if head.key == (*start, self.data["version"]):
             return "ready"
-        stands = uuid_text(open_note(self._context.frames, head).checkpoint)
-        if head.version == self.intent["version"] + 1 and stands == self.intent["to"]:
+        checkpoint = uuid_text(open_note(self._context.frames, head).checkpoint)
+        if head.version == self.data["version"] + 1 and checkpoint == self.data["to"]:
             return "done"
         trail = await Ancestry.of(self._context, head)
-        # After a rewind the place it left is off the trail; after a move forward the place it went to is on it.
-        goal = (self.intent["to_branch"], self.intent["to_step"])
-        done = start not in trail if self.intent["back"] else goal in trail
+        # After a rewind the position it left is off the trail; after a move forward its target is on it.
+        target = (self.data["to_branch"], self.data["to_step"])
+        done = start not in trail if self.data["back"] else target in trail
         return "done" if done else "lost"
 
     async def make(self) -> bool:
-        """Move the head; False if it is no longer where it was."""
-        head = await self._context.engine.head(self.intent["thread"])
-        if head is None or head.key != (self.intent["branch"], self.intent["step"], self.intent["version"]):
+        """Move the head; False if it is no longer where the move starts."""
+        head = await self._context.engine.head(self.data["thread"])
+        if head is None or head.key != (self.data["branch"], self.data["step"], self.data["version"]):
             return False
-        return await self._thread.rewind_from(head, self.intent["to"])
+        return await self._thread.rewind_from(head, self.data["to"])

@@ -1,8 +1,8 @@
-"""The log of a workspace: a thread of kind "workspace", one checkpoint for each thing that happened to the directory.
+"""The journal of a workspace: a thread of kind "workspace", with one checkpoint for each record.
 
-Kinds of record: a *snapshot*; a *part*, which holds on to blobs that are written ahead of a large one; *restoring*,
-which is the safety snapshot before a restore and the restore's journal in one; and *restored*, which closes it. What
-lists need stands in the checkpoint's metadata, what only a restore needs in its state. Trees and file contents are
+Kinds of record: a *snapshot*; a *part*, which keeps blobs reachable that are written ahead of a large snapshot;
+*restoring*, which is the safety snapshot before a restore and the restore's intent in one; and *restored*, which closes
+it. Metadata of the checkpoint has what listings need, its state what only a restore needs. Trees and file contents are
 blobs of the same lineage, so one sweep serves them all.
 """
 
@@ -21,30 +21,32 @@ from backtrail.history.context import Context
 from backtrail.history.facts import Facts
 from backtrail.history.reachability import ASIDE
 from backtrail.history.thread import Thread
+from backtrail.lru import LRU
 from backtrail.model import Checkpoint
 from backtrail.workspace import trees
-from backtrail.workspace.blob_reader import BlobReader, place_of
+from backtrail.workspace.blob_reader import BlobReader, blob_label
 from backtrail.workspace.model import Skipped, Snapshot
+from backtrail.workspace.paths import check_names
 from backtrail.workspace.trees import DIR, FILE, PIECES, Op, Tree, TreeEntry
 
 LEVEL = 1  # of zstd: a higher one costs more than it saves
-MAX_TREES = 20_000  # kept in memory
-PAGE = 1000  # names of blobs that are read at once
-MAX_SHOWN = 100  # problems that the metadata itself lists
+MAX_TREES = 20_000  # cached
+PAGE = 1000  # blob ids that are listed at once
+MAX_FLAGGED = 100  # flagged files that the metadata of a record lists
 KIND = "workspace"
-SHOWN = ("snapshot", "restoring")  # kinds of record that hold a state of the directory
+SNAPSHOT_KINDS = ("snapshot", "restoring")  # records that users see as snapshots
 
 RecordKind = Literal["snapshot", "part", "restoring", "restored"]
 
 
 class RestoreIntent(msgspec.Struct, frozen=True):
-    """A restore in progress: enough to finish it, or to take it back."""
+    """A restore in progress: enough to finish it, or to roll it back."""
 
     steps: list[tuple[bytes, tuple[int, int, int, bytes] | None, tuple[int, int, int, bytes] | None]]
-    target: bytes  #: the tree that is wanted
-    snapshot: str  #: the snapshot that is wanted
-    undoes: str | None  #: the restore that this one takes back
-    move: dict[str, Any] | None  #: the conversation's head, and where it shall go
+    target: bytes  #: the tree to restore
+    snapshot: str  #: the snapshot to restore
+    undoes: str | None  #: the restore that this one undoes
+    move: dict[str, Any] | None  #: the move of a thread's head that goes with it
 
     @property
     def ops(self) -> list[Op]:
@@ -55,7 +57,7 @@ class RestoreIntent(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One entry of the log."""
+    """One record of the journal."""
 
     id: str
     kind: RecordKind
@@ -65,9 +67,9 @@ class Record(msgspec.Struct, frozen=True):
     files: int
     size: int
     root: str
-    of: str | None = None  #: restoring, restored: which snapshot
+    of: str | None = None  #: restoring, restored: the snapshot
     safety: str | None = None  #: restored: the record that holds the state before
-    undoes: str | None = None  #: restored: the restore that was taken back
+    undoes: str | None = None  #: restored: the restore that was undone
     workspace: str = ""
     flagged: tuple[Skipped, ...] = ()
 
@@ -94,7 +96,7 @@ class Journal:
         self._context = context
         self._thread: Thread[Any] = Thread(context, thread, kind=KIND)
         self._frames = context.frames.compressing(LEVEL)
-        self._trees: dict[bytes, Tree] = {}
+        self._trees: LRU[bytes, Tree] = LRU(MAX_TREES)
         self.name = thread
 
     # -- records ----------------------------------------------------------------------------------------------------
@@ -108,14 +110,14 @@ class Journal:
         """All records, oldest first."""
         return [_record(checkpoint) for checkpoint in await self._thread.history(all=True)]
 
-    async def last(self, tip: Record | None) -> Record | None:
-        """The newest record that says what the directory was."""
+    async def last_state(self, tip: Record | None) -> Record | None:
+        """The newest record whose tree is a state of the directory."""
         if tip is None or tip.kind != "part":
             return tip
         return next((record for record in reversed(await self.records()) if record.kind != "part"), None)
 
     async def find(self, at: Any) -> Record:
-        """The snapshot that `at` names: a Snapshot, its id or a unique prefix of it, or a Checkpoint's `files`."""
+        """The snapshot that `at` refers to: a Snapshot, its id or a unique prefix of it, or a Checkpoint's `files`."""
         if isinstance(at, Snapshot):
             at = at.id
         elif isinstance(at, Checkpoint):
@@ -125,26 +127,25 @@ class Journal:
         elif at is None:
             raise NoCheckpoint(f"that checkpoint has no file snapshot of {self.name!r}: save it with files=workspace")
         record = _record(await self._thread.get(at))
-        if record.kind not in SHOWN:
+        if record.kind not in SNAPSHOT_KINDS:
             raise CheckpointNotFound(self.name, at, "it is no snapshot; list them with snapshots()")
         return record
 
     async def state(self, record: Record) -> dict[str, Any]:
-        """What only a restore needs: "withheld" paths, and the "journal"."""
+        """The data that only a restore needs: "withheld" paths, and the "journal" (its intent)."""
         state = await self._thread.load(record.id)
         return dict(state)
 
-    async def journal(self, record: Record) -> RestoreIntent:
-        """The journal of a restore in progress."""
+    async def intent(self, record: Record) -> RestoreIntent:
+        """The intent of a restore in progress."""
         where = f"the journal of restore {record.id}"
         try:
-            journal = msgspec.msgpack.decode((await self.state(record))["journal"], type=RestoreIntent)
+            intent = msgspec.msgpack.decode((await self.state(record))["journal"], type=RestoreIntent)
         except (msgspec.DecodeError, KeyError) as error:
             raise Corrupt(where, str(error)) from error
-        for path, _, _ in journal.steps:
-            for name in path.split(b"/"):
-                trees.check_name(name, where)
-        return journal
+        for path, _, _ in intent.steps:
+            check_names(path.split(b"/"), where)
+        return intent
 
     async def append(
         self,
@@ -156,124 +157,121 @@ class Journal:
         tags: tuple[str, ...] = (),
         facts: Mapping[str, Any],
         withheld: Iterable[bytes] = (),
-        journal: RestoreIntent | None = None,
+        intent: RestoreIntent | None = None,
         blobs: Mapping[bytes, bytes],
     ) -> Record:
-        """Add a record and its (framed) blobs in one commit; `Conflict` if `after` is not the newest any more."""
+        """Add a record and its (framed) blobs in one commit; `Conflict` if `after` is no longer the newest record."""
         state: dict[str, Any] = {"tree": tree, "withheld": sorted(withheld)}
-        if journal is not None:
-            state["journal"] = msgspec.msgpack.encode(journal)
+        if intent is not None:
+            state["journal"] = msgspec.msgpack.encode(intent)
         custom = {"kind": kind, "tree": tree.hex(), **facts}
 
         def plan(planner: Planner) -> PlannedRow:
             planned = planner.replace(state)
             return msgspec.structs.replace(planned, framed=dict(blobs))
 
-        said = Facts.check(self._context.values, label, tags, custom, None, None)
+        checked = Facts.check(self._context.values, label, tags, custom, None, None)
         expect = None if after is None else after.id
-        return _record(await self._thread.save_plan(plan, said, expect=expect, compare_lists=True))
+        return _record(await self._thread.save_plan(plan, checked, expect=expect, compare_lists=True))
 
     # -- blobs ------------------------------------------------------------------------------------------------------
 
-    def name_of(self, content: bytes) -> bytes:
-        """The name of a blob."""
+    def blob_id(self, content: bytes) -> bytes:
+        """The id of a blob, made from its content."""
         return self._context.frames.blob_id(content)
 
-    def wrap(self, name: bytes, content: bytes) -> bytes:
-        """A blob as the engine keeps it. May be called from any thread."""
-        return self._frames.wrap(content, place_of(name))
+    def wrap(self, id: bytes, content: bytes) -> bytes:
+        """Frame a blob for the engine. May be called from any thread."""
+        return self._frames.wrap(content, blob_label(id))
 
-    def wrap_all(self, names: Sequence[bytes], contents: Sequence[bytes]) -> list[bytes]:
-        """Blobs as the engine keeps them. May be called from any thread."""
-        return self._frames.wrap_all(contents, map(place_of, names))
+    def wrap_all(self, ids: Sequence[bytes], contents: Sequence[bytes]) -> list[bytes]:
+        """Frame blobs for the engine. May be called from any thread."""
+        return self._frames.wrap_all(contents, map(blob_label, ids))
 
-    async def put(self, blobs: Mapping[bytes, bytes], after: Record | None, root: str) -> Record:
-        """Write framed blobs ahead of the snapshot that will point at them. A record of their own holds on to them,
-        and to the part before it, so that no sweep can take them meanwhile."""
+    async def append_part(self, blobs: Mapping[bytes, bytes], after: Record | None, root: str) -> Record:
+        """Write framed blobs ahead of the snapshot that will refer to them. A record of their own refers to them, and
+        to the part before it, so that no sweep can take them meanwhile."""
         before = after.tree if after is not None and after.kind == "part" else None
         data = trees.encode_list(sorted(blobs), before)
-        name = self.name_of(data)
+        id = self.blob_id(data)
         facts = {"files": 0, "bytes": 0, "root": root}
-        held = {**blobs, name: self.wrap(name, data)}
-        return await self.append("part", name, after=after, facts=facts, blobs=held)
+        return await self.append("part", id, after=after, facts=facts, blobs={**blobs, id: self.wrap(id, data)})
 
-    async def blobs(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Contents by name, each checked against it; `Corrupt` if one is missing."""
-        return {name: self.unwrap(name, data) for name, data in (await self.fetch(names)).items()}
+    async def blobs(self, ids: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Contents by id, each checked against it; `Corrupt` if one is missing."""
+        return {id: self.unwrap(id, frame) for id, frame in (await self.fetch(ids)).items()}
 
-    async def fetch(self, names: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Blobs as the engine keeps them; `Corrupt` if one is missing."""
-        wanted = sorted(set(names))  # the order of an engine's index
+    async def fetch(self, ids: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Framed blobs by id; `Corrupt` if one is missing."""
+        wanted = sorted(set(ids))  # the order of an engine's index
         found = await self._context.engine.blobs(self.name, wanted) if wanted else {}
         if len(found) < len(wanted):
-            lacking = next(name for name in wanted if name not in found)
-            raise Corrupt(f"blob {lacking.hex()}", "it is missing, but a snapshot points at it")
+            missing = next(id for id in wanted if id not in found)
+            raise Corrupt(blob_label(missing), "it is missing, but a snapshot points at it")
         return found
 
-    def unwrap(self, name: bytes, data: bytes) -> bytes:
-        """The content of a blob that was fetched, checked against its name. May be called from any thread."""
-        return self._frames.unwrap_blob(data, name, place_of(name))
+    def unwrap(self, id: bytes, frame: bytes) -> bytes:
+        """The content of a framed blob, checked against its id. May be called from any thread."""
+        return self._frames.unwrap_blob(frame, id, blob_label(id))
 
-    async def lost(self) -> set[bytes]:
-        """Blobs that a repair has set aside, and that nobody has written again."""
+    async def lost_blobs(self) -> set[bytes]:
+        """Ids of blobs that a repair has set aside, and that have not been written again."""
         engine = self._context.engine
         if not await engine.blobs(self.name, [ASIDE]):
             return set()
         lost: set[bytes] = set()
         after = ASIDE
         while after.startswith(ASIDE):
-            page = [name for name, _ in await engine.blob_ids(self.name, after=after, limit=PAGE)]
-            lost |= {name.removeprefix(ASIDE) for name in page if name.startswith(ASIDE)}
+            page = [id for id, _ in await engine.blob_ids(self.name, after=after, limit=PAGE)]
+            lost |= {id.removeprefix(ASIDE) for id in page if id.startswith(ASIDE)}
             after = page[-1] if page else b""
         return lost - (await engine.blobs(self.name, sorted(lost))).keys()
 
-    async def trees(self, names: Iterable[bytes]) -> dict[bytes, Tree]:
-        """Trees by name, every entry of them checked."""
-        wanted = set(names)
-        found = {name: tree for name in wanted if (tree := self._trees.get(name)) is not None}
-        for name, data in (await self.blobs(wanted - found.keys())).items():
-            found[name] = trees.decode(data, f"tree {name.hex()}")
-        self.learn(found)
+    async def trees(self, ids: Iterable[bytes]) -> dict[bytes, Tree]:
+        """Trees by id, every entry of them checked."""
+        wanted = set(ids)
+        # Several threads may be here at once: `peek` and `put` are safe beside each other, and `put` renews the use.
+        found = {id: tree for id in wanted if (tree := self._trees.peek(id)) is not None}
+        for id, data in (await self.blobs(wanted - found.keys())).items():
+            found[id] = trees.decode(data, f"tree {id.hex()}")
+        self.cache_trees(found)
         return found
 
-    def learn(self, found: Mapping[bytes, Tree]) -> None:
-        """Keep trees that are in the store in memory. Nobody may change them."""
-        if len(self._trees) + len(found) > MAX_TREES:
-            self._trees = {}
-        self._trees.update(found)
+    def cache_trees(self, found: Mapping[bytes, Tree]) -> None:
+        """Cache trees that are in the store. They must not be changed."""
+        for id, tree in found.items():
+            self._trees.put(id, tree)
 
     async def contents(self, entries: Iterable[TreeEntry]) -> dict[bytes, bytes]:
-        """The bytes of files, by what their entries point at."""
+        """The contents of files, by the refs of their entries."""
         files = {entry.ref: entry for entry in entries}
-        opened = await self.open(files.values())
-        return {ref: opened.whole(entry) for ref, entry in files.items()}
+        reader = await self.blob_reader(files.values())
+        return {ref: reader.read(entry) for ref, entry in files.items()}
 
-    async def open(self, entries: Iterable[TreeEntry]) -> BlobReader:
-        """Fetch the blobs of files."""
+    async def blob_reader(self, entries: Iterable[TreeEntry]) -> BlobReader:
+        """Fetch the blobs of files, to be read."""
         files = {entry.ref: entry for entry in entries}
         found = await self.fetch(files)
         pieces = {
-            ref: trees.decode_pieces(self.unwrap(ref, found[ref]), entry.size, place_of(ref))
+            ref: trees.decode_pieces(self.unwrap(ref, found[ref]), entry.size, blob_label(ref))
             for ref, entry in files.items()
             if entry.kind == PIECES
         }
-        found |= await self.fetch(name for listed in pieces.values() for name in listed.refs)
+        found |= await self.fetch(id for listed in pieces.values() for id in listed.refs)
         return BlobReader(self._frames, found, pieces)
 
-    async def pieces(self, entries: Iterable[TreeEntry]) -> set[bytes]:
-        """The pieces of large files."""
+    async def piece_ids(self, entries: Iterable[TreeEntry]) -> set[bytes]:
+        """Ids of the pieces of large files."""
         large = {entry.ref: entry for entry in entries if entry.kind == PIECES}
         lists = await self.blobs(large)
         return {
-            name
-            for ref, data in lists.items()
-            for name in trees.decode_pieces(data, large[ref].size, place_of(ref)).refs
+            id for ref, data in lists.items() for id in trees.decode_pieces(data, large[ref].size, blob_label(ref)).refs
         }
 
 
-async def follow(context: Context, thread: str, living: Iterable[HistoryStep]) -> set[bytes]:
-    """Every blob that a workspace's living records need: what a sweep of its lineage must keep."""
-    log = Journal(context, thread)
+async def reachable_blobs(context: Context, thread: str, living: Iterable[HistoryStep]) -> set[bytes]:
+    """Ids of all blobs that a workspace's living records need: a sweep of its lineage must keep them."""
+    journal = Journal(context, thread)
     customs = [
         context.values.decode(seen.meta.custom, f"a record of {thread!r}") for seen in living if seen.meta.custom
     ]
@@ -284,7 +282,7 @@ async def follow(context: Context, thread: str, living: Iterable[HistoryStep]) -
     while level:
         keep |= level
         below: set[bytes] = set()
-        for tree in (await log.trees(level)).values():
+        for tree in (await journal.trees(level)).values():
             for entry in tree.values():
                 if entry.kind == DIR and entry.ref not in keep:
                     below.add(entry.ref)
@@ -293,7 +291,7 @@ async def follow(context: Context, thread: str, living: Iterable[HistoryStep]) -
                 if entry.kind in (FILE, PIECES):
                     keep.add(entry.ref)
         level = below
-    return keep | await log.pieces(large.values())
+    return keep | await journal.piece_ids(large.values())
 
 
 def _record(checkpoint: Checkpoint) -> Record:

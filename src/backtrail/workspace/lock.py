@@ -1,6 +1,6 @@
-"""One at a time in a directory: an advisory lock on the root itself.
+"""One operation at a time in a directory: an advisory lock on the root itself.
 
-It is held by a descriptor, so the death of its holder frees it at once, and it needs no file anywhere. Threads of one
+It is held by a descriptor, so it is freed at once when its owner dies, and it needs no lock file. Threads of one
 process exclude each other too, because every call opens the root anew.
 """
 
@@ -9,26 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from backtrail.errors import FilesError, LockTimeout
 
-PAUSE = 0.01
+POLL = 0.01  # seconds between two attempts
 
 
-@contextmanager
-def locked(root: bytes, timeout: float) -> Iterator[None]:
-    """Hold the root's lock; `LockTimeout` if another has it for longer than `timeout` seconds."""
-    handle = take(root, timeout)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def take(root: bytes, timeout: float) -> int:
-    """The descriptor that holds the lock; closing it gives the lock back."""
+def acquire(root: bytes, timeout: float) -> int:
+    """Lock the root and return the descriptor that holds the lock: closing it releases it. `LockTimeout` if another
+    has the lock for longer than `timeout` seconds."""
     try:
         handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -42,4 +31,4 @@ def take(root: bytes, timeout: float) -> int:
             if time.monotonic() >= deadline:
                 os.close(handle)
                 raise LockTimeout(f"workspace {os.fsdecode(root)!r}", timeout) from None
-            time.sleep(PAUSE)
+            time.sleep(POLL)

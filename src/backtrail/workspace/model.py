@@ -1,4 +1,4 @@
-"""The values of a workspace: what a snapshot holds, what a restore would do, what was left out and why.
+"""The values that a workspace gives to users: snapshots, changes, differences, status, and the limits it takes.
 
 Paths are `str` with undecodable bytes kept by `os.fsdecode`, so that every name survives a round trip. All of these
 are frozen, and print as a person would want to read them.
@@ -13,13 +13,13 @@ import msgspec
 
 from backtrail.model import counted
 
-Kind = Literal["added", "removed", "changed", "mode", "type"]
+ChangeKind = Literal["added", "removed", "changed", "mode", "type"]
 
 _LETTERS = {"added": "+", "removed": "-", "changed": "~", "mode": "m", "type": "t"}
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Caps that keep a snapshot from running away. `file_bytes` skips a file; the others refuse the snapshot."""
+    """Limits of one snapshot. A file over `file_bytes` is skipped; over any other limit the snapshot is refused."""
 
     file_bytes: int = 100 * 2**20
     files: int = 500_000
@@ -28,7 +28,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True, order=True):
-    """Something in the directory that is not in the snapshot, and why."""
+    """An item of the directory that is not in the snapshot, and the reason."""
 
     path: str
     reason: str
@@ -47,24 +47,24 @@ class Snapshot(msgspec.Struct, frozen=True):
     files: int
     bytes: int
     workspace: str  #: the thread that keeps it
-    reason: str = "snapshot"  #: "snapshot", or "safety" where a restore took it
+    reason: str = "snapshot"  #: "snapshot", or "safety" if a restore took it
     flagged: tuple[Skipped, ...] = ()  #: files that could not be read, or kept changing while they were read
 
     async def __file_reference__(self) -> str:
-        """The snapshot as a checkpoint's `files` names it."""
+        """The reference to this snapshot in a checkpoint's `files`."""
         return f"{self.id}@{self.workspace}"
 
     @property
     def complete(self) -> bool:
-        """Whether every file that the rules include was read, and stood still meanwhile."""
+        """True if every file that the rules include was read, and did not change meanwhile."""
         return not self.flagged
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One path that differs. `unsaved`: what is there now is in no snapshot but the safety snapshot of this restore."""
+    """One path that differs. `unsaved`: only the safety snapshot of this restore holds the present content."""
 
     path: str
-    kind: Kind
+    kind: ChangeKind
     unsaved: bool = False
     text: str | None = None  #: a unified diff, where both sides are text
 
@@ -73,11 +73,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What a restore did, or would do: `changes` to the directory, and what was `kept` although it differs."""
+    """The result of a restore, or of its dry run: `changes` to the directory, and paths `kept` although they differ."""
 
     changes: tuple[Change, ...]
     kept: tuple[Skipped, ...] = ()
-    safety: str | None = None  #: the id of the snapshot that holds the state before
+    safety: str | None = None  #: the id of the snapshot that holds the state before it
     dry_run: bool = False
 
     @property
@@ -98,7 +98,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class FileDiff(msgspec.Struct, frozen=True):
-    """How two snapshots, or a snapshot and the directory now, differ."""
+    """The differences between two snapshots, or between a snapshot and the directory now."""
 
     changes: tuple[Change, ...]
 
@@ -113,7 +113,7 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The directory now: what the next snapshot would hold, how it differs from the last one, what it leaves out."""
+    """The directory now: the size of the next snapshot, its differences from the last one, and what it leaves out."""
 
     files: int
     bytes: int

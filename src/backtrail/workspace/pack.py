@@ -1,12 +1,12 @@
-"""Packing: from files in the directory to entries and blobs.
+"""Packing: files of the directory become tree entries and blobs.
 
-A file is read through one descriptor and looked at before and after: if it changed meanwhile it is read again, and if
-it never stands still what was read last is kept and reported. Small files are one blob. From 1 MB up a file is cut
-where its content says so, so that an insertion in the middle costs one piece and not the file.
+A file is read through one descriptor and examined before and after: if it changed meanwhile it is read again, and if it
+keeps changing the last reading is kept and reported. A small file is one blob. From 1 MB up a file is cut into pieces
+at boundaries that depend on its content, so that an insertion in the middle costs one piece and not the file.
 
 Large files are read in threads beside the small ones: their pieces are hashed and compressed without the interpreter's
-lock. A small file needs the lock too often for a thread of its own; but what is read together is compressed with one
-call, during which others have the lock.
+lock. A small file needs the lock too often for a thread of its own; but files that are read together are compressed
+with one call, during which other threads have the lock.
 """
 
 from __future__ import annotations
@@ -23,211 +23,202 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from backtrail.errors import FilesError, MissingExtra
-from backtrail.workspace.exclusions import ScanRoot, unreadable
-from backtrail.workspace.index import Signature, signature, trusted
+from backtrail.workspace.batches import batches
+from backtrail.workspace.exclusions import ScanRoot, unreadable_error
+from backtrail.workspace.signatures import Signature, signature, trusted
 from backtrail.workspace.trees import FILE, MODES, PIECES, TreeEntry, encode_pieces
-from backtrail.workspace.walk import Walked
+from backtrail.workspace.walk import WalkResult
 
-LARGE = 2**20  # bytes from which pieces pay
-PIECE = 16 * 1024  # what the cutter aims at; the pieces it makes are about a quarter larger
-ATTEMPTS = 3
-BUNDLE, BUNDLE_BYTES = 64, 4 * 2**20  # what is read between two reports of progress
-AT_ONCE = 32  # pieces, about 600 KB, that are compressed with one call
+LARGE_FILE = 2**20  # bytes from which pieces pay
+PIECE_BYTES = 16 * 1024  # the cutter's target; its pieces are about a quarter larger
+ATTEMPTS = 3  # readings of a file that keeps changing
+BATCH_FILES, BATCH_BYTES = 64, 4 * 2**20  # of small files, which are read between two reports of progress
+PIECES_PER_CALL = 32  # about 600 KB, compressed with one call
+QUEUED_PER_THREAD = 2  # large files that are being read, or have been read and wait to be written
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-AHEAD = 2  # large files per thread that are under way, or wait to be written
 
-Name = Callable[[bytes], bytes]  # content -> id
-Wrap = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[bytes]]  # (ids, contents) -> what the engine keeps
+BlobId = Callable[[bytes], bytes]  # content -> id
+Wrap = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[bytes]]  # (ids, contents) -> frames, as an engine has them
 Blobs = dict[bytes, bytes]
 T = TypeVar("T")
 
 
-class Packed(msgspec.Struct):
-    """One file as read. Without an entry it was gone or could not be read, or it is small and still has no name."""
+class PackedFile(msgspec.Struct):
+    """One file as read. Without an entry it was gone or unreadable, or it is small and has no blob yet."""
 
     entry: TreeEntry | None
-    sig: Signature | None
+    signature: Signature | None
     problem: str | None = None
     mode: int = 0
-    content: bytes | None = None  #: of a small file, until it has a name
+    content: bytes | None = None  #: of a small file, until it has a blob
 
 
 class FileBatch(NamedTuple):
     """Files that were read together."""
 
     blobs: Blobs  #: the new ones
-    weight: int  #: bytes of those
-    done: int  #: how many files have been read by now
+    size: int  #: bytes of those
+    files_done: int  #: read so far, in this batch and those before it
 
 
 class PackSettings(msgspec.Struct, frozen=True):
-    """How files become blobs: how those are named, which are there already, and how the rest is wrapped.
+    """Settings of one packing: how blob ids are made, which blobs are stored already, how the others are wrapped.
 
-    Without `wrap` only entries are made, and no blob.
+    Without `wrap` only entries are made, and no blobs.
     """
 
-    name: Name
-    have: Container[bytes] = frozenset()
+    blob_id: BlobId
+    stored: Container[bytes] = frozenset()
     wrap: Wrap | None = None
 
-    def keep(self, blobs: Blobs, contents: Sequence[bytes]) -> list[bytes]:
-        """Name contents, and wrap those that are new: all at once, which takes less than one after the other."""
-        names = list(map(self.name, contents))
+    def add_blobs(self, blobs: Blobs, contents: Sequence[bytes]) -> list[bytes]:
+        """Add the contents that are new to `blobs`, wrapped with one call, and return the ids of all."""
+        ids = list(map(self.blob_id, contents))
         if self.wrap is not None:
-            both = zip(names, contents, strict=True)
-            new = {name: content for name, content in both if name not in self.have and name not in blobs}
+            pairs = zip(ids, contents, strict=True)
+            new = {id: content for id, content in pairs if id not in self.stored and id not in blobs}
             blobs.update(zip(new, self.wrap(list(new), list(new.values())), strict=True))
-        return names
+        return ids
 
 
-def pack(place: ScanRoot, walked: Walked, reading: PackSettings) -> Iterator[FileBatch]:
-    """Read the dirty files, fill their places in the index, and give out the new blobs."""
-    index, done, volume = walked.index, 0, 0
+def pack(scan_root: ScanRoot, walked: WalkResult, settings: PackSettings) -> Iterator[FileBatch]:
+    """Read the dirty files, fill their slots in the index, and yield the new blobs."""
+    index, files_done, volume = walked.index, 0, 0
 
-    def work(places: Sequence[int]) -> tuple[list[Packed], Blobs]:
+    def read_batch(slots: Sequence[int]) -> tuple[list[PackedFile], Blobs]:
         blobs: Blobs = {}
-        found = [read(place, index.paths[at], reading, blobs, walked.fresh.get(at)) for at in places]
-        _name(found, reading, blobs)
-        return found, blobs
+        files = [read_file(scan_root, index.paths[slot], settings, blobs, walked.fresh.get(slot)) for slot in slots]
+        _add_small_files(files, settings, blobs)
+        return files, blobs
 
-    for places, (bundle, blobs) in _spread(work, walked):
-        for at, packed in zip(places, bundle, strict=True):
-            index.entries[at] = packed.entry
-            if packed.sig is None:
-                walked.fresh.pop(at, None)
-                index.sigs[at] = None
+    for slots, (files, blobs) in _read_all(read_batch, walked):
+        for slot, packed in zip(slots, files, strict=True):
+            index.entries[slot] = packed.entry
+            if packed.signature is None:
+                walked.fresh.pop(slot, None)
+                index.signatures[slot] = None
             else:
-                walked.fresh[at] = packed.sig
-                index.sigs[at] = trusted(packed.sig, walked.start)
+                walked.fresh[slot] = packed.signature
+                index.signatures[slot] = trusted(packed.signature, walked.start)
             if packed.problem is not None:
-                walked.flagged.append((index.paths[at][len(place.root) + 1 :], packed.problem))
+                walked.flagged.append((index.paths[slot][len(scan_root.path) + 1 :], packed.problem))
             volume += packed.entry.size if packed.entry is not None else 0
-        done += len(places)
-        yield FileBatch(blobs, sum(map(len, blobs.values())), done)
-        if volume > place.limits.total_bytes:
-            raise too_much(place)
+        files_done += len(slots)
+        yield FileBatch(blobs, sum(map(len, blobs.values())), files_done)
+        if volume > scan_root.limits.total_bytes:
+            raise too_large_error(scan_root)
 
 
-def too_much(place: ScanRoot) -> FilesError:
-    """The refusal of a directory that is too large."""
-    return FilesError(place.root, f"its files have more than {place.limits.total_bytes} bytes (limits.total_bytes)")
+def too_large_error(scan_root: ScanRoot) -> FilesError:
+    limit = scan_root.limits.total_bytes
+    return FilesError(scan_root.path, f"its files have more than {limit} bytes (limits.total_bytes)")
 
 
-def _spread(work: Callable[[Sequence[int]], T], walked: Walked) -> Iterator[tuple[list[int], T]]:
-    """Do the work: the small files here, and the large ones beside them in threads, some of them ahead."""
-    large = [at for at in walked.dirty if at in walked.fresh and walked.fresh[at][2] >= LARGE]
-    apart = set(large)
-    bundles = _bundles(walked, [at for at in walked.dirty if at not in apart])
+def _read_all(read_batch: Callable[[Sequence[int]], T], walked: WalkResult) -> Iterator[tuple[list[int], T]]:
+    """Read the dirty files in batches: small files here, and large ones in threads beside them, each by itself."""
+
+    def size(slot: int) -> int:
+        return walked.fresh[slot][2] if slot in walked.fresh else 0
+
+    large = deque(slot for slot in walked.dirty if size(slot) >= LARGE_FILE)
+    small = [slot for slot in walked.dirty if size(slot) < LARGE_FILE]
+    small_batches = batches(small, size, BATCH_BYTES, BATCH_FILES)
     if not large:
-        for bundle in bundles:
-            yield bundle, work(bundle)
+        for batch in small_batches:
+            yield batch, read_batch(batch)
         return
     threads = max(min(os.cpu_count() or 1, 8) - 1, 1)
-    left = deque(large)
-    ahead: deque[tuple[list[int], Future[T]]] = deque()
+    queued: deque[tuple[list[int], Future[T]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="backtrail-pack") as pool:
         try:
             while True:
-                while left and len(ahead) < AHEAD * threads:
-                    one = [left.popleft()]
-                    ahead.append((one, pool.submit(work, one)))
-                small = next(bundles, None)
-                if small is not None:
-                    yield small, work(small)
-                elif left:
-                    one = [left.pop()]
-                    yield one, work(one)
-                elif not ahead:
+                while large and len(queued) < QUEUED_PER_THREAD * threads:
+                    one = [large.popleft()]
+                    queued.append((one, pool.submit(read_batch, one)))
+                next_small = next(small_batches, None)
+                if next_small is not None:
+                    yield next_small, read_batch(next_small)
+                elif large:
+                    one = [large.pop()]
+                    yield one, read_batch(one)
+                elif not queued:
                     return
-                while ahead and (ahead[0][1].done() or not (small or left)):
-                    first, future = ahead.popleft()
+                while queued and (queued[0][1].done() or not (next_small or large)):
+                    first, future = queued.popleft()
                     yield first, future.result()
         finally:
-            for _, future in ahead:
+            for _, future in queued:
                 future.cancel()
 
 
-def _bundles(walked: Walked, places: list[int]) -> Iterator[list[int]]:
-    """Files in parcels of some files and some megabytes each."""
-    bundle: list[int] = []
-    room = BUNDLE_BYTES
-    for at in places:
-        size = walked.fresh[at][2] if at in walked.fresh else 0
-        if bundle and (room < size or len(bundle) == BUNDLE):
-            yield bundle
-            bundle, room = [], BUNDLE_BYTES
-        bundle.append(at)
-        room -= size
-    if bundle:
-        yield bundle
-
-
-def entry_of(place: ScanRoot, path: bytes, reading: PackSettings) -> TreeEntry | None:
-    """The file that stands at a path, if one does."""
-    found = read(place, path, reading, {})
-    _name([found], reading, {})
+def read_entry(scan_root: ScanRoot, path: bytes, settings: PackSettings) -> TreeEntry | None:
+    """The entry of the file at a path, if there is one."""
+    found = read_file(scan_root, path, settings, {})
+    _add_small_files([found], settings, {})
     return found.entry
 
 
-def _name(found: Iterable[Packed], reading: PackSettings, blobs: Blobs) -> None:
-    """Give small files their names, and `blobs` what is new of them."""
-    small = [(packed, packed.content) for packed in found if packed.content is not None]
-    names = reading.keep(blobs, [content for _, content in small])
-    for (packed, content), name in zip(small, names, strict=True):
-        packed.entry, packed.content = TreeEntry(FILE, packed.mode, len(content), name), None
+def _add_small_files(files: Iterable[PackedFile], settings: PackSettings, blobs: Blobs) -> None:
+    """Give small files their entries, and add their new blobs to `blobs`."""
+    small = [(packed, packed.content) for packed in files if packed.content is not None]
+    ids = settings.add_blobs(blobs, [content for _, content in small])
+    for (packed, content), id in zip(small, ids, strict=True):
+        packed.entry, packed.content = TreeEntry(FILE, packed.mode, len(content), id), None
 
 
-def read(place: ScanRoot, path: bytes, reading: PackSettings, blobs: Blobs, seen: Signature | None = None) -> Packed:
-    """Read one file as it stands; what is new of a large one goes to `blobs`. `seen` is how the walk saw it: if it
-    still looks like that after it was read, it need not be looked at before."""
+def read_file(
+    scan_root: ScanRoot, path: bytes, settings: PackSettings, blobs: Blobs, seen: Signature | None = None
+) -> PackedFile:
+    """Read one file; new pieces of a large one are added to `blobs`. `seen` is its signature in the walk: if that still
+    holds after the reading, the file need not be examined before it."""
     try:
         handle = os.open(path, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
-        return Packed(None, None)
+        return PackedFile(None, None)
     except OSError as error:
-        return _failed(place, path, error)
-    known = len(blobs)
+        return _unreadable(scan_root, path, error)
+    count = len(blobs)
     try:
         before = signature(os.fstat(handle)) if seen is None else seen
         for attempt in range(ATTEMPTS):
             if not stat.S_ISREG(before[4]):
-                return Packed(None, None)  # replaced since it was looked at: listed again next time
+                return PackedFile(None, None)  # replaced since the walk: listed again next time
             if attempt:
                 os.lseek(handle, 0, os.SEEK_SET)
-                _forget(blobs, known)
-            entry, content = _content(handle, before, reading, blobs)
+                _remove_after(blobs, count)
+            entry, content = _read_content(handle, before, settings, blobs)
             size = entry.size if entry is not None else len(content or b"")
             after = signature(os.fstat(handle))
             if after == before and size == after[2]:
-                return Packed(entry, after, None, after[4] & MODES, content)
+                return PackedFile(entry, after, None, after[4] & MODES, content)
             before = after
-        return Packed(entry, None, "it kept changing while it was read", before[4] & MODES, content)
+        return PackedFile(entry, None, "it kept changing while it was read", before[4] & MODES, content)
     except OSError as error:
-        _forget(blobs, known)
-        return _failed(place, path, error)
+        _remove_after(blobs, count)
+        return _unreadable(scan_root, path, error)
     finally:
         os.close(handle)
 
 
-def _forget(blobs: Blobs, known: int) -> None:
-    """Take back all but the first so many."""
-    while len(blobs) > known:
+def _remove_after(blobs: Blobs, count: int) -> None:
+    """Remove all but the first `count` blobs."""
+    while len(blobs) > count:
         blobs.popitem()
 
 
-def _failed(place: ScanRoot, path: bytes, error: OSError) -> Packed:
-    if place.unreadable == "raise":
-        raise unreadable(path, error) from error
-    return Packed(None, None, f"unreadable: {error.strerror}")
+def _unreadable(scan_root: ScanRoot, path: bytes, error: OSError) -> PackedFile:
+    if scan_root.unreadable == "raise":
+        raise unreadable_error(path, error) from error
+    return PackedFile(None, None, f"unreadable: {error.strerror}")
 
 
-def _content(
-    handle: int, seen: Signature, reading: PackSettings, blobs: Blobs
+def _read_content(
+    handle: int, seen: Signature, settings: PackSettings, blobs: Blobs
 ) -> tuple[TreeEntry | None, bytes | None]:
     """The entry of a large file, or the bytes of a small one."""
     size = seen[2]
-    if size >= LARGE:
-        return _pieces(handle, seen[4] & MODES, reading, blobs), None
+    if size >= LARGE_FILE:
+        return _read_pieces(handle, seen[4] & MODES, settings, blobs), None
     data = os.read(handle, size + 1)
     while len(data) < size:  # a short read, or the file shrank
         more = os.read(handle, size + 1 - len(data))
@@ -237,16 +228,16 @@ def _content(
     return None, data
 
 
-def _pieces(handle: int, mode: int, reading: PackSettings, blobs: Blobs) -> TreeEntry:
+def _read_pieces(handle: int, mode: int, settings: PackSettings, blobs: Blobs) -> TreeEntry:
     try:
         from pyfastcdc import FastCDC
     except ImportError as error:
         raise MissingExtra("a snapshot of files over 1 MB", "files") from error
     sizes: list[int] = []
-    names: list[bytes] = []
+    ids: list[bytes] = []
     with io.FileIO(handle, closefd=False) as stream:
-        chunks = (bytes(chunk.data) for chunk in FastCDC(PIECE).cut_stream(stream))
-        while some := list(islice(chunks, AT_ONCE)):
+        pieces = (bytes(chunk.data) for chunk in FastCDC(PIECE_BYTES).cut_stream(stream))
+        while some := list(islice(pieces, PIECES_PER_CALL)):
             sizes += map(len, some)
-            names += reading.keep(blobs, some)
-    return TreeEntry(PIECES, mode, sum(sizes), reading.keep(blobs, [encode_pieces(sizes, names)])[0])
+            ids += settings.add_blobs(blobs, some)
+    return TreeEntry(PIECES, mode, sum(sizes), settings.add_blobs(blobs, [encode_pieces(sizes, ids)])[0])

@@ -1,7 +1,7 @@
-"""Work done ahead: an iterator that runs in a thread of its own, while its reader writes down what came before.
+"""Prefetching: an iterator runs in a thread of its own, while its reader works on the items before.
 
-What waits to be taken is weighed, and the thread rests while it is too much: however slow the reader is, memory is
-bounded. An error in the thread is raised to the reader, after all that came before it.
+The size of the items that wait is limited, and the thread pauses while the limit is reached: memory is bounded however
+slow the reader is. An error in the thread is raised to the reader, after all items that came before it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """The items of `source`, made in a thread. To be used in a `with` block: at its end nobody is at work any more."""
+    """The items of `source`, made in a thread. Use it in a `with` block: when that ends, so has the thread."""
 
-    def __init__(self, source: Iterator[T], weigh: Callable[[T], int], most: int) -> None:
+    def __init__(self, source: Iterator[T], size: Callable[[T], int], max_size: int) -> None:
         self._source = source
-        self._weigh = weigh
-        self._most = most
+        self._size = size
+        self._max_size = max_size
         self._waiting: deque[tuple[T, int]] = deque()
-        self._weight = 0
+        self._waiting_size = 0
         self._done = self._closed = False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="backtrail-ahead", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="backtrail-prefetch", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -52,23 +52,23 @@ class Prefetch(Generic[T]):
                         raise self._error
                     raise StopIteration
                 self._changed.wait()
-            item, weight = self._waiting.popleft()
-            self._weight -= weight
+            item, size = self._waiting.popleft()
+            self._waiting_size -= size
             self._changed.notify_all()
             return item
 
     @property
-    def behind(self) -> bool:
-        """Whether whoever takes the next item has to wait for it."""
+    def would_block(self) -> bool:
+        """True if the next item is not ready yet."""
         return not self._waiting and not self._done
 
     def _run(self) -> None:
         error: BaseException | None = None
         try:
             for item in self._source:
-                if not self._give(item, self._weigh(item)):
+                if not self._put(item, self._size(item)):
                     break
-        except BaseException as raised:  # noqa: BLE001  # whatever it is, it is the reader's
+        except BaseException as raised:  # noqa: BLE001  # whatever it is, the reader gets it
             error = raised
         finally:
             close = getattr(self._source, "close", None)
@@ -78,12 +78,12 @@ class Prefetch(Generic[T]):
                 self._done, self._error = True, error
                 self._changed.notify_all()
 
-    def _give(self, item: T, weight: int) -> bool:
-        """Hand an item over when there is room for it; False if nobody wants it any more."""
+    def _put(self, item: T, size: int) -> bool:
+        """Hand an item over as soon as there is room for it; False if the reader has left."""
         with self._changed:
-            while self._waiting and self._weight + weight > self._most and not self._closed:
+            while self._waiting and self._waiting_size + size > self._max_size and not self._closed:
                 self._changed.wait()
-            self._waiting.append((item, weight))
-            self._weight += weight
+            self._waiting.append((item, size))
+            self._waiting_size += size
             self._changed.notify_all()
             return not self._closed

@@ -1,9 +1,9 @@
-"""Restoring: plan, journal, stage, carry out, close; and what happens when the process dies in between.
+"""Restoring: plan, record the intent, stage, apply, close; and recovery if the process dies in between.
 
-The order is what makes it safe. One commit writes the safety snapshot and the journal together; only then is a file
-touched. The conversation's head, if it is to move along, moves after the files and before the journal is closed. So
-whoever opens the workspace next finds either no open journal, or one that says how to finish (or, if the conversation
-can no longer move, how to take everything back).
+The order makes it safe. One commit writes the safety snapshot and the restore's intent together; only then is a file
+touched. A thread's head that is to move along moves after the files and before the intent is closed. So whoever opens
+the workspace next finds either no open intent, or one that says how to finish (or, if the thread can no longer move,
+how to roll everything back).
 """
 
 from __future__ import annotations
@@ -19,49 +19,57 @@ import msgspec
 
 from backtrail.errors import BacktrailError, Conflict, FilesError
 from backtrail.workspace import trees
-from backtrail.workspace.apply import Applier, Crew, clear_leftovers, needs_staging
+from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
+from backtrail.workspace.batches import batches
 from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.ignore import IGNORE_FILES, Rules
-from backtrail.workspace.index import Signature
-from backtrail.workspace.journal import MAX_SHOWN, Journal, Record, RestoreIntent
+from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
-from backtrail.workspace.pack import PackSettings, entry_of
-from backtrail.workspace.restore_plan import RestorePlan, describe, look, make_plan, parents, removals, show
-from backtrail.workspace.scanner import Scan, Scanner, Work, shown
+from backtrail.workspace.pack import PackSettings, read_entry
+from backtrail.workspace.paths import folder_of, parents, to_utf8
+from backtrail.workspace.restore_plan import RestorePlan, make_plan, mode_at, removals, to_changes, to_skipped
+from backtrail.workspace.scanner import Scan, Scanner, Work
+from backtrail.workspace.signatures import Signature
 from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Op, Tree, TreeEntry, compare
 
-BATCH = 8 * 2**20  # bytes of file contents that are fetched and written at once
+BATCH_BYTES = 8 * 2**20  # of file contents that are fetched together
 
 
 class Move(Protocol):
-    """The move of a conversation's head that belongs to a restore."""
+    """The move of a thread's head that belongs to a restore."""
 
     @property
-    def intent(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         """Plain data from which the move can be made again."""
 
     async def state(self) -> Literal["ready", "done", "lost"]:
-        """Whether the head is still where the move starts, has been moved by it, or went elsewhere."""
+        """ "ready" if the head is still where the move starts, "done" if the move was made, "lost" if the head went
+        elsewhere."""
 
     async def make(self) -> bool:
-        """Move the head; False if it is no longer where it was."""
+        """Move the head; False if it is no longer where the move starts."""
 
 
-Wanted = Callable[[Scan], Awaitable[list[Op]]]
+SelectOps = Callable[[Scan], Awaitable[list[Op]]]
 
 
 class Restorer:
-    """Carries out restores in one directory. Its callers hold the directory's lock."""
+    """Restores snapshots in one directory. Its callers hold the directory's lock."""
 
     def __init__(
-        self, place: ScanRoot, log: Journal, eyes: Scanner, work: Work, remake: Callable[[dict[str, Any]], Move]
+        self,
+        scan_root: ScanRoot,
+        journal: Journal,
+        scanner: Scanner,
+        work: Work,
+        make_move: Callable[[dict[str, Any]], Move],
     ) -> None:
-        self._place = place
-        self._log = log
-        self._eyes = eyes
+        self._scan_root = scan_root
+        self._journal = journal
+        self._scanner = scanner
         self._work = work
-        self._remake = remake
-        self._reading = PackSettings(log.name_of)
+        self._make_move = make_move
+        self._pack_settings = PackSettings(journal.blob_id)
         self._cleared = False
 
     # -- a restore ----------------------------------------------------------------------------------------------------
@@ -69,133 +77,131 @@ class Restorer:
     async def restore(
         self,
         target: Record,
-        wanted: Wanted | None = None,
+        select: SelectOps | None = None,
         *,
         dry_run: bool = False,
         undoes: str | None = None,
         move: Move | None = None,
     ) -> Changes:
-        """Bring the directory to `target`, or do only what `wanted` asks for."""
-        tip = await self._log.tip()
-        seen = await self._eyes.look(tip, keep=not dry_run)
-        ops = await (self.towards(target.tree)(seen) if wanted is None else wanted(seen))
-        plan = await self._plan(target, seen, ops)
-        unsaved = await self._unsaved(tip, target if wanted is None else None, seen, ops, plan)
-        changes = Changes(describe(plan.steps, unsaved), show(plan.kept), None, dry_run)
+        """Bring the directory to the state of `target`, or apply only the ops that `select` gives."""
+        tip = await self._journal.tip()
+        scan = await self._scanner.scan(tip, keep=not dry_run)
+        if select is None:
+            ops = await compare(scan.tree, target.tree, self.tree_reader(scan))
+        else:
+            ops = await select(scan)
+        plan = await self._plan(target, scan, ops)
+        unsaved = await self._unsaved(tip, target if select is None else None, scan, ops, plan)
+        changes = Changes(to_changes(plan.steps, unsaved), to_skipped(plan.kept), None, dry_run)
         if dry_run or (move is None and not plan.steps):
             return changes
         if move is not None and await move.state() != "ready":
-            raise _moved(move)
-        steps, expect = self._prepared(plan.steps, seen)
-        journal = RestoreIntent(
+            raise _moved_error(move)
+        steps, expect = self._expected(plan.steps, scan)
+        intent = RestoreIntent(
             [(op.path, op.old, op.new) for op in steps],
             target.tree,
             target.id,
             undoes,
-            None if move is None else move.intent,
+            None if move is None else move.data,
         )
-        begun = await self._begin(seen, journal)
-        await self._eyes.remember(seen)
+        opened = await self._open_intent(scan, intent)
+        await self._scanner.remember(scan)
         try:
-            await self._carry_out(steps, expect)
+            await self._apply(steps, expect)
             moved = move is None or await move.make()
         except (BacktrailError, OSError) as error:
-            raise await self._given_up(begun, journal, error) from error
+            raise await self._failed(opened, intent, error) from error
         if not moved and move is not None:
-            await self._take_back(begun, journal)
-            raise _moved(move)
-        await self._close(begun, journal)
-        return msgspec.structs.replace(changes, safety=begun.id)
+            await self._roll_back(opened, intent)
+            raise _moved_error(move)
+        await self._close_intent(opened, intent)
+        return msgspec.structs.replace(changes, safety=opened.id)
 
-    async def _given_up(self, begun: Record, journal: RestoreIntent, error: BacktrailError | OSError) -> BacktrailError:
-        """Take back what was done, and say what stopped it."""
+    async def _failed(self, opened: Record, intent: RestoreIntent, error: BacktrailError | OSError) -> BacktrailError:
+        """Roll the restore back; returns the error to raise, with a note on the outcome."""
         outcome = "the restore was taken back"
         try:
-            await self._take_back(begun, journal)
+            await self._roll_back(opened, intent)
         except (BacktrailError, OSError):
             outcome = "the restore is half done, and is settled when the workspace is used next"
         if isinstance(error, BacktrailError):
             error.add_note(outcome)
             return error
-        where = error.filename if isinstance(error.filename, str | bytes) else self._place.root
+        where = error.filename if isinstance(error.filename, str | bytes) else self._scan_root.path
         return FilesError(where, f"{error.strerror}; {outcome}")
 
-    def _prepared(self, steps: list[Op], seen: Scan) -> tuple[list[Op], dict[bytes, Signature]]:
-        """The steps, with those that give directories back their mode which must be made writable for a while; and
-        what every path looked like."""
+    def _expected(self, steps: list[Op], scan: Scan) -> tuple[list[Op], dict[bytes, Signature]]:
+        """The steps, with those added that give read-only parent directories their modes back; and the signature that
+        each path must still have when it is changed."""
         present = {op.path for op in steps if op.old is not None}
         above = {op.path[: op.path.rfind(b"/")] for op in steps if b"/" in op.path} - {op.path for op in steps}
-        tight: list[Op] = []
+        read_only: list[Op] = []
         expect: dict[bytes, Signature] = {}
-        for path, entry, sig in seen.items(present | above):
+        for path, entry, sig in scan.items(present | above):
             if sig is not None:
                 expect[path] = sig
             if path in above and entry.mode & 0o700 != 0o700:
-                tight.append(Op(path, entry, entry))
-        return sorted(steps + tight) if tight else steps, expect
+                read_only.append(Op(path, entry, entry))
+        return sorted(steps + read_only) if read_only else steps, expect
 
-    def towards(self, tree: bytes) -> Wanted:
-        """Everything in which the directory differs from `tree`."""
+    def tree_reader(self, scan: Scan) -> trees.ReadTrees:
+        """Reads trees of the store, and of a scan that is not stored yet."""
 
-        async def ops(seen: Scan) -> list[Op]:
-            return await compare(seen.tree, tree, self.reader(seen))
-
-        return ops
-
-    def reader(self, seen: Scan) -> trees.Read:
-        async def read(names: Iterable[bytes]) -> dict[bytes, Tree]:
-            wanted = set(names)
-            made = wanted & seen.made.keys()
-            return {name: seen.made[name] for name in made} | await self._log.trees(wanted - made)
+        async def read(ids: Iterable[bytes]) -> dict[bytes, Tree]:
+            wanted = set(ids)
+            new = wanted & scan.new_trees.keys()
+            return {id: scan.new_trees[id] for id in new} | await self._journal.trees(wanted - new)
 
         return read
 
     async def _unsaved(
-        self, tip: Record | None, target: Record | None, seen: Scan, ops: list[Op], plan: RestorePlan
+        self, tip: Record | None, target: Record | None, scan: Scan, ops: list[Op], plan: RestorePlan
     ) -> Collection[bytes]:
         """Of the steps' paths, those at which the directory differs from the newest record."""
-        last = await self._log.last(tip)
+        last = await self._journal.last_state(tip)
         if last is None or not plan.steps:
             return {op.path for op in plan.steps if op.old is not None}
-        if target is not None and last.tree == target.tree:  # that is what has been compared already
+        if target is not None and last.tree == target.tree:  # `ops` is that comparison already
             return {op.path for op in ops if op.old is not None}
-        return {op.path for op in await compare(last.tree, seen.tree, self.reader(seen)) if op.new is not None}
+        return {op.path for op in await compare(last.tree, scan.tree, self.tree_reader(scan)) if op.new is not None}
 
-    async def _plan(self, target: Record, seen: Scan, ops: list[Op]) -> RestorePlan:
-        gone = removals(ops)
-        known = await self._known(gone)
-        rules = await self._rules(target.tree, gone)
-        withheld = (await self._log.state(target))["withheld"] if gone else ()
-        skipped = dict(seen.index.skipped()) | {os.fsencode(item.path): item.reason for item in seen.flagged}
-        root = self._place.root
+    async def _plan(self, target: Record, scan: Scan, ops: list[Op]) -> RestorePlan:
+        removed = removals(ops)
+        known = await self._known(removed)
+        rules = await self._rules(target.tree, removed)
+        withheld = (await self._journal.state(target))["withheld"] if removed else ()
+        skipped = dict(scan.index.skipped()) | {os.fsencode(item.path): item.reason for item in scan.flagged}
+        root = self._scan_root.path
 
-        def same(path: bytes, entry: TreeEntry) -> bool:
-            return alike(self._entry(path), entry)
+        def is_at(entry: TreeEntry, path: bytes) -> bool:
+            return same_item(self._entry_at(path), entry)
 
         return await self._work(
-            lambda: make_plan(root, ops, known=known, skipped=skipped, withheld=set(withheld), rules=rules, same=same)
+            lambda: make_plan(root, ops, known=known, skipped=skipped, withheld=set(withheld), rules=rules, is_at=is_at)
         )
 
     async def _known(self, paths: set[bytes]) -> set[bytes]:
-        """Which of the paths any snapshot held that was taken on purpose; newest first, each folder looked at once."""
-        lacking, visited = set(paths), set()
-        for record in reversed(await self._log.records()) if paths else ():
-            if record.kind != "snapshot" or not lacking:
+        """Those of the paths that any snapshot held, safety snapshots excepted. Searches the newest first, and reads
+        each tree once."""
+        missing, visited = set(paths), set()
+        for record in reversed(await self._journal.records()) if paths else ():
+            if record.kind != "snapshot" or not missing:
                 continue
             level = [(b"", record.tree)]
             while level:
                 level = [item for item in level if item not in visited]
                 visited |= set(level)
-                loaded = await self._log.trees(name for _, name in level)
-                needed = {above + b"/" for path in lacking for above in parents(path)}
+                loaded = await self._journal.trees(id for _, id in level)
+                needed = {above + b"/" for path in missing for above in parents(path)}
                 below = []
-                for prefix, name in level:
-                    for key, entry in loaded[name].items():
-                        lacking.discard(prefix + key)
-                        if entry.kind == DIR and prefix + key + b"/" in needed:
-                            below.append((prefix + key + b"/", entry.ref))
+                for prefix, id in level:
+                    for name, entry in loaded[id].items():
+                        missing.discard(prefix + name)
+                        if entry.kind == DIR and prefix + name + b"/" in needed:
+                            below.append((prefix + name + b"/", entry.ref))
                 level = below
-        return paths - lacking
+        return paths - missing
 
     async def _rules(self, tree: bytes, paths: set[bytes]) -> Callable[[bytes], Rules]:
         """The ignore rules that a snapshot itself contains, in every directory above the paths."""
@@ -203,161 +209,164 @@ class Restorer:
         rules: dict[bytes, Rules] = {}
         level = [(b"", tree)] if paths else []
         while level:
-            loaded = await self._log.trees(name for _, name in level)
+            loaded = await self._journal.trees(id for _, id in level)
             below = []
-            for prefix, name in level:
-                files = [loaded[name][key] for key in IGNORE_FILES if key in loaded[name]]
-                texts = await self._log.contents(entry for entry in files if entry.kind == FILE)
-                above = rules[prefix[: prefix[:-1].rfind(b"/") + 1]] if prefix else Rules()
+            for prefix, id in level:
+                files = [loaded[id][name] for name in IGNORE_FILES if name in loaded[id]]
+                texts = await self._journal.contents(entry for entry in files if entry.kind == FILE)
+                above = rules[folder_of(prefix)] if prefix else Rules()
                 rules[prefix] = above.below(prefix, (texts[e.ref] for e in files if e.kind == FILE))
                 below += [
-                    (prefix + key + b"/", entry.ref)
-                    for key, entry in loaded[name].items()
-                    if entry.kind == DIR and prefix + key + b"/" in needed
+                    (prefix + name + b"/", entry.ref)
+                    for name, entry in loaded[id].items()
+                    if entry.kind == DIR and prefix + name + b"/" in needed
                 ]
             level = below
 
-        def inside(directory: bytes) -> Rules:
-            while directory not in rules and directory:
-                directory = directory[: directory[:-1].rfind(b"/") + 1]
-            return rules.get(directory) or Rules()
+        def rules_in(folder: bytes) -> Rules:
+            while folder not in rules and folder:
+                folder = folder_of(folder)
+            return rules.get(folder) or Rules()
 
-        return inside
+        return rules_in
 
-    # -- the journal --------------------------------------------------------------------------------------------------
+    # -- the intent ---------------------------------------------------------------------------------------------------
 
-    async def _begin(self, seen: Scan, journal: RestoreIntent) -> Record:
-        facts = {"files": seen.index.files, "bytes": seen.index.size, "root": shown(self._place.root)}
-        return await self._log.append(
+    async def _open_intent(self, scan: Scan, intent: RestoreIntent) -> Record:
+        """Commit the safety snapshot and the intent."""
+        return await self._journal.append(
             "restoring",
-            seen.tree,
-            after=seen.after,
+            scan.tree,
+            after=scan.tip,
             tags=("safety",),
-            facts={**facts, "of": journal.snapshot, "target": journal.target.hex(), **flags(seen)},
-            withheld=seen.withheld(),
-            journal=journal,
-            blobs=seen.blobs,
+            facts={**scan.facts(self._scan_root.path), "of": intent.snapshot, "target": intent.target.hex()},
+            withheld=scan.withheld(),
+            intent=intent,
+            blobs=scan.blobs,
         )
 
-    async def _close(self, begun: Record, journal: RestoreIntent, *, taken_back: bool = False) -> None:
-        """Close the journal, whatever others that share the workspace have added since."""
-        facts: dict[str, Any] = {"files": begun.files, "bytes": begun.size, "root": begun.root, "of": journal.snapshot}
-        if not taken_back:
-            facts |= {"safety": begun.id, "undoes": journal.undoes}
-        tree = begun.tree if taken_back else journal.target
-        after: Record | None = begun
+    async def _close_intent(self, opened: Record, intent: RestoreIntent, *, rolled_back: bool = False) -> None:
+        """Close the intent, also if others that share the workspace have added records since."""
+        facts: dict[str, Any] = {
+            "files": opened.files,
+            "bytes": opened.size,
+            "root": opened.root,
+            "of": intent.snapshot,
+        }
+        if not rolled_back:
+            facts |= {"safety": opened.id, "undoes": intent.undoes}
+        tree = opened.tree if rolled_back else intent.target
+        after: Record | None = opened
         while True:
             try:
-                await self._log.append("restored", tree, after=after, facts=facts, blobs={})
+                await self._journal.append("restored", tree, after=after, facts=facts, blobs={})
                 return
             except Conflict:
-                after = await self._log.tip()
+                after = await self._journal.tip()
 
     async def recover(self) -> bool:
-        """Finish or take back a restore whose process died. Whether there was one."""
-        begun = await self._open_journal()
-        if begun is not None or not self._cleared:
-            await self._work(lambda: clear_leftovers(self._place.root))
+        """Finish or roll back a restore whose process died; False if there was none."""
+        opened = await self._unfinished()
+        if opened is not None or not self._cleared:
+            await self._work(lambda: remove_leftover_staging(self._scan_root.path))
             self._cleared = True
-        if begun is None:
+        if opened is None:
             return False
-        journal = await self._log.journal(begun)
-        move = None if journal.move is None else self._remake(journal.move)
+        intent = await self._journal.intent(opened)
+        move = None if intent.move is None else self._make_move(intent.move)
         state = "ready" if move is None else await move.state()
         if state != "lost":
-            await self._settle(journal.ops)
+            await self._apply_remaining(intent.ops)
             if move is None or state == "done" or await move.make():
-                await self._close(begun, journal)
+                await self._close_intent(opened, intent)
                 return True
-        await self._take_back(begun, journal)
+        await self._roll_back(opened, intent)
         return True
 
-    async def _open_journal(self) -> Record | None:
-        """The restore of this directory that was not closed, if there is one."""
-        newest = await self._log.tip()
-        ours = shown(self._place.root)
-        if newest is not None and newest.root != ours:  # several directories share this workspace
-            newest = next((record for record in reversed(await self._log.records()) if record.root == ours), None)
+    async def _unfinished(self) -> Record | None:
+        """The restore of this directory whose intent was not closed, if there is one."""
+        newest = await self._journal.tip()
+        root = to_utf8(self._scan_root.path)
+        if newest is not None and newest.root != root:  # several directories share this workspace
+            newest = next((record for record in reversed(await self._journal.records()) if record.root == root), None)
         return newest if newest is not None and newest.kind == "restoring" else None
 
-    async def _take_back(self, begun: Record, journal: RestoreIntent) -> None:
-        await self._settle([Op(op.path, op.new, op.old) for op in journal.ops])
-        await self._close(begun, journal, taken_back=True)
+    async def _roll_back(self, opened: Record, intent: RestoreIntent) -> None:
+        await self._apply_remaining([Op(op.path, op.new, op.old) for op in intent.ops])
+        await self._close_intent(opened, intent, rolled_back=True)
 
-    async def _settle(self, ops: list[Op]) -> None:
-        """Make every path what `new` says, unless somebody has made it something else since."""
+    async def _apply_remaining(self, ops: list[Op]) -> None:
+        """Apply the ops that have not been applied yet, except at paths that somebody else has changed since."""
 
         def remaining() -> list[Op]:
             result: list[Op] = []
             foreign: set[bytes] = set()
             for op in ops:
-                here = self._entry(op.path)
-                if here is not None and not _ours(here, op):
+                present = self._entry_at(op.path)
+                if present is not None and not _may_be_from_restore(present, op):
                     foreign.add(op.path)
-                elif not alike(here, op.new) and foreign.isdisjoint(parents(op.path)):
-                    result.append(Op(op.path, here, op.new))
+                elif not same_item(present, op.new) and foreign.isdisjoint(parents(op.path)):
+                    result.append(Op(op.path, present, op.new))
             return result
 
-        await self._carry_out(await self._work(remaining), None)
+        await self._apply(await self._work(remaining), None)
 
     # -- the files ----------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, steps: list[Op], expect: dict[bytes, Signature] | None) -> None:
+    async def _apply(self, steps: list[Op], expect: dict[bytes, Signature] | None) -> None:
         if not steps:
             return
-        hands = await self._work(lambda: Applier(self._place.root, secrets.token_hex(16)))
-        crew = Crew(hands)
+        applier = await self._work(lambda: Applier(self._scan_root.path, secrets.token_hex(16)))
+        pool = StagingPool(applier)
         try:
-            await self._work(lambda: hands.prepare(steps))
+            await self._work(lambda: applier.make_staging(steps))
             staged = [op for op in steps if needs_staging(op)]
-            for batch in _batches(_mixed(staged)):
+            for batch in batches(_interleaved(staged), _new_size, BATCH_BYTES):
                 files = (op.new for op in batch if op.new is not None and op.new.kind != LINK)
-                await self._work(partial(crew.give, batch, await self._log.open(files)))
-            await self._work(crew.wait)
-            await self._work(lambda: hands.carry_out(steps, expect))
+                await self._work(partial(pool.stage, batch, await self._journal.blob_reader(files)))
+            await self._work(pool.wait)
+            await self._work(lambda: applier.apply(steps, expect))
         finally:
-            await self._work(crew.close)
-            await self._work(hands.close)
+            await self._work(pool.close)
+            await self._work(applier.close)
 
-    def _entry(self, path: bytes) -> TreeEntry | None:
-        """What stands at a path now."""
-        mode = look(self._place.root, path)
-        full = self._place.root + b"/" + path
+    def _entry_at(self, path: bytes) -> TreeEntry | None:
+        """The entry of the item that is at a path now."""
+        mode = mode_at(self._scan_root.path, path)
+        full = self._scan_root.path + b"/" + path
         if mode is None:
             return None
         if stat.S_ISDIR(mode):
             return TreeEntry(DIR, mode & MODES, 0, b"")
         if stat.S_ISLNK(mode):
             return TreeEntry(LINK, 0, 0, os.readlink(full))
-        return entry_of(self._place, full, self._reading) or TreeEntry(-1, 0, 0, b"")
+        return read_entry(self._scan_root, full, self._pack_settings) or TreeEntry(-1, 0, 0, b"")
 
 
-def alike(one: TreeEntry | None, other: TreeEntry | None) -> bool:
-    """Whether two entries are the same to a directory; what is inside a directory is another question."""
+def same_item(one: TreeEntry | None, other: TreeEntry | None) -> bool:
+    """True if two entries are the same; directories are if their modes are, whatever they contain."""
     if one is None or other is None or one.kind != DIR:
         return one == other
     return other.kind == DIR and one.mode == other.mode
 
 
-def _ours(here: TreeEntry, op: Op) -> bool:
-    """Whether a restore may have left this here. A directory may also be on its way to its mode."""
-    if here.kind == DIR:
+def _may_be_from_restore(present: TreeEntry, op: Op) -> bool:
+    """True if a restore may have left this item here. A directory may not have its final mode yet."""
+    if present.kind == DIR:
         return DIR in (side.kind for side in (op.old, op.new) if side is not None)
-    return here in (op.old, op.new)
+    return present in (op.old, op.new)
 
 
-def flags(seen: Scan) -> dict[str, Any]:
-    """Problems, as the metadata shows them."""
-    flagged = [[shown(os.fsencode(item.path)), item.reason] for item in seen.flagged[:MAX_SHOWN]]
-    return {"flagged": flagged} if flagged else {}
+def _new_size(op: Op) -> int:
+    return op.new.size if op.new is not None else 0
 
 
 def _is_large(op: Op) -> bool:
     return op.new is not None and op.new.kind == PIECES
 
 
-def _mixed(ops: list[Op]) -> Iterable[Op]:
-    """Large files evenly among the small ones: those hardly need the interpreter's lock, and these all the time."""
+def _interleaved(ops: list[Op]) -> Iterable[Op]:
+    """Large files evenly among the small ones: large files hardly need the interpreter's lock, small ones always do."""
     large = [op for op in ops if _is_large(op)]
     small = [op for op in ops if not _is_large(op)]
     share = -(-len(small) // (len(large) or 1))
@@ -368,19 +377,6 @@ def _mixed(ops: list[Op]) -> Iterable[Op]:
         yield from small
 
 
-def _batches(ops: Iterable[Op]) -> Iterable[list[Op]]:
-    batch: list[Op] = []
-    size = 0
-    for op in ops:
-        batch.append(op)
-        size += op.new.size if op.new is not None else 0
-        if size >= BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _moved(move: Move) -> Conflict:
-    thread = str(move.intent["thread"])
+def _moved_error(move: Move) -> Conflict:
+    thread = str(move.data["thread"])
     return Conflict(thread, message=f"thread {thread!r} moved meanwhile; neither it nor the files were rewound")

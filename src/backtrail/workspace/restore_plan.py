@@ -1,10 +1,10 @@
-"""The restore planner: which differences may be carried out, and which are left alone, and why.
+"""The restore plan: which differences are applied, and which are left alone, and why.
 
-It starts from every path at which the directory and the wanted tree differ, and takes away what is protected:
+It starts from every path at which the directory and the wanted tree differ, and removes what is protected:
 
-* whatever the safety snapshot does not hold (ignored now, too large, unreadable, not a file) is never overwritten;
-* a file that no snapshot ever knew is never deleted;
-* a file that the wanted snapshot's own ignore rules cover, or that it could not take up, is never deleted.
+* a file that the safety snapshot does not hold (ignored now, too large, unreadable, not a file) is never overwritten;
+* a file that no snapshot ever held is never deleted;
+* a file that the wanted snapshot's own ignore rules cover, or that it had to leave out, is never deleted.
 
 Nothing here writes, so a dry run and a restore cannot disagree.
 """
@@ -13,46 +13,27 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
 from backtrail.workspace.ignore import Rules
-from backtrail.workspace.model import Change, Kind, Skipped
+from backtrail.workspace.model import Change, ChangeKind, Skipped
+from backtrail.workspace.paths import all_parents, folder_of, parents, to_text
 from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, Op, TreeEntry
 
-_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+_TYPES = {FILE: FILE, PIECES: FILE, LINK: LINK, DIR: DIR}
 
 
 class RestorePlan(msgspec.Struct, frozen=True):
-    """What to do, parents before children, and what is kept."""
+    """The steps, parents before children, and the paths that are kept, with the reasons."""
 
     steps: list[Op]
     kept: list[tuple[bytes, str]]
 
 
-def parents(path: bytes) -> Iterable[bytes]:
-    """The directories above a path, outermost first: b"a/b/c" has b"a" and b"a/b"."""
-    at = path.find(b"/")
-    while at >= 0:
-        yield path[:at]
-        at = path.find(b"/", at + 1)
-
-
-def all_above(paths: Iterable[bytes]) -> set[bytes]:
-    """The directories above any of the paths."""
-    found: set[bytes] = set()
-    for path in paths:
-        at = path.rfind(b"/")
-        while at >= 0 and path[:at] not in found:
-            found.add(path[:at])
-            at = path.rfind(b"/", 0, at)
-    return found
-
-
 def removals(ops: Iterable[Op]) -> set[bytes]:
-    """The paths that would go: only about these does anyone have to ask what was known."""
+    """The paths that the ops would delete."""
     return {op.path for op in ops if op.new is None}
 
 
@@ -64,23 +45,23 @@ def make_plan(
     skipped: Mapping[bytes, str],
     withheld: Collection[bytes],
     rules: Callable[[bytes], Rules],
-    same: Callable[[bytes, TreeEntry], bool],
+    is_at: Callable[[TreeEntry, bytes], bool],
 ) -> RestorePlan:
     """Plan a restore of `ops` under `root`.
 
-    `known`: paths that some snapshot held; `skipped`: what is in the directory but not in the safety snapshot;
-    `withheld`: what was in the directory but not in the wanted snapshot; `rules`: the wanted snapshot's ignore rules
-    in a directory; `same`: whether what stands at a path is what is wanted.
+    `known`: paths that some snapshot held; `skipped`: paths in the directory but not in the safety snapshot, with the
+    reasons; `withheld`: paths that the wanted snapshot had to leave out; `rules`: the wanted snapshot's ignore rules in
+    a folder; `is_at`: True if an entry is at a path already.
     """
     steps: list[Op] = []
     kept: dict[bytes, str] = {}
-    absent: set[bytes] = set()  # directories that are not there, and that a step makes
+    new_dirs: set[bytes] = set()  # directories that a step makes
     blocked: set[bytes] = set()  # paths below which nothing can be written
 
     for op in ops:
         above = op.path[: max(op.path.rfind(b"/"), 0)]
         if op.new is None:
-            reason = _protected(op, known, withheld, rules)
+            reason = _protection(op, known, withheld, rules)
             if reason is not None:
                 kept[op.path] = reason
                 continue
@@ -88,38 +69,39 @@ def make_plan(
             kept[op.path] = "what stands above it is left alone"
             blocked.add(op.path)
             continue
-        elif op.old is None and above not in absent:
-            there = look(root, op.path)
-            if there is not None:
-                if op.new.kind == DIR and stat.S_ISDIR(there):
+        elif op.old is None and above not in new_dirs:
+            mode = mode_at(root, op.path)
+            if mode is not None:
+                if op.new.kind == DIR and stat.S_ISDIR(mode):
                     continue
-                if not same(op.path, op.new):
+                if not is_at(op.new, op.path):
                     kept[op.path] = skipped.get(op.path, "ignored by rule") + ", so no snapshot holds it"
                     blocked.add(op.path)
                 continue
         if op.new is not None and op.new.kind == DIR and (op.old is None or op.old.kind != DIR):
-            absent.add(op.path)
+            new_dirs.add(op.path)
         steps.append(op)
     return _without_occupied(steps, kept, skipped)
 
 
-def _protected(
+def _protection(
     op: Op, known: Collection[bytes], withheld: Collection[bytes], rules: Callable[[bytes], Rules]
 ) -> str | None:
+    """The reason why a path must not be deleted; None if it may be."""
     if op.path not in known:
         return "never in a snapshot"
     if op.path in withheld or any(above in withheld for above in parents(op.path)):
         return "the snapshot left it out"
     is_dir = op.old is not None and op.old.kind == DIR
     for path, directory in [(above, True) for above in parents(op.path)] + [(op.path, is_dir)]:
-        if rules(path[: path.rfind(b"/") + 1]).ignores(path, directory):
+        if rules(folder_of(path)).ignores(path, directory):
             return "ignored by the snapshot's rules"
     return None
 
 
 def _without_occupied(steps: list[Op], kept: dict[bytes, str], skipped: Mapping[bytes, str]) -> RestorePlan:
-    """A directory that holds something left alone can neither go nor become a file."""
-    occupied = all_above((*kept, *skipped))
+    """Leave out steps that would delete or replace a directory in which something is kept."""
+    occupied = all_parents((*kept, *skipped))
     if not occupied:
         return RestorePlan(steps, sorted(kept.items()))
     result: list[Op] = []
@@ -132,8 +114,8 @@ def _without_occupied(steps: list[Op], kept: dict[bytes, str], skipped: Mapping[
     return RestorePlan(result, sorted(kept.items()))
 
 
-def look(root: bytes, path: bytes) -> int | None:
-    """The mode of what stands at a path, without following any link on the way; None if nothing does."""
+def mode_at(root: bytes, path: bytes) -> int | None:
+    """The mode of the item at a path, without following any link on the way; None if there is none."""
     for above in parents(path):
         try:
             if not stat.S_ISDIR(os.lstat(root + b"/" + above).st_mode):
@@ -146,24 +128,20 @@ def look(root: bytes, path: bytes) -> int | None:
         return None
 
 
-def describe(steps: Iterable[Op], unsaved: Collection[bytes] = ()) -> tuple[Change, ...]:
-    """Steps as a user reads them. A directory as such shows only where it is empty, or changes its mode or type."""
-    listed = list(steps)
-    filled = all_above(op.path for op in listed)
-    return tuple(
-        Change(text_of(op.path), kind_of(op), op.path in unsaved)
-        for op in listed
-        if not (op.path in filled and kind_of(op) in ("added", "removed"))
-    )
+def listed_ops(ops: Iterable[Op]) -> list[Op]:
+    """The ops that users see: a directory is listed only if it is empty, or changes its mode or type."""
+    every = list(ops)
+    filled = all_parents(op.path for op in every)
+    return [op for op in every if not (op.path in filled and change_kind(op) in ("added", "removed"))]
 
 
-def text_of(path: bytes) -> str:
-    """A path as a user reads it; `os.fsdecode` without its questions."""
-    return path.decode(_ENCODING, _ERRORS)
+def to_changes(ops: Iterable[Op], unsaved: Collection[bytes] = ()) -> tuple[Change, ...]:
+    """Ops as users see them."""
+    return tuple(Change(to_text(op.path), change_kind(op), op.path in unsaved) for op in listed_ops(ops))
 
 
-def kind_of(op: Op) -> Kind:
-    """What happens at a path."""
+def change_kind(op: Op) -> ChangeKind:
+    """The kind of change that an op is."""
     if op.old is None:
         return "added"
     if op.new is None:
@@ -173,9 +151,6 @@ def kind_of(op: Op) -> Kind:
     return "mode" if op.old._replace(mode=0) == op.new._replace(mode=0) or op.new.kind == DIR else "changed"
 
 
-_TYPES = {FILE: FILE, PIECES: FILE, LINK: LINK, DIR: DIR}
-
-
-def show(items: Iterable[tuple[bytes, str]]) -> tuple[Skipped, ...]:
-    """Paths and reasons as a user reads them."""
-    return tuple(Skipped(text_of(path), reason) for path, reason in items)
+def to_skipped(items: Iterable[tuple[bytes, str]]) -> tuple[Skipped, ...]:
+    """Paths and reasons as users see them."""
+    return tuple(Skipped(to_text(path), reason) for path, reason in items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backtrail.engines.drive import finish
 from backtrail.model import At, Progress
-from backtrail.workspace.core import WorkspaceCore
+from backtrail.workspace.workspace import WorkspaceCore
 from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
 
 

@@ -1,8 +1,8 @@
 """The walk: bring an index up to date with the directory, reading as little as possible.
 
 Known items are compared by signature; a directory whose own signature is unchanged is not listed again; a file whose
-signature differs, or could not be trusted, is *dirty* and will be read. A changed ignore file lists its directory and
-everything below it anew, because what was skipped may count now.
+signature differs, or could not be trusted, is *dirty* and will be read. A changed ignore file makes its directory and
+everything below it be checked again, because what was skipped may be included now.
 """
 
 from __future__ import annotations
@@ -19,366 +19,328 @@ from typing import NamedTuple
 import msgspec
 
 from backtrail.errors import FilesError
-from backtrail.workspace.exclusions import Exclusions, FolderExclusions, ScanRoot, unreadable
+from backtrail.workspace.exclusions import Exclusions, FolderExclusions, ScanRoot, unreadable_error
 from backtrail.workspace.ignore import IGNORE_FILES
-from backtrail.workspace.index import Folder, Index, Signature, sight_of, signature, trusted
+from backtrail.workspace.index import Folder, Index
+from backtrail.workspace.signatures import Signature, lstat_signature, signature, trusted
 from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, TreeEntry
 
 TOO_LARGE = "larger than"
-_RULES = frozenset(IGNORE_FILES)
-
-_STAND = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_IGNORE_NAMES = frozenset(IGNORE_FILES)
 
 Progress = Callable[[int, int], object]
 
 
-class Same(NamedTuple):
-    """A folder with the items it had: if what is read turns out to be what it was, it is the same tree as well."""
+class TouchedFolder(NamedTuple):
+    """A folder that has the names it had: if its files turn out to be unchanged when they are read, so is its tree."""
 
     folder: Folder
     old: Folder
-    entries: Sequence[TreeEntry | None]
+    old_entries: Sequence[TreeEntry | None]
 
 
-class Walked(msgspec.Struct):
-    """An index in which the `dirty` places still have to be read."""
+class WalkResult(msgspec.Struct):
+    """An index in which the files in the `dirty` slots still have to be read."""
 
     index: Index
     dirty: list[int]
     start: int
     flagged: list[tuple[bytes, str]] = []
-    fresh: dict[int, Signature] = {}  #: what dirty files look like: first as the walk saw them, then as they were read
-    same: list[Same] = []
-    before: set[bytes] = set()  #: what dirty files were
+    fresh: dict[int, Signature] = {}  #: signatures of dirty files, by slot: of the walk at first, then of the reading
+    touched: list[TouchedFolder] = []
+    old_refs: set[bytes] = set()  #: the refs that dirty files had before
 
-    def settle(self) -> None:
-        """All is read. A file that was only touched leaves its folder's tree as it was."""
-        for folder, old, entries in self.same:
-            if self.index.entries[folder.first : folder.first + len(entries)] == entries:
+    def reuse_trees(self) -> None:
+        """After all files were read: give folders whose files did not really change the trees they had."""
+        for folder, old, old_entries in self.touched:
+            if self.index.entries[folder.first : folder.first + len(old_entries)] == old_entries:
                 folder.tree, folder.files, folder.size = old.tree, old.files, old.size
 
 
-def walk(place: ScanRoot, old: Index | None, key: bytes = b"") -> Walked:
-    """Look at the directory. `old` is left as it is; where nothing changed it is the answer."""
-    return _Walk(place, old, key).run()
+def walk(scan_root: ScanRoot, old: Index | None, key: bytes = b"") -> WalkResult:
+    """Walk the directory. `old` is not changed; if nothing in the directory changed, it is the result's index."""
+    return _Walk(scan_root, old, key).run()
 
 
-def differing(index: Index) -> dict[int, list[Signature | None]]:
-    """The folders (by number) of whose items any looks different now, with the signatures of all their items: None
-    where one is gone. What looks the same is forgotten at once, which keeps ten thousand signatures out of memory."""
-    found: dict[int, list[Signature | None]] = {}
-    lstat = os.lstat
-    for number, folder in enumerate(index.folders):
-        if not folder.names:
-            continue
-        places = slice(folder.first, folder.first + len(folder.names))
-        try:
-            # Relative to the directory: the way to it is walked once, and not once for each of its items.
-            handle = os.open(index.paths[folder.at], _STAND)
-        except (FileNotFoundError, NotADirectoryError):
-            found[number] = [None] * len(folder.names)
-            continue
-        except OSError:
-            found[number] = [look(path) for path in index.paths[places]]
-            continue
-        try:
-            now: list[Signature | None] = [signature(lstat(name, dir_fd=handle)) for name in folder.names]
-        except OSError:
-            found[number] = [look(path) for path in index.paths[places]]
-            continue
-        finally:
-            os.close(handle)
-        if folder.sight is None:
-            folder.sight = sight_of(index.sigs[places])
-        if folder.sight is None or sight_of(now) != folder.sight:
-            found[number] = now
-    return found
-
-
-def look(path: bytes) -> Signature | None:
-    """One signature, or None where nothing can be seen."""
-    try:
-        return signature(os.lstat(path))
-    except OSError:
-        return None
-
-
-class _Known:
-    """The items of a folder as they look now, and as the index has them."""
+class _OldItems:
+    """The items of a folder as the old index has them, and their current signatures."""
 
     def __init__(
         self,
-        now: Sequence[Signature | None] = (),
-        sigs: Sequence[Signature | None] = (),
+        current: Sequence[Signature | None] = (),
+        signatures: Sequence[Signature | None] = (),
         entries: Sequence[TreeEntry | None] = (),
         names: Sequence[bytes] = (),
     ) -> None:
-        self.now, self.sigs, self.entries, self.names = now, sigs, entries, names
+        self.current, self.signatures, self.entries, self.names = current, signatures, entries, names
 
     @cached_property
-    def at(self) -> dict[bytes, int]:
-        """Where in the columns each name is."""
-        return {name: at for at, name in enumerate(self.names)}
+    def offsets(self) -> dict[bytes, int]:
+        """The index of each name in the columns."""
+        return {name: offset for offset, name in enumerate(self.names)}
 
     def changed(self) -> list[int]:
-        """Which of them look different, or could not be trusted."""
-        return list(compress(count(), map(ne, self.now, self.sigs)))
+        """The offsets of those whose signature differs, or could not be trusted."""
+        return list(compress(count(), map(ne, self.current, self.signatures)))
 
 
-class _Touched(NamedTuple):
-    """A folder in which contents and signatures changed, and names were at most added."""
+class _FolderChange(NamedTuple):
+    """The changes in a folder that still has all its names, and perhaps more."""
 
-    known: _Known
-    changed: list[int]
+    items: _OldItems
+    changed: list[int]  # offsets
     skipped: list[tuple[bytes, str]]
     added: list[bytes]
 
 
 class _Walk:
-    def __init__(self, place: ScanRoot, old: Index | None, key: bytes) -> None:
-        self.place = place
+    def __init__(self, scan_root: ScanRoot, old: Index | None, key: bytes) -> None:
+        self.scan_root = scan_root
         self.old = old
         self.start = time.time_ns()
-        self.deadline = time.monotonic() + place.limits.seconds
-        self.new = Index(key, [], [place.root], [None], [None])
+        self.deadline = time.monotonic() + scan_root.limits.seconds
+        self.new = Index(key, [], [scan_root.path], [None], [None])
         self.dirty: list[int] = []
         self.fresh: dict[int, Signature] = {}
         self.flagged: list[tuple[bytes, str]] = []
-        self.now: dict[int, list[Signature | None]] = {}  # by the number in the old index, where it differs from that
-        self.same: list[Same] = []
-        self.before: set[bytes] = set()
-        self.root: Signature = (0, 0, 0, 0, 0)
-        self.inside: dict[int, list[Folder]] = {}  # the folders of the old index, by the number of the one above
+        self.current: dict[int, list[Signature | None]] = {}  # of changed folders, by number in the old index
+        self.touched: list[TouchedFolder] = []
+        self.old_refs: set[bytes] = set()
+        self.root_signature: Signature = (0, 0, 0, 0, 0)
+        self.children: dict[int, list[Folder]] = {}  # folders of the old index, by the number of the one above
         self.numbers: dict[bytes, int] = {}  # path -> number in the old index
-        self.touched: dict[int, _Touched | None] = {}
-        self.skips = Exclusions(place)
+        self.changes: dict[int, _FolderChange | None] = {}  # by number in the old index
+        self.exclusions = Exclusions(scan_root)
 
-    def run(self) -> Walked:
-        self.root = signature(os.lstat(self.place.root))
-        self.new.sigs[0] = trusted(self.root, self.start)
+    def run(self) -> WalkResult:
+        self.root_signature = signature(os.lstat(self.scan_root.path))
+        self.new.signatures[0] = trusted(self.root_signature, self.start)
         if self.old is not None:
-            self.now = differing(self.old)
-            if not self.now and self.root == self.old.sigs[0]:
-                return Walked(self.old, [], self.start)
+            self.current = self.old.changed_folders()
+            if not self.current and self.root_signature == self.old.signatures[0]:
+                return WalkResult(self.old, [], self.start)
             self.numbers = {folder.path: number for number, folder in enumerate(self.old.folders)}
-            patched = self._patched(self.old)
+            patched = self._patch(self.old)
             if patched is not None:
                 return patched
             for folder in self.old.folders[1:]:
-                self.inside.setdefault(folder.parent, []).append(folder)
+                self.children.setdefault(folder.parent, []).append(folder)
         todo: list[tuple[bytes, int, int, bool]] = [(b"", 0, -1, False)]
         while todo:
-            path, at, parent, anew = todo.pop()
+            path, slot, parent, recheck = todo.pop()
             self._check_limits()
-            folder = Folder(path, at, parent, len(self.new.paths), [], [])
+            folder = Folder(path, slot, parent, len(self.new.paths), [], [])
             number = len(self.new.folders)
             self.new.folders.append(folder)
-            anew = self._fill(folder, self.numbers.get(path), anew)
-            todo += ((below, child, number, anew) for below, child in self._below(folder))
-        return self._walked()
+            recheck = self._fill(folder, self.numbers.get(path), recheck)
+            todo += ((below, child, number, recheck) for below, child in self._subfolders(folder))
+        return self._result()
 
-    def _walked(self) -> Walked:
-        return Walked(self.new, self.dirty, self.start, self.flagged, self.fresh, self.same, self.before)
+    def _result(self) -> WalkResult:
+        return WalkResult(self.new, self.dirty, self.start, self.flagged, self.fresh, self.touched, self.old_refs)
 
-    def _below(self, folder: Folder) -> Iterator[tuple[bytes, int]]:
-        """The directories in a folder: their paths and places."""
+    def _subfolders(self, folder: Folder) -> Iterator[tuple[bytes, int]]:
+        """The directories in a folder: their paths and slots."""
         if folder.tree is not None and self.old is not None:  # taken over whole, so its directories are those it had
             number = self.numbers[folder.path]
             shift = folder.first - self.old.folders[number].first
-            for below in self.inside.get(number, ()):
-                if self.new.entries[below.at + shift] is not None:
-                    yield below.path, below.at + shift
+            for below in self.children.get(number, ()):
+                if self.new.entries[below.slot + shift] is not None:
+                    yield below.path, below.slot + shift
             return
-        for name, child in zip(folder.names, folder.places, strict=True):
-            entry = self.new.entries[child]
+        for name, slot in zip(folder.names, folder.slots, strict=True):
+            entry = self.new.entries[slot]
             if entry is not None and entry.kind == DIR:
-                yield folder.path + name + b"/", child
+                yield folder.path + name + b"/", slot
 
     def _check_limits(self) -> None:
-        if len(self.new.paths) > self.place.limits.files:
-            raise FilesError(self.place.root, f"it holds more than {self.place.limits.files} files (limits.files)")
+        root, limits = self.scan_root.path, self.scan_root.limits
+        if len(self.new.paths) > limits.files:
+            raise FilesError(root, f"it holds more than {limits.files} files (limits.files)")
         if time.monotonic() > self.deadline:
-            raise FilesError(self.place.root, f"looking took over {self.place.limits.seconds:g} s (limits.seconds)")
+            raise FilesError(root, f"looking took over {limits.seconds:g} s (limits.seconds)")
 
-    def _fill(self, folder: Folder, number: int | None, anew: bool) -> bool:
-        """Give a folder its items; the answer is whether the folders below must be judged anew."""
+    def _fill(self, folder: Folder, number: int | None, recheck: bool) -> bool:
+        """Give a folder its items; True if the exclusions in the folders below must be checked again."""
         if number is None or self.old is None:
-            self._items(folder, self._names(folder), _Known(), anew=True)
+            self._add_items(folder, self._list(folder), _OldItems(), recheck=True)
             return True
         old = self.old.folders[number]
-        places = slice(old.first, old.first + len(old.names))
-        if number not in self.now and self._is_listed(old) and not anew:
+        if number not in self.current and self._has_same_names(old) and not recheck:
             folder.names, folder.skipped = old.names, old.skipped
             folder.tree, folder.files, folder.size = old.tree, old.files, old.size
-            self._take_over(places)
+            self._copy_columns(old.span)
             return False
-        touched = None if anew else self._touch(number)
-        if touched is not None:
-            folder.names, folder.skipped = list(old.names), list(touched.skipped)
-            self._take_over(places)
-            self._refresh(folder, touched)
-            self._items(folder, touched.added, _Known(), anew)
+        change = None if recheck else self._change(number)
+        if change is not None:
+            folder.names, folder.skipped = list(old.names), list(change.skipped)
+            self._copy_columns(old.span)
+            self._update_changed(folder, change)
+            self._add_items(folder, change.added, _OldItems(), recheck)
             if len(folder.names) == len(old.names):
-                self.same.append(Same(folder, old, touched.known.entries))
+                self.touched.append(TouchedFolder(folder, old, change.items.entries))
             return False
-        known = self._known(number)
-        names = self._names(folder)
-        anew = anew or _RULES.intersection(names) != _RULES.intersection(old.names)
-        anew = anew or any(old.names[at] in _RULES for at in known.changed())
-        self._items(folder, names, known, anew)
-        return anew
+        items = self._old_items(number)
+        names = self._list(folder)
+        recheck = recheck or _IGNORE_NAMES.intersection(names) != _IGNORE_NAMES.intersection(old.names)
+        recheck = recheck or any(old.names[offset] in _IGNORE_NAMES for offset in items.changed())
+        self._add_items(folder, names, items, recheck)
+        return recheck
 
-    # -- folders that hold what they held -----------------------------------------------------------------------------
+    # -- folders that still have the names they had -------------------------------------------------------------------
 
-    def _patched(self, old: Index) -> Walked | None:
-        """The index with other signatures and contents, if every folder still holds the names it held: then whatever
-        did not change need not even be passed by."""
-        todo = [0, *(number for number in self.now if number > 0)]
-        touched: dict[int, _Touched] = {}
+    def _patch(self, old: Index) -> WalkResult | None:
+        """The old index with other signatures and entries, if every folder still has exactly the names it had. Then
+        unchanged folders are not even visited."""
+        todo = [0, *(number for number in self.current if number > 0)]
+        changes: dict[int, _FolderChange] = {}
         while todo:
             number = todo.pop()
-            found = self._touch(number)
-            if found is None or found.added:
+            change = self._change(number)
+            if change is None or change.added:
                 return None
-            touched[number] = found
+            changes[number] = change
             folder = old.folders[number]
-            for at in found.changed:
-                entry = found.known.entries[at]
+            for offset in change.changed:
+                entry = change.items.entries[offset]
                 if entry is not None and entry.kind == DIR:
-                    todo.append(self.numbers[folder.path + folder.names[at] + b"/"])
-        new = self.new = Index(self.new.key, list(old.folders), old.paths, list(old.sigs), list(old.entries))
-        new.sigs[0] = trusted(self.root, self.start)
-        for number, found in sorted(touched.items()):
-            self._own(number)
-            folder, was = new.folders[number], old.folders[number]
-            folder.skipped = found.skipped
-            if found.changed:
+                    todo.append(self.numbers[folder.path + folder.names[offset] + b"/"])
+        new = self.new = Index(self.new.key, list(old.folders), old.paths, list(old.signatures), list(old.entries))
+        new.signatures[0] = trusted(self.root_signature, self.start)
+        for number, change in sorted(changes.items()):
+            self._copy_folder(number)
+            folder = new.folders[number]
+            folder.skipped = change.skipped
+            if change.changed:
                 folder.tree = None
-                self._refresh(folder, found)
-                self.same.append(Same(folder, was, found.known.entries))
-        return self._walked()
+                self._update_changed(folder, change)
+                self.touched.append(TouchedFolder(folder, old.folders[number], change.items.entries))
+        return self._result()
 
-    def _own(self, number: int) -> None:
-        """Copy a folder, and those above it, so that the old index stays as it is when they are sealed."""
+    def _copy_folder(self, number: int) -> None:
+        """Copy a folder, and those above it, so that the old index does not change when their trees are made."""
         while number >= 0 and self.old is not None and self.new.folders[number] is self.old.folders[number]:
-            self.new.folders[number] = msgspec.structs.replace(self.new.folders[number], sight=None)
+            self.new.folders[number] = msgspec.structs.replace(self.new.folders[number], packed=None)
             number = self.new.folders[number].parent
 
-    def _touch(self, number: int) -> _Touched | None:
-        """What changed in a folder; None if it has to be gone through item by item."""
-        if number not in self.touched:
-            self.touched[number] = self._touched(number)
-        return self.touched[number]
+    def _change(self, number: int) -> _FolderChange | None:
+        """The changes in a folder; None if its items have to be checked one by one."""
+        if number not in self.changes:
+            self.changes[number] = self._find_change(number)
+        return self.changes[number]
 
-    def _touched(self, number: int) -> _Touched | None:
+    def _find_change(self, number: int) -> _FolderChange | None:
         assert self.old is not None
-        old, known = self.old.folders[number], self._known(number)
-        changed = known.changed()
-        if None in known.now:
+        old, items = self.old.folders[number], self._old_items(number)
+        changed = items.changed()
+        if None in items.current:
             return None
-        for at in changed:
-            if not self._is_plain(known, at, old.names[at]):
+        for offset in changed:
+            if not self._stays_included(items, offset, old.names[offset]):
                 return None
-        if self._is_listed(old):
-            return _Touched(known, changed, old.skipped, [])
+        if self._has_same_names(old):
+            return _FolderChange(items, changed, old.skipped, [])
         try:
-            names = os.listdir(self.old.paths[old.at])
+            names = os.listdir(self.old.paths[old.slot])
         except OSError:
             return None
         more = sorted(set(names).difference(old.names))
-        if len(names) - len(more) < len(old.names) or not _RULES.isdisjoint(more):
+        if len(names) - len(more) < len(old.names) or not _IGNORE_NAMES.isdisjoint(more):
             return None
-        touched = _Touched(known, changed, [item for item in old.skipped if item[0] in known.at], [])
-        inside = self.skips.inside(old.path) if more else None
+        change = _FolderChange(items, changed, [item for item in old.skipped if item[0] in items.offsets], [])
+        exclusions = self.exclusions.in_folder(old.path) if more else None
         for name in more:
-            sig = look(self.old.paths[old.at] + b"/" + name)
-            reason = None if sig is None or inside is None else inside.reason(name, stat.S_ISDIR(sig[4]))
+            sig = lstat_signature(self.old.paths[old.slot] + b"/" + name)
+            reason = None if sig is None or exclusions is None else exclusions.reason(name, stat.S_ISDIR(sig[4]))
             if reason is not None:
-                touched.skipped.append((name, reason))
+                change.skipped.append((name, reason))
             elif sig is not None:
-                touched.added.append(name)
-        return touched
+                change.added.append(name)
+        return change
 
-    def _known(self, number: int) -> _Known:
+    def _old_items(self, number: int) -> _OldItems:
         assert self.old is not None
         folder = self.old.folders[number]
-        places = slice(folder.first, folder.first + len(folder.names))
-        sigs = self.old.sigs[places]
-        return _Known(self.now.get(number, sigs), sigs, self.old.entries[places], folder.names)
+        signatures = self.old.signatures[folder.span]
+        current = self.current.get(number, signatures)
+        return _OldItems(current, signatures, self.old.entries[folder.span], folder.names)
 
-    def _is_listed(self, old: Folder) -> bool:
-        """Whether a directory itself looks as it did, so that it holds the names it held."""
+    def _has_same_names(self, old: Folder) -> bool:
+        """True if a directory's own signature is unchanged, so that it has the names it had."""
         if self.old is None or old.parent < 0:
-            return self.old is not None and self.root == self.old.sigs[0]
-        now = self.now.get(old.parent)
-        return now is None or now[old.at - self.old.folders[old.parent].first] == self.old.sigs[old.at]
+            return self.old is not None and self.root_signature == self.old.signatures[0]
+        current = self.current.get(old.parent)
+        if current is None:
+            return True
+        return current[old.slot - self.old.folders[old.parent].first] == self.old.signatures[old.slot]
 
-    def _is_plain(self, known: _Known, at: int, name: bytes) -> bool:
-        """Whether an item that changed is as much a part of the snapshot as it was, and no more."""
-        sig, old = known.now[at], known.entries[at]
-        if sig is None or old is None or name in _RULES:
+    def _stays_included(self, items: _OldItems, offset: int, name: bytes) -> bool:
+        """True if an item that changed was in the snapshot, still is, and changes no rules."""
+        sig, old = items.current[offset], items.entries[offset]
+        if sig is None or old is None or name in _IGNORE_NAMES:
             return False
         if stat.S_ISDIR(sig[4]) or old.kind == DIR:
             return stat.S_ISDIR(sig[4]) and old.kind == DIR
-        return stat.S_ISREG(sig[4]) and sig[2] <= self.place.limits.file_bytes
+        return stat.S_ISREG(sig[4]) and sig[2] <= self.scan_root.limits.file_bytes
 
-    def _refresh(self, folder: Folder, touched: _Touched) -> None:
-        """Give the items that changed their signatures, and have those read that may hold something else."""
-        for number in touched.changed:
-            at, sig = folder.first + number, touched.known.now[number]
+    def _update_changed(self, folder: Folder, change: _FolderChange) -> None:
+        """Update the changed items: new signatures for directories, and files become dirty."""
+        for offset in change.changed:
+            slot, sig = folder.first + offset, change.items.current[offset]
             assert sig is not None
-            self.new.sigs[at], self.new.entries[at] = self._changed(at, sig, touched.known.entries[number])
+            self.new.signatures[slot], self.new.entries[slot] = self._changed(slot, sig, change.items.entries[offset])
 
-    def _take_over(self, places: slice) -> None:
+    def _copy_columns(self, span: slice) -> None:
         if self.old is not None:
-            self.new.paths += self.old.paths[places]
-            self.new.entries += self.old.entries[places]
-            self.new.sigs += self.old.sigs[places]
+            self.new.paths += self.old.paths[span]
+            self.new.entries += self.old.entries[span]
+            self.new.signatures += self.old.signatures[span]
 
-    def _names(self, folder: Folder) -> list[bytes]:
+    def _list(self, folder: Folder) -> list[bytes]:
+        """The names in a directory; none if it is gone or, with unreadable="flag", cannot be listed."""
         try:
-            return sorted(os.listdir(self.new.paths[folder.at]))
+            return sorted(os.listdir(self.new.paths[folder.slot]))
         except (FileNotFoundError, NotADirectoryError):
-            self.new.sigs[self.new.folders[folder.parent].at if folder.parent >= 0 else 0] = None
+            self.new.signatures[self.new.folders[folder.parent].slot if folder.parent >= 0 else 0] = None
         except OSError as error:
-            if folder.parent < 0 or self.place.unreadable == "raise":
-                raise unreadable(self.new.paths[folder.at], error) from error
+            if folder.parent < 0 or self.scan_root.unreadable == "raise":
+                raise unreadable_error(self.new.paths[folder.slot], error) from error
             self.flagged.append((folder.path[:-1], f"unreadable: {error.strerror}"))
         # Not an empty directory: one that the snapshot knows nothing about.
-        self.new.entries[folder.at] = self.new.sigs[folder.at] = None
+        self.new.entries[folder.slot] = self.new.signatures[folder.slot] = None
         return []
 
     # -- one item ---------------------------------------------------------------------------------------------------
 
-    def _items(self, folder: Folder, names: list[bytes], known: _Known, anew: bool) -> None:
-        base = self.new.paths[folder.at] + b"/"
-        inside: FolderExclusions | None = None
+    def _add_items(self, folder: Folder, names: list[bytes], items: _OldItems, recheck: bool) -> None:
+        base = self.new.paths[folder.slot] + b"/"
+        exclusions: FolderExclusions | None = None
         for name in names:
-            at = known.at.get(name)
-            sig = None if at is None else known.now[at]
+            offset = items.offsets.get(name)
+            sig = None if offset is None else items.current[offset]
             if sig is None:
-                sig = look(base + name)
+                sig = lstat_signature(base + name)
                 if sig is None:
                     continue  # gone since the directory was listed
-            old = None if at is None else known.entries[at]
-            if old is None or anew:
-                inside = inside or self.skips.inside(folder.path)
-                reason = inside.reason(name, stat.S_ISDIR(sig[4]))
+            old = None if offset is None else items.entries[offset]
+            if old is None or recheck:
+                exclusions = exclusions or self.exclusions.in_folder(folder.path)
+                reason = exclusions.reason(name, stat.S_ISDIR(sig[4]))
                 if reason is not None:
                     folder.skipped.append((name, reason))
-                    if name in _RULES:  # its rules count even where it is itself ignored
+                    if name in _IGNORE_NAMES:  # its rules count even where it is itself ignored
                         self._add(folder, name, base, trusted(sig, self.start), None)
                     continue
-            if old is not None and at is not None and sig == known.sigs[at]:
+            if old is not None and offset is not None and sig == items.signatures[offset]:
                 self._add(folder, name, base, sig, old)
             else:
-                self._judge(folder, name, base, sig, old)
+                self._add_changed(folder, name, base, sig, old)
 
-    def _judge(self, folder: Folder, name: bytes, base: bytes, sig: Signature, old: TreeEntry | None) -> None:
+    def _add_changed(self, folder: Folder, name: bytes, base: bytes, sig: Signature, old: TreeEntry | None) -> None:
         """Add an item that is new or changed."""
-        kind = stat.S_IFMT(sig[4])
-        if kind == stat.S_IFREG and sig[2] > self.place.limits.file_bytes:
-            folder.skipped.append((name, f"{TOO_LARGE} {self.place.limits.file_bytes} bytes (limits.file_bytes)"))
+        kind, max_bytes = stat.S_IFMT(sig[4]), self.scan_root.limits.file_bytes
+        if kind == stat.S_IFREG and sig[2] > max_bytes:
+            folder.skipped.append((name, f"{TOO_LARGE} {max_bytes} bytes (limits.file_bytes)"))
             self._add(folder, name, base, trusted(sig, self.start), None)
         elif kind in (stat.S_IFREG, stat.S_IFDIR):
             self._add(folder, name, base, *self._changed(len(self.new.paths), sig, old))
@@ -386,24 +348,24 @@ class _Walk:
             try:
                 target = os.readlink(base + name)
             except OSError:
-                return  # replaced since it was looked at: its directory is listed again next time
+                return  # replaced meanwhile: its directory is listed again next time
             self._add(folder, name, base, trusted(sig, self.start), TreeEntry(LINK, 0, 0, target))
         else:
             folder.skipped.append((name, "neither a file, a link nor a directory"))
 
-    def _changed(self, at: int, sig: Signature, old: TreeEntry | None) -> tuple[Signature | None, TreeEntry | None]:
+    def _changed(self, slot: int, sig: Signature, old: TreeEntry | None) -> tuple[Signature | None, TreeEntry | None]:
         """Signature and entry of a directory or a file that is new or changed; a file has none before it is read."""
         if stat.S_ISDIR(sig[4]):
             ref = old.ref if old is not None and old.kind == DIR else b""
             return trusted(sig, self.start), TreeEntry(DIR, sig[4] & MODES, 0, ref)
         if old is not None and old.kind in (FILE, PIECES):
-            self.before.add(old.ref)
-        self.dirty.append(at)
-        self.fresh[at] = sig
+            self.old_refs.add(old.ref)
+        self.dirty.append(slot)
+        self.fresh[slot] = sig
         return None, None
 
     def _add(self, folder: Folder, name: bytes, base: bytes, sig: Signature | None, entry: TreeEntry | None) -> None:
         folder.names.append(name)
         self.new.paths.append(base + name)
-        self.new.sigs.append(sig)
+        self.new.signatures.append(sig)
         self.new.entries.append(entry)

@@ -1,4 +1,4 @@
-"""The thread that keeps a workspace's snapshots is written by the workspace alone."""
+"""The thread that is a workspace's journal can be written by the workspace alone."""
 
 from __future__ import annotations
 

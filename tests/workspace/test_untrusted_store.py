@@ -1,4 +1,4 @@
-"""A snapshot may have been written by an enemy: nothing outside the root is touched, and nothing inside either."""
+"""Snapshots that an attacker wrote into the store: a restore is refused, and nothing in or outside the root changes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from backtrail.errors import BacktrailError, Corrupt, UnsafePath, UnsupportedFor
 from backtrail.workspace import apply, trees
 from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, TreeEntry
 
-from .conftest import Desk
+from .conftest import Project
 
 
 class Forger:
-    """Writes whatever it likes into a workspace's log."""
+    """Writes forged blobs and records into a workspace's journal."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.log = desk.ws._core._log
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.journal = project.ws._core._journal
 
     def blob(self, data: bytes) -> bytes:
-        name = self.log.name_of(data)
-        blobs = {name: self.log.wrap(name, data)}
-        finish(self.desk.store._core.context.engine.commit(Commit(self.desk.ws.name, blobs=blobs)))
+        name = self.journal.blob_id(data)
+        blobs = {name: self.journal.wrap(name, data)}
+        finish(self.project.store._core.context.engine.commit(Commit(self.project.ws.name, blobs=blobs)))
         return name
 
     def file(self, text: bytes = b"evil") -> TreeEntry:
@@ -50,9 +50,9 @@ class Forger:
         )
 
     def snapshot(self, tree: bytes) -> str:
-        tip = finish(self.log.tip())
-        facts = {"files": 1, "bytes": 1, "root": self.desk.ws.root}
-        record = finish(self.log.append("snapshot", tree, after=tip, facts=facts, blobs={}))
+        tip = finish(self.journal.tip())
+        facts = {"files": 1, "bytes": 1, "root": self.project.ws.root}
+        record = finish(self.journal.append("snapshot", tree, after=tip, facts=facts, blobs={}))
         return record.id
 
 
@@ -97,134 +97,136 @@ FORGERIES: dict[str, tuple[Forgery, type[BacktrailError]]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_snapshot_is_refused_and_nothing_changes(lone: Desk, name: str) -> None:
+def test_a_forged_snapshot_is_refused_and_nothing_changes(sqlite_project: Project, name: str) -> None:
     make, error = FORGERIES[name]
-    outside = lone.base / "outside"
+    outside = sqlite_project.base / "outside"
     outside.mkdir()
-    lone.write("mine", "1")
-    lone.write(".git/config", "theirs")
-    lone.ws.snapshot()
-    before = lone.picture()
-    forged = Forger(lone).snapshot(make(Forger(lone), outside))
+    sqlite_project.write("mine", "1")
+    sqlite_project.write(".git/config", "theirs")
+    sqlite_project.ws.snapshot()
+    before = sqlite_project.contents()
+    forged = Forger(sqlite_project).snapshot(make(Forger(sqlite_project), outside))
     for attempt in ({"dry_run": True}, {}):
         if attempt and name in ("missing blob", "pieces of the wrong size"):
-            continue  # contents are not looked at before they are needed
+            continue  # contents are not read before they are needed
         with pytest.raises(error):
-            lone.ws.restore(forged, **attempt)
-        assert lone.picture() == before
+            sqlite_project.ws.restore(forged, **attempt)
+        assert sqlite_project.contents() == before
     assert list(outside.iterdir()) == []
-    if name != "a newer format":  # what a newer backtrail wrote is not written over
-        assert lone.ws.snapshot().files == 1, "the workspace itself goes on"
+    if name != "a newer format":  # a record of a newer backtrail is not replaced
+        assert sqlite_project.ws.snapshot().files == 1, "the workspace itself goes on"
 
 
-def test_a_small_tree_that_unfolds_for_ever_is_refused(lone: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_tree_that_unfolds_endlessly_is_refused(
+    sqlite_project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trees, "MAX_ENTRIES", 5_000)
-    forger = Forger(lone)
+    forger = Forger(sqlite_project)
     ref = forger.tree((b"evil", forger.file()))
     for _ in range(40):
         ref = forger.tree(*((b"%02d" % number, folder(ref)) for number in range(10)))
     with pytest.raises(UnsafePath, match="unfolds"):
-        lone.ws.restore(forger.snapshot(ref))
-    assert lone.names() == []
+        sqlite_project.ws.restore(forger.snapshot(ref))
+    assert sqlite_project.names() == []
 
 
-def test_a_tree_that_is_nested_too_deeply_is_refused(lone: Desk) -> None:
-    forger = Forger(lone)
+def test_a_tree_that_is_nested_too_deeply_is_refused(sqlite_project: Project) -> None:
+    forger = Forger(sqlite_project)
     ref = forger.tree((b"evil", forger.file()))
     for _ in range(trees.MAX_DEPTH + 1):
         ref = forger.tree((b"d", folder(ref)))
     with pytest.raises(UnsafePath, match="deeper"):
-        lone.ws.restore(forger.snapshot(ref))
-    assert lone.names() == []
+        sqlite_project.ws.restore(forger.snapshot(ref))
+    assert sqlite_project.names() == []
 
 
-def test_forged_setuid_bits_are_dropped(lone: Desk) -> None:
-    forger = Forger(lone)
+def test_forged_setuid_bits_are_dropped(sqlite_project: Project) -> None:
+    forger = Forger(sqlite_project)
     ref = forger.blob(msgspec.msgpack.encode([1, [b"tool"], [FILE << 12 | 0o4755], [4], [forger.file().ref]]))
-    lone.ws.restore(forger.snapshot(ref))
-    assert (lone.root / "tool").stat().st_mode & 0o7777 == 0o755
+    sqlite_project.ws.restore(forger.snapshot(ref))
+    assert (sqlite_project.root / "tool").stat().st_mode & 0o7777 == 0o755
 
 
-def test_a_link_that_leads_outside_is_kept_as_a_link_and_never_followed(desk: Desk) -> None:
-    outside = desk.base / "outside"
+def test_a_link_that_leads_outside_is_kept_as_a_link_and_never_followed(project: Project) -> None:
+    outside = project.base / "outside"
     outside.mkdir()
-    desk.write("d/f", "inside")
-    first = desk.ws.snapshot()
-    (desk.root / "d/f").unlink()
-    (desk.root / "d").rmdir()
-    os.symlink(outside, desk.root / "d")
+    project.write("d/f", "inside")
+    first = project.ws.snapshot()
+    (project.root / "d/f").unlink()
+    (project.root / "d").rmdir()
+    os.symlink(outside, project.root / "d")
     (outside / "f").write_text("outside")
-    second = desk.ws.snapshot()
-    desk.ws.restore(first)
-    assert (desk.root / "d/f").read_text() == "inside"
+    second = project.ws.snapshot()
+    project.ws.restore(first)
+    assert (project.root / "d/f").read_text() == "inside"
     assert (outside / "f").read_text() == "outside"
-    desk.ws.restore(second)
-    assert os.readlink(desk.root / "d") == str(outside)
+    project.ws.restore(second)
+    assert os.readlink(project.root / "d") == str(outside)
     assert (outside / "f").read_text() == "outside"
 
 
 def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outside = desk.base / "outside"
+    outside = project.base / "outside"
     outside.mkdir()
     (outside / "f").write_text("outside")
-    desk.write("d/f", "1")
-    first = desk.ws.snapshot()
-    desk.write("d/f", "2")
-    original = apply.Applier.carry_out
+    project.write("d/f", "1")
+    first = project.ws.snapshot()
+    project.write("d/f", "2")
+    original = apply.Applier.apply
 
     def swap(self: Any, steps: Any, expect: Any = None) -> None:
         if expect is not None:
-            (desk.root / "d").rename(desk.root / "moved")
-            os.symlink(outside, desk.root / "d")
+            (project.root / "d").rename(project.root / "moved")
+            os.symlink(outside, project.root / "d")
         original(self, steps, expect)
 
-    monkeypatch.setattr(apply.Applier, "carry_out", swap)
+    monkeypatch.setattr(apply.Applier, "apply", swap)
     with pytest.raises(UnsafePath):
-        desk.ws.restore(first)
+        project.ws.restore(first)
     assert (outside / "f").read_text() == "outside"
-    assert desk.read("moved/f") == "2"
+    assert project.read("moved/f") == "2"
 
 
-def test_a_forged_journal_cannot_write_outside(lone: Desk) -> None:
+def test_a_forged_journal_cannot_write_outside(sqlite_project: Project) -> None:
     from backtrail.workspace.journal import RestoreIntent
 
-    outside = lone.base / "outside"
+    outside = sqlite_project.base / "outside"
     outside.mkdir()
-    forger = Forger(lone)
-    lone.write("a", "1")
-    lone.ws.snapshot()
+    forger = Forger(sqlite_project)
+    sqlite_project.write("a", "1")
+    sqlite_project.ws.snapshot()
     entry = tuple(forger.file())
-    tip = finish(forger.log.tip())
+    tip = finish(forger.journal.tip())
     for path in (b"../outside/evil", os.fsencode(outside / "evil"), b"", b".git/hooks/evil", b"x/../../outside/evil"):
-        journal = RestoreIntent([(path, None, entry)], tip.tree, tip.id, None, None)
-        facts = {"files": 1, "bytes": 1, "root": lone.ws.root}
-        begun = finish(forger.log.append("restoring", tip.tree, after=tip, facts=facts, journal=journal, blobs={}))
+        intent = RestoreIntent([(path, None, entry)], tip.tree, tip.id, None, None)
+        facts = {"files": 1, "bytes": 1, "root": sqlite_project.ws.root}
+        begun = finish(forger.journal.append("restoring", tip.tree, after=tip, facts=facts, intent=intent, blobs={}))
         with pytest.raises(UnsafePath):
-            lone.ws.recover()
-        tip = finish(forger.log.append("restored", tip.tree, after=begun, facts=facts, blobs={}))
+            sqlite_project.ws.recover()
+        tip = finish(forger.journal.append("restored", tip.tree, after=begun, facts=facts, blobs={}))
     assert list(outside.iterdir()) == []
-    assert lone.names() == ["a"]
+    assert sqlite_project.names() == ["a"]
 
 
-def test_a_damaged_blob_is_named_and_nothing_changes(lone: Desk) -> None:
-    lone.write("a", "one content")
-    first = lone.ws.snapshot()
-    lone.write("a", "another")
-    lone.write("b", "b")
-    lone.ws.snapshot()
-    before = lone.picture()
-    log = lone.ws._core._log
-    engine = lone.store._core.context.engine
-    name = log.name_of(b"one content")
+def test_a_damaged_blob_is_named_and_nothing_changes(sqlite_project: Project) -> None:
+    sqlite_project.write("a", "one content")
+    first = sqlite_project.ws.snapshot()
+    sqlite_project.write("a", "another")
+    sqlite_project.write("b", "b")
+    sqlite_project.ws.snapshot()
+    before = sqlite_project.contents()
+    journal = sqlite_project.ws._core._journal
+    engine = sqlite_project.store._core.context.engine
+    name = journal.blob_id(b"one content")
     original = engine.blobs
 
     async def damaged(pool: str, ids: Any) -> dict[bytes, bytes]:
         found = await original(pool, ids)
-        return {key: log.wrap(key, b"forged") if key == name else value for key, value in found.items()}
+        return {key: journal.wrap(key, b"forged") if key == name else value for key, value in found.items()}
 
     engine.blobs = damaged
     with pytest.raises(Corrupt, match=name.hex()):
-        lone.ws.restore(first)
-    assert lone.picture() == before
+        sqlite_project.ws.restore(first)
+    assert sqlite_project.contents() == before

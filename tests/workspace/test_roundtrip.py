@@ -1,4 +1,4 @@
-"""Random trees, random edits: a snapshot brings back every byte and every bit."""
+"""Property test: after random edits of random trees, a restore brings back every byte and every mode bit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+import backtrail
 from backtrail.engines.memory import MemoryEngine
 
-from .conftest import Desk
+from .conftest import Project
 
 NAMES = st.sampled_from(
     [
@@ -105,26 +106,26 @@ def test_any_tree_comes_back_byte_for_byte_and_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[list[tuple[Any, ...]]], data: st.DataObject
 ) -> None:
     engine = MemoryEngine()
-    desk = Desk(tmp_path_factory.mktemp("tree"), lambda: engine)
-    root = os.fsencode(desk.root)
+    project = Project(tmp_path_factory.mktemp("tree"), lambda: backtrail.open(engine))
+    root = os.fsencode(project.root)
     states = []
     for edits in rounds:
         for edit in edits:
             apply(root, edit)
-        snapshot = desk.ws.snapshot()
-        states.append((snapshot, desk.picture()))
-        assert desk.workspace(cache=False).status().changes == (), "a fresh look sees the same"
+        snapshot = project.ws.snapshot()
+        states.append((snapshot, project.contents()))
+        assert project.workspace(cache=False).status().changes == (), "a fresh look sees the same"
     for _ in range(3):
         snapshot, wanted = data.draw(st.sampled_from(states))
-        planned = desk.ws.restore(snapshot, dry_run=True)
+        planned = project.ws.restore(snapshot, dry_run=True)
         note(str(planned))
-        before = desk.picture()
-        done = desk.ws.restore(snapshot)
+        before = project.contents()
+        done = project.ws.restore(snapshot)
         assert done.changes == planned.changes
         assert not done.kept
-        assert desk.picture() == wanted
+        assert project.contents() == wanted
         if done:
-            desk.ws.undo()
-            assert desk.picture() == before
-            desk.ws.restore(snapshot)
-        assert desk.workspace(cache=False).snapshot().tree == snapshot.tree
+            project.ws.undo()
+            assert project.contents() == before
+            project.ws.restore(snapshot)
+        assert project.workspace(cache=False).snapshot().tree == snapshot.tree

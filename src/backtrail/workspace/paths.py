@@ -1,0 +1,82 @@
+"""Paths inside a workspace: bytes, relative to its root, separated by slashes. A folder's path ends in a slash.
+
+A path that comes from the store may have been written by anybody: `check_names` refuses every name that could lead out
+of the root or into version control. It is the only such check, and whatever is written to a directory passes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from backtrail.errors import UnsafePath
+
+MAX_NAME = 255
+NOT_NAMES = frozenset({b"", b".", b".."})  # names that no file can have
+
+#: Where version control keeps its own state. Never read, never written, in any spelling that a file system may fold.
+VERSION_CONTROL = frozenset({b".git", b".hg", b".svn", b".bzr", b".jj", b".sl", b".pijul", b"_darcs"})
+
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
+def check_names(names: Sequence[bytes], where: str) -> None:
+    """Refuse any name that is not the plain name of one file: `UnsafePath`."""
+    if _are_safe(names):
+        return
+    for name in names:
+        if name in NOT_NAMES or b"/" in name or b"\0" in name or len(name) > MAX_NAME:
+            raise UnsafePath(f"{where} holds the name {name!r}, which could lead out of the root; nothing was written")
+        if is_version_control(name):
+            raise UnsafePath(f"{where} holds {name!r}, which belongs to version control; nothing was written")
+
+
+def _are_safe(names: Sequence[bytes]) -> bool:
+    """True if every name is safe: a few tests of all names joined are faster than several tests of each."""
+    joined = b"/".join(names)
+    return (
+        joined.count(b"/") == max(len(names) - 1, 0)
+        and b"\0" not in joined
+        and max(map(len, names), default=0) <= MAX_NAME
+        and NOT_NAMES.isdisjoint(names)
+        and VERSION_CONTROL.isdisjoint(joined.lower().split(b"/"))
+    )
+
+
+def is_version_control(name: bytes) -> bool:
+    """True if a name is version control's own, also on a file system that ignores case."""
+    return name.lower() in VERSION_CONTROL
+
+
+def parents(path: bytes) -> Iterable[bytes]:
+    """The directories above a path, outermost first: b"a/b/c" has b"a" and b"a/b"."""
+    at = path.find(b"/")
+    while at >= 0:
+        yield path[:at]
+        at = path.find(b"/", at + 1)
+
+
+def all_parents(paths: Iterable[bytes]) -> set[bytes]:
+    """The directories above any of the paths."""
+    found: set[bytes] = set()
+    for path in paths:
+        at = path.rfind(b"/")
+        while at >= 0 and path[:at] not in found:
+            found.add(path[:at])
+            at = path.rfind(b"/", 0, at)
+    return found
+
+
+def folder_of(path: bytes) -> bytes:
+    """The folder that holds a file or a folder: b"a/" for b"a/b" and for b"a/b/", b"" for the root."""
+    return path[: path.rfind(b"/", 0, len(path) - 1) + 1]
+
+
+def to_text(path: bytes) -> str:
+    """A path as users get it, like `os.fsdecode`: undecodable bytes survive a round trip."""
+    return path.decode(_ENCODING, _ERRORS)
+
+
+def to_utf8(path: bytes) -> str:
+    """A path as valid UTF-8, for records and output: undecodable bytes are written as escapes."""
+    return path.decode("utf-8", "backslashreplace")
