@@ -1,8 +1,8 @@
-"""Messages as turns: who speaks, which tool calls a message makes, which it answers, and what a provider would refuse.
+"""Message shapes: the role of a message, the tool calls it makes and answers, and problems that providers refuse.
 
-Pure, and free of any provider's library. A message is a dict that nobody here changes; it is only read, in the shapes
-of OpenAI (chat and responses), Anthropic, LangChain, Gemini, pydantic-ai, the Vercel AI SDK and the transcripts of
-Claude Code. A call and its result are tied by the id that both carry (by the tool's name, where a shape has no ids).
+Pure, and free of any provider's library. A message is a dict that is never changed here, only read, in the shapes of
+OpenAI (chat and responses), Anthropic, LangChain, Gemini, pydantic-ai, the Vercel AI SDK and the transcripts of Claude
+Code. A call and its result have the same id (or the same tool name, if a shape has no ids).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import msgspec
 Message = dict[str, Any]
 
 _ID_KEYS = ("id", "uuid", "message_id", "messageId")
-_WRAPPERS = ("data", "kwargs", "message", "content")  # where a shape keeps the message proper one level down
+_WRAPPER_KEYS = ("data", "kwargs", "message", "content")  # keys under which a shape wraps the message itself
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "request": "user", "response": "assistant"}
-_CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
-_CALLS = ("functionCall", "function_call")  # Gemini, in its two spellings
-_RESPONSES = ("functionResponse", "function_response")
-_CALLED = "function"  # the role of results in OpenAI's first shape, which has no ids
-_TOOLS = frozenset({"tool_calls", "tool_call_id", "function_call", "call_id", "parts"})
+_CALL_ID_KEYS = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "id")
+_CALL_KEYS = ("functionCall", "function_call")  # Gemini's, in both spellings
+_RESPONSE_KEYS = ("functionResponse", "function_response")
+_FUNCTION_ROLE = "function"  # the role of results in OpenAI's first shape, which has no ids
+_TOOL_KEYS = frozenset({"tool_calls", "tool_call_id", "function_call", "call_id", "parts"})
 _CALL_BLOCKS = frozenset({"tool_use", "tool-call", "function_call"})
 _RESULT_BLOCKS = frozenset({"tool_result", "tool-result", "tool-return", "retry-prompt", "function_call_output"})
 
@@ -29,10 +29,10 @@ ProblemKind = Literal["unanswered call", "orphan result", "two user turns"]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something in a conversation that a provider would refuse."""
+    """A problem in a conversation for which providers refuse it."""
 
     kind: ProblemKind
-    index: int  #: position of the message in the list that was looked at
+    index: int  #: of the message in the list that was checked
     call_id: str | None = None
     message_id: str | None = None  #: filled in by the session
 
@@ -46,9 +46,9 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def body(message: Message) -> Message:
-    """The message proper: a shape may wrap it."""
+    """The message itself, without the wrapper that a shape may put around it."""
     if "role" not in message:
-        for key in _WRAPPERS:
+        for key in _WRAPPER_KEYS:
             inner = message.get(key)
             if type(inner) is dict:
                 return inner
@@ -57,9 +57,9 @@ def body(message: Message) -> Message:
 
 def own_id(message: Message) -> str | None:
     """The id that a message carries under one of the usual keys."""
-    for holder in (message, body(message)):
+    for level in (message, body(message)):
         for key in _ID_KEYS:
-            value = holder.get(key)
+            value = level.get(key)
             if type(value) is str and value:
                 return value
             if type(value) is int:
@@ -68,11 +68,11 @@ def own_id(message: Message) -> str | None:
 
 
 def role(message: Message) -> str:
-    """user, assistant, system, tool, …; "" where a shape tells none."""
+    """The role: user, assistant, system, tool, …; "" if the message has none."""
     inner = body(message)
-    for holder in (inner, message):
+    for level in (inner, message):
         for key in ("role", "type", "kind"):
-            value = holder.get(key)
+            value = level.get(key)
             if type(value) is str and value not in ("message", "constructor"):
                 return _ROLES.get(value, value)
     name = message.get("id")  # LangChain's own serialisation names the class instead
@@ -83,21 +83,22 @@ def role(message: Message) -> str:
 
 
 def blocks(message: Message) -> Iterator[Message]:
-    """The parts of a message's content that are dicts."""
+    """The blocks of a message's content that are dicts."""
     inner = body(message)
     for part in (inner.get("content"), inner.get("parts")):
         if type(part) is list:
             yield from (block for block in part if type(block) is dict)
 
 
-def _only_talks(message: Message) -> bool:
-    """Whether a message plainly has neither calls nor results. Most have not, and this is asked of every one read."""
-    return type(message.get("content")) is str and "role" in message and _TOOLS.isdisjoint(message)
+def _is_plain_text(message: Message) -> bool:
+    """True if a message obviously has neither calls nor results. A shortcut: most messages have none, and every message
+    that is read is checked."""
+    return type(message.get("content")) is str and "role" in message and _TOOL_KEYS.isdisjoint(message)
 
 
 def calls(message: Message) -> list[str]:
     """The ids of the tool calls that a message makes."""
-    if _only_talks(message):
+    if _is_plain_text(message):
         return []
     inner = body(message)
     found: list[str] = []
@@ -112,21 +113,21 @@ def calls(message: Message) -> list[str]:
     for block in blocks(message):
         if _kind(block) in _CALL_BLOCKS:
             found.append(_call_id(block))
-        found += [_call_id(block[key]) for key in _CALLS if type(block.get(key)) is dict]
+        found += [_call_id(block[key]) for key in _CALL_KEYS if type(block.get(key)) is dict]
     return list(dict.fromkeys(found))
 
 
 def name_and_arguments(call: Message) -> tuple[str, Any]:
     """The tool that a call names, "" if none, and its arguments, None if there are none."""
-    inner = next((call[key] for key in ("function", *_CALLS) if type(call.get(key)) is dict), call)
-    names = (holder.get(key) for holder in (inner, call) for key in ("name", "tool_name", "toolName"))
+    inner = next((call[key] for key in ("function", *_CALL_KEYS) if type(call.get(key)) is dict), call)
+    names = (level.get(key) for level in (inner, call) for key in ("name", "tool_name", "toolName"))
     arguments = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
     return str(next(filter(None, names), "")), arguments
 
 
 def results(message: Message) -> list[str]:
     """The ids of the tool calls that a message answers."""
-    if _only_talks(message) and message["role"] != "function":
+    if _is_plain_text(message) and message["role"] != "function":
         return []
     inner = body(message)
     found: list[str] = []
@@ -140,7 +141,7 @@ def results(message: Message) -> list[str]:
     for block in blocks(message):
         if _kind(block) in _RESULT_BLOCKS and _has_call_id(block):
             found.append(_call_id(block))
-        found += [_call_id(block[key]) for key in _RESPONSES if type(block.get(key)) is dict]
+        found += [_call_id(block[key]) for key in _RESPONSE_KEYS if type(block.get(key)) is dict]
     return list(dict.fromkeys(found))
 
 
@@ -150,11 +151,11 @@ def _kind(block: Message) -> str:
 
 
 def _has_call_id(block: Message) -> bool:
-    return any(type(block.get(key)) is str for key in _CALL_IDS[:4])
+    return any(type(block.get(key)) is str for key in _CALL_ID_KEYS[:4])
 
 
 def _call_id(call: Message) -> str:
-    for key in _CALL_IDS:
+    for key in _CALL_ID_KEYS:
         value = call.get(key)
         if type(value) is str and value:
             return value
@@ -163,35 +164,35 @@ def _call_id(call: Message) -> str:
 
 
 def is_user_turn(message: Message) -> bool:
-    """Whether a person speaks here. A user message that only carries tool results is the machine's."""
-    return role(message) == "user" and not (results(message) and not _says_more(message))
+    """True if a person speaks in this message. A user message with nothing but tool results is not a turn."""
+    return role(message) == "user" and not (results(message) and not _has_other_content(message))
 
 
-def _says_more(message: Message) -> bool:
+def _has_other_content(message: Message) -> bool:
     said = [block for block in blocks(message) if not (_is_result(block))]
     content = body(message).get("content")
     return bool(said) or (type(content) is str and bool(content) and "tool_call_id" not in body(message))
 
 
 def _is_result(block: Message) -> bool:
-    return _kind(block) in _RESULT_BLOCKS or bool(block.keys() & set(_RESPONSES))
+    return _kind(block) in _RESULT_BLOCKS or bool(block.keys() & set(_RESPONSE_KEYS))
 
 
 def user_turns(messages: Sequence[Message]) -> int:
-    """How many of the messages are user turns."""
+    """The number of user turns among the messages."""
     return sum(map(is_user_turn, messages))
 
 
 def open_results(messages: Sequence[Message]) -> set[str]:
-    """The calls that these messages answer without making them: they must have been made before."""
+    """The ids of calls that these messages answer but do not make: the calls must come before them."""
     made: set[str] = set()
     lacking: set[str] = set()
     for message in messages:
-        # `_only_talks`, written out: this is asked of every message of every window that is read.
+        # `_is_plain_text`, inlined: this runs for every message of every window that is read.
         if (
             type(message.get("content")) is str
-            and message.get("role", _CALLED) != _CALLED
-            and _TOOLS.isdisjoint(message)
+            and message.get("role", _FUNCTION_ROLE) != _FUNCTION_ROLE
+            and _TOOL_KEYS.isdisjoint(message)
         ):
             continue
         made.update(calls(message))
@@ -200,7 +201,7 @@ def open_results(messages: Sequence[Message]) -> set[str]:
 
 
 def problems(messages: Sequence[Message], *, alternating: bool = False) -> list[Problem]:
-    """What a provider would refuse, in the order of the messages. `alternating`: also two user turns in a row."""
+    """The problems in the order of the messages. `alternating`: two user turns in a row are one as well."""
     found: list[Problem] = []
     waiting: dict[str, int] = {}
     before_was_user = False
@@ -217,16 +218,16 @@ def problems(messages: Sequence[Message], *, alternating: bool = False) -> list[
     return sorted(found, key=lambda problem: problem.index)
 
 
-# -- mending -----------------------------------------------------------------------------------------------------------
+# -- repairing -------------------------------------------------------------------------------------------------------
 
 INTERRUPTED = "[backtrail: this call was interrupted; its result was never recorded]"
 NO_REPLY = "[backtrail: no reply was recorded]"
 
 
-def mend(messages: Sequence[Message], *, alternating: bool = False) -> list[Message]:
-    """The messages with every problem closed: a marked result for each unanswered call, a marked reply between two
-    user turns, orphan results taken out. The messages themselves are not changed."""
-    closing: dict[int, list[Message]] = {}
+def repair(messages: Sequence[Message], *, alternating: bool = False) -> list[Message]:
+    """The messages without problems: a marked result is added for each unanswered call, orphan results are removed and,
+    with `alternating`, a marked reply is added between two user turns. The given messages are not changed."""
+    added: dict[int, list[Message]] = {}  # after the message of that index
     orphans: dict[int, set[str]] = {}
     unanswered: dict[int, list[str]] = {}
     for problem in problems(messages):
@@ -235,21 +236,22 @@ def mend(messages: Sequence[Message], *, alternating: bool = False) -> list[Mess
         else:
             orphans.setdefault(problem.index, set()).add(problem.call_id or "")
     for index, ids in unanswered.items():
-        closing.setdefault(_after_results(messages, index), []).extend(_closing(messages[index], ids))
-    mended: list[Message] = []
+        added.setdefault(_last_answer(messages, index), []).extend(_marked_results(messages[index], ids))
+    repaired: list[Message] = []
     for index, message in enumerate(messages):
-        kept = _without(message, orphans[index]) if index in orphans else message
+        kept = _without_results(message, orphans[index]) if index in orphans else message
         if kept is not None:
-            mended.append(kept)
-        mended += closing.get(index, ())
+            repaired.append(kept)
+        repaired += added.get(index, ())
     if not alternating:
-        return mended
-    silent = {problem.index for problem in problems(mended, alternating=True) if problem.kind == "two user turns"}
-    return [part for i, m in enumerate(mended) for part in ((_silence(m), m) if i in silent else (m,))]
+        return repaired
+    found = problems(repaired, alternating=True)
+    doubled = {problem.index for problem in found if problem.kind == "two user turns"}
+    return [part for i, m in enumerate(repaired) for part in ((_marked_reply(m), m) if i in doubled else (m,))]
 
 
-def _after_results(messages: Sequence[Message], index: int) -> int:
-    """The last message that answers calls of message `index`, or that message itself."""
+def _last_answer(messages: Sequence[Message], index: int) -> int:
+    """The index of the last message that answers calls of message `index`, or `index` itself."""
     made = set(calls(messages[index]))
     last = index
     for later in range(index + 1, len(messages)):
@@ -261,8 +263,8 @@ def _after_results(messages: Sequence[Message], index: int) -> int:
     return last
 
 
-def _closing(message: Message, ids: list[str]) -> list[Message]:
-    """Results for these calls in the shape that the message has."""
+def _marked_results(message: Message, ids: list[str]) -> list[Message]:
+    """Results that say "interrupted" for these calls of a message, in the message's shape."""
     inner = body(message)
     if type(inner.get("type")) is str and inner["type"].endswith("_call"):
         return [{"type": f"{inner['type']}_output", "call_id": id, "output": INTERRUPTED} for id in ids]
@@ -273,32 +275,32 @@ def _closing(message: Message, ids: list[str]) -> list[Message]:
     if type(inner.get("function_call")) is dict:
         return [{"role": "function", "name": id.removeprefix("name:"), "content": INTERRUPTED} for id in ids]
     by_id = {_block_call_id(block): block for block in blocks(message)}
-    parts = [_closing_part(by_id.get(id, {}), id) for id in ids]
+    parts = [_marked_block(by_id.get(id, {}), id) for id in ids]
     if "parts" in inner:
         reply: Message = {"kind": "request", "parts": parts} if "kind" in inner else {"role": "user", "parts": parts}
         return [{"author": message.get("author"), "content": reply} if inner is message.get("content") else reply]
     answer = {"role": "tool" if parts[0].get("type") == "tool-result" else "user", "content": parts}
-    if inner is not message and "uuid" in message:  # a line of a transcript: wrapped, and hung under the call's line
+    if inner is not message and "uuid" in message:  # a line of a transcript: wrapped, and a child of the call's line
         kept: Message = {key: message[key] for key in ("sessionId", "cwd") if key in message}
         return [{"type": "user", "parentUuid": message["uuid"], **kept, "message": answer}]
     return [answer]
 
 
 def _block_call_id(block: Message) -> str:
-    for key in _CALLS:
+    for key in _CALL_KEYS:
         if type(block.get(key)) is dict:
             return _call_id(block[key])
     return _call_id(block)
 
 
-def _closing_part(block: Message, id: str) -> Message:
+def _marked_block(block: Message, id: str) -> Message:
     if block.get("part_kind") == "tool-call":
         name = block.get("tool_name", "")
         return {"part_kind": "tool-return", "tool_name": name, "tool_call_id": id, "content": INTERRUPTED}
     if block.get("type") == "tool-call":
         output = {"type": "error-text", "value": INTERRUPTED}
         return {"type": "tool-result", "toolCallId": id, "toolName": block.get("toolName", ""), "output": output}
-    for key, answer in zip(_CALLS, _RESPONSES, strict=True):
+    for key, answer in zip(_CALL_KEYS, _RESPONSE_KEYS, strict=True):
         if type(block.get(key)) is dict:
             call = block[key]
             response = {"name": call.get("name", ""), "response": {"error": INTERRUPTED}}
@@ -306,7 +308,7 @@ def _closing_part(block: Message, id: str) -> Message:
     return {"type": "tool_result", "tool_use_id": id, "content": INTERRUPTED, "is_error": True}
 
 
-def _silence(message: Message) -> Message:
+def _marked_reply(message: Message) -> Message:
     inner = body(message)
     if "kind" in inner:
         return {"kind": "response", "parts": [{"part_kind": "text", "content": NO_REPLY}]}
@@ -318,8 +320,8 @@ def _silence(message: Message) -> Message:
     return {"role": "assistant", "content": NO_REPLY}
 
 
-def _without(message: Message, ids: set[str]) -> Message | None:
-    """The message without its results for these calls; None if nothing else is in it."""
+def _without_results(message: Message, ids: set[str]) -> Message | None:
+    """The message without its results for these calls; None if there is nothing else in it."""
     inner = body(message)
     for key in ("content", "parts"):
         part = inner.get(key)
@@ -334,7 +336,7 @@ def _without(message: Message, ids: set[str]) -> Message | None:
 
 
 def _result_id(block: Message) -> str | None:
-    for key in _RESPONSES:
+    for key in _RESPONSE_KEYS:
         if type(block.get(key)) is dict:
             return _call_id(block[key])
     return _call_id(block) if _is_result(block) else None

@@ -12,6 +12,6 @@ from fix_stores import APIS, EVERY_ENGINE, Opener, open_stores
 
 @pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
 def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """A function that opens the same store again and again: `opener(**options)`."""
+    """Opens the same store again and again, through the sync and the async facade: `opener(**options)`."""
     engine, _, api = request.param.partition("-")
     yield from open_stores(engine, api, tmp_path, request)

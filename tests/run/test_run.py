@@ -1,4 +1,4 @@
-"""What a user does with a run, on each engine and in each colour."""
+"""Runs, on each engine, through the sync and the async facade."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Lease, Taken
+from backtrail.engines.drive import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.run import core, lease_owner
+from backtrail.run import lease_owner
+from backtrail.run import run as run_module
 from fix_children import Child
 from fix_children import run as in_child
 
 
 class Boom(Exception):
-    """What an agent loop dies of."""
+    """The error that ends an agent loop."""
 
 
 def fail_after(store: Any, id: str, iterations: int) -> None:
@@ -65,7 +67,7 @@ def test_a_run_without_a_checkpoint_leaves_no_trace(store: Any) -> None:
     assert store.threads() == []
 
 
-def test_it_works_without_a_with_block(store: Any) -> None:
+def test_a_run_works_without_a_with_block(store: Any) -> None:
     run = store.run("r", task="t")
     assert not run.exists()
     with pytest.raises(backtrail.ThreadNotFound):
@@ -91,7 +93,7 @@ def test_a_checkpoint_from_a_fresh_handle_goes_on_where_the_run_is(store: Any) -
     assert run.messages == [{"n": 1}, {"n": 2}]
 
 
-def test_an_iteration_writes_only_what_is_new(store: Any) -> None:
+def test_a_checkpoint_writes_only_new_messages(store: Any) -> None:
     run = store.run("r")
     messages = [{"role": "user", "content": f"{number} " + "x" * 500} for number in range(100)]
     run.checkpoint(messages=messages)
@@ -99,7 +101,7 @@ def test_an_iteration_writes_only_what_is_new(store: Any) -> None:
     assert saved.written < 1000
 
 
-def test_the_iteration_can_be_set(store: Any) -> None:
+def test_the_iteration_of_a_checkpoint_can_be_given(store: Any) -> None:
     run = store.run("r")
     run.checkpoint(iteration=7)
     assert run.iteration == 7
@@ -175,10 +177,10 @@ def test_a_damaged_checkpoint_is_an_error_and_never_a_new_run(opener: Any, part:
     assert again.messages == [{"role": "user", "content": "x" * 500}]
 
 
-# -- who has it -------------------------------------------------------------------------------------------------------
+# -- the lease -------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_process_is_told_who_has_the_run(opener: Any) -> None:
+def test_a_second_process_is_told_the_owner_of_the_run(opener: Any) -> None:
     store, other = opener(), opener()
     with store.run("r") as run:
         run.checkpoint()
@@ -194,7 +196,7 @@ def test_a_second_process_is_told_who_has_the_run(opener: Any) -> None:
         assert run.iteration == 0
 
 
-def test_a_killed_process_does_not_hold_its_run_for_longer(tmp_path: Path) -> None:
+def test_the_lease_of_a_killed_process_is_taken_over_at_once(tmp_path: Path) -> None:
     url = str(tmp_path / "s.db")
 
     def work(send: Callable[[bytes], None]) -> None:
@@ -214,7 +216,7 @@ def test_a_killed_process_does_not_hold_its_run_for_longer(tmp_path: Path) -> No
             assert run.messages == [{"role": "user", "content": "kept"}]
 
 
-def test_waiting_gets_the_run_once_it_is_free(tmp_path: Path) -> None:
+def test_a_process_that_waits_gets_the_run_once_it_is_released(tmp_path: Path) -> None:
     url = str(tmp_path / "s.db")
 
     def work(send: Callable[[bytes], None]) -> None:
@@ -254,18 +256,18 @@ def test_of_two_processes_that_resume_one_run_one_gets_it(tmp_path: Path) -> Non
     assert sorted(answers) == sorted(b"ynnn")
 
 
-def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "TTL", 0.2)
+def test_a_process_that_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "TTL", 0.2)
     slow, other = opener(), opener()
     run = slow.run("r")
     inner = getattr(run, "inner", run)
     with suppress(Boom), run:
         run.checkpoint(messages=[{"n": 1}])
         if hasattr(inner, "_done"):
-            inner._done.set()  # its heart stops, as when a laptop sleeps
+            inner._done.set()  # its lease is no longer renewed, as when a laptop sleeps
         else:
             inner._heart.cancel()
-        monkeypatch.setattr(core, "TTL", 60.0)  # the next one keeps it, however long what follows takes
+        monkeypatch.setattr(run_module, "TTL", 60.0)  # the next owner keeps the lease, however slow this machine is
         with suppress(Boom), other.run("r", timeout=60) as taken:
             with pytest.raises(backtrail.LockLost, match="taken over"):
                 run.checkpoint(messages=[{"n": 3}])
@@ -280,10 +282,10 @@ def test_whoever_lost_the_lease_cannot_write_or_finish(opener: Any, monkeypatch:
 
 
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.sync.TTL", 0.03)  # how often its heart beats; the lease lasts as long as ever
+    monkeypatch.setattr("backtrail.run.sync.TTL", 0.03)  # renews every 0.01 s; the lease itself lasts as long as ever
     with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
-        token, ends = run._core.thread.fence.token, _step(_end_of_lease(store))
-        while _step(_end_of_lease(store)) <= ends:
+        token, ends = run._core.thread.writer.fence.token, finish(_end_of_lease(store))
+        while finish(_end_of_lease(store)) <= ends:
             time.sleep(0.001)
         with pytest.raises(backtrail.LockTimeout), store.run("r"):
             raise Boom
@@ -291,7 +293,7 @@ def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, 
         assert run._core.thread.fence.token == token
 
 
-def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_async_facade_renews_the_lease_as_well(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("backtrail.run.aio.TTL", 0.03)
 
     async def main() -> None:
@@ -308,13 +310,13 @@ def test_the_lease_is_renewed_on_a_loop_as_well(tmp_path: Path, monkeypatch: Any
 
 
 async def _end_of_lease(store: Any) -> int:
-    """When the lease of the run ends that somebody else has."""
+    """The time at which the run's lease expires."""
     taken = await store._core.context.engine.lease("run:r", "somebody", 1.0)
     assert isinstance(taken, Taken)
     return taken.expires
 
 
-def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_take_its_lease_again(monkeypatch: Any) -> None:
+def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_acquire_its_lease_again(monkeypatch: Any) -> None:
     monkeypatch.setattr("backtrail.run.aio.TTL", 0.03)
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -342,33 +344,26 @@ def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_take_its_lease_aga
     asyncio.run(main())
 
 
-def test_a_lease_that_ran_out_unseen_is_taken_again_if_the_run_did_not_move(store: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(core, "TTL", 0.05)
+def test_a_lease_that_expired_is_acquired_again_if_nobody_saved_the_run_meanwhile(store: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(run_module, "TTL", 0.05)
     with store.run("r") as run:
         run.checkpoint()
         inner = getattr(run, "inner", run)
         before = inner._core.thread.fence
         signal.sigtimedwait([], 0.1)
         renewed = inner._core.renew()
-        assert (
-            store.loop.run_until_complete(inner._runner(renewed)) if hasattr(store, "loop") else _step(renewed)
-        ) is True
-        assert inner._core.thread.fence.token > before.token
+        on_loop = hasattr(store, "loop")
+        assert (store.loop.run_until_complete(inner._runner(renewed)) if on_loop else finish(renewed)) is True
+        assert inner._core.thread.writer.fence.token > before.token
         run.checkpoint()
 
 
-def _step(coroutine: Any) -> Any:
-    from backtrail.engines.drive import finish
-
-    return finish(coroutine)
-
-
-def test_a_holder_says_whether_its_process_is_gone() -> None:
-    mine = lease_owner.new_holder()
+def test_a_lease_owner_tells_whether_its_process_is_gone() -> None:
+    mine = lease_owner.new_owner()
     assert f"pid {os.getpid()}" in mine
     assert not lease_owner.is_gone(mine)
-    assert mine != lease_owner.new_holder()
-    dead = in_child(lambda send: send(lease_owner.new_holder().encode())).decode()
+    assert mine != lease_owner.new_owner()
+    dead = in_child(lambda send: send(lease_owner.new_owner().encode())).decode()
     assert lease_owner.is_gone(dead)
     assert not lease_owner.is_gone(dead.replace(dead.partition(" ")[0], "another-machine", 1))
     assert not lease_owner.is_gone("somebody's own word")

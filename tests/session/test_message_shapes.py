@@ -1,4 +1,4 @@
-"""Turns, calls and results in the shapes of many providers: a pure room, tested without a store."""
+"""User turns, tool calls and results in the shapes of many providers."""
 
 from __future__ import annotations
 
@@ -109,48 +109,48 @@ def test_only_the_person_has_a_user_turn(shape: str) -> None:
 @shapes
 def test_a_complete_conversation_has_no_problems(shape: str) -> None:
     assert message_shapes.problems(SHAPES[shape], alternating=True) == []
-    assert message_shapes.mend(SHAPES[shape]) == SHAPES[shape]
+    assert message_shapes.repair(SHAPES[shape]) == SHAPES[shape]
 
 
 @shapes
 def test_a_call_that_was_interrupted_is_closed_in_the_same_shape(shape: str) -> None:
     interrupted = SHAPES[shape][:2]
     assert [problem.kind for problem in message_shapes.problems(interrupted)] == ["unanswered call"]
-    mended = message_shapes.mend(interrupted)
-    assert mended[:2] == interrupted
-    assert message_shapes.problems(mended) == []
-    assert message_shapes.results(mended[2]) == message_shapes.calls(interrupted[1])
-    assert "interrupted" in str(mended[2])
-    assert set(mended[2]) - {"parentUuid"} <= set(SHAPES[shape][2]) | {"type", "content", "tool_call_id", "role"}
+    repaired = message_shapes.repair(interrupted)
+    assert repaired[:2] == interrupted
+    assert message_shapes.problems(repaired) == []
+    assert message_shapes.results(repaired[2]) == message_shapes.calls(interrupted[1])
+    assert "interrupted" in str(repaired[2])
+    assert set(repaired[2]) - {"parentUuid"} <= set(SHAPES[shape][2]) | {"type", "content", "tool_call_id", "role"}
 
 
 @shapes
-def test_an_orphan_result_is_told_and_taken_out(shape: str) -> None:
+def test_an_orphan_result_is_reported_and_removed(shape: str) -> None:
     asked, _, answered = SHAPES[shape]
     assert [problem.kind for problem in message_shapes.problems([asked, answered])] == ["orphan result"]
-    assert message_shapes.mend([asked, answered]) == [asked]
+    assert message_shapes.repair([asked, answered]) == [asked]
 
 
-def test_a_result_beside_other_words_leaves_the_words() -> None:
+def test_text_beside_an_orphan_result_is_kept() -> None:
     mixed = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}, {"type": "text", "text": "hi"}]}
     assert message_shapes.is_user_turn(mixed)
-    assert message_shapes.mend([mixed]) == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert message_shapes.repair([mixed]) == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     assert len(mixed["content"]) == 2
 
 
 def test_one_of_two_parallel_calls_unanswered_is_closed_after_the_other() -> None:
     call = {"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]}
-    mended = message_shapes.mend([call, {"role": "tool", "tool_call_id": "b"}, {"role": "user", "content": "next"}])
-    assert [m.get("tool_call_id") for m in mended] == [None, "b", "a", None]
+    repaired = message_shapes.repair([call, {"role": "tool", "tool_call_id": "b"}, {"role": "user", "content": "next"}])
+    assert [m.get("tool_call_id") for m in repaired] == [None, "b", "a", None]
 
 
 def test_two_user_turns_in_a_row_are_a_problem_only_where_that_is_refused() -> None:
     twice = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
     assert message_shapes.problems(twice) == []
     assert [problem.kind for problem in message_shapes.problems(twice, alternating=True)] == ["two user turns"]
-    mended = message_shapes.mend(twice, alternating=True)
-    assert [m["role"] for m in mended] == ["user", "assistant", "user"]
-    assert message_shapes.problems(mended, alternating=True) == []
+    repaired = message_shapes.repair(twice, alternating=True)
+    assert [m["role"] for m in repaired] == ["user", "assistant", "user"]
+    assert message_shapes.problems(repaired, alternating=True) == []
 
 
 def test_problems_print_as_sentences() -> None:
@@ -172,21 +172,21 @@ _messages = st.one_of(
 
 
 @given(st.lists(_messages, max_size=12))
-def test_whatever_was_mended_has_no_orphan_and_no_user_turn_after_another(messages: list[dict[str, Any]]) -> None:
-    mended = message_shapes.mend(messages, alternating=True)
-    kinds = {problem.kind for problem in message_shapes.problems(mended, alternating=True)}
+def test_repaired_messages_have_no_orphan_and_no_two_user_turns_in_a_row(messages: list[dict[str, Any]]) -> None:
+    repaired = message_shapes.repair(messages, alternating=True)
+    kinds = {problem.kind for problem in message_shapes.problems(repaired, alternating=True)}
     assert "orphan result" not in kinds
     assert "two user turns" not in kinds
     spoken = [m for m in messages if message_shapes.is_user_turn(m)]
-    assert [m for m in mended if message_shapes.is_user_turn(m)] == spoken
+    assert [m for m in repaired if message_shapes.is_user_turn(m)] == spoken
 
 
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda x: st.lists(x) | st.dictionaries(
     st.sampled_from(["role", "content", "parts", "type", "id", "tool_calls", "message", "data", "functionCall"]), x
 )))  # fmt: skip
-def test_any_dict_at_all_can_be_asked(value: Any) -> None:
+def test_any_dict_at_all_can_be_read_as_a_message(value: Any) -> None:
     message = value if type(value) is dict else {"content": value}
     message_shapes.own_id(message)
     message_shapes.role(message)
     message_shapes.is_user_turn(message)
-    message_shapes.mend([message, message])
+    message_shapes.repair([message, message])

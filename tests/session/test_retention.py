@@ -1,4 +1,4 @@
-"""What retention may take from a session: old checkpoints, and never a message that is still in it."""
+"""Retention of sessions: old checkpoints may be dropped, but never a message that is still in the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user does with a session, on each engine and in each colour."""
+"""Sessions, on each engine, through the sync and the async facade."""
 
 from __future__ import annotations
 
@@ -59,23 +59,12 @@ def test_every_append_is_one_checkpoint_that_writes_only_its_message(store: Any)
     assert late.written <= early.written + 16
 
 
-def test_the_last_messages_are_read_without_the_others(opener: Any) -> None:
+def test_the_last_messages_are_read_without_the_others(opener: Any, payload_reads: Any) -> None:
     said = fill(opener().session("s"), 200)
     store = opener()
-    engine = store._core.context.engine
-    read: list[int] = []
-    payloads = engine.payloads
-
-    async def counting(lineage: str, branch: bytes, first: int, last: int) -> Any:
-        read.append(last - first + 1)
-        return await payloads(lineage, branch, first, last)
-
-    engine.payloads = counting
-    try:
+    with payload_reads(store) as reads:
         assert store.session("s").messages(last=5) == said[-5:]
-    finally:
-        del engine.payloads
-    assert sum(read) <= 10
+    assert sum(rows for rows, _ in reads) <= 10
 
 
 def test_a_warm_append_is_one_round_trip(store: Any) -> None:
@@ -124,7 +113,7 @@ def test_pop_inside_a_batch_keeps_the_rest_of_it(store: Any) -> None:
     assert session.messages(last=3) == said[5:8]
 
 
-def test_popping_and_adding_for_long_never_loses_a_message(store: Any) -> None:
+def test_many_pops_and_appends_lose_no_message(store: Any) -> None:
     session = store.session("s")
     model: list[dict[str, Any]] = []
     for number in range(120):
@@ -136,7 +125,7 @@ def test_popping_and_adding_for_long_never_loses_a_message(store: Any) -> None:
     assert session.messages(last=7, whole=False) == model[-7:]
 
 
-def test_clear_starts_anew_and_keeps_the_history(store: Any) -> None:
+def test_clear_empties_the_session_and_keeps_the_history(store: Any) -> None:
     session = store.session("s")
     said = fill(session, 5)
     session.set_summary("so far")
@@ -202,7 +191,7 @@ def test_truncate_writes_little_whatever_the_length(store: Any) -> None:
     assert session.truncate(keep_last=20).written < 300
 
 
-def test_truncate_inside_a_batch_tells_the_true_size(store: Any) -> None:
+def test_truncate_inside_a_batch_reports_the_true_size(store: Any) -> None:
     session = store.session("s")
     session.extend([say(number) for number in range(100, 140)])
     cut = session.truncate(keep_last=10)
@@ -212,25 +201,13 @@ def test_truncate_inside_a_batch_tells_the_true_size(store: Any) -> None:
     assert cut.size == pytest.approx(other.thread.head.size, abs=32)
 
 
-def test_a_small_rest_of_a_huge_batch_does_not_drag_the_batch_along(store: Any) -> None:
+def test_the_small_rest_of_a_huge_batch_is_read_without_the_batch(store: Any, payload_reads: Any) -> None:
     session = store.session("s")
     session.extend([{"role": "user", "content": f"{number} " + "x" * 2000} for number in range(200)])
     session.truncate(keep_last=1)
-    reads: list[int] = []
-    engine = store._core.context.engine
-    payloads = engine.payloads
-
-    async def measuring(*args: Any) -> Any:
-        found = await payloads(*args)
-        reads.append(sum(len(data) for _, data in found))
-        return found
-
-    engine.payloads = measuring
-    try:
+    with payload_reads(store) as reads:
         assert len(session.messages()) == 1
-    finally:
-        del engine.payloads
-    assert sum(reads) < 10_000
+    assert sum(size for _, size in reads) < 10_000
 
 
 def test_truncate_before_a_message_finds_it_by_its_id_or_its_number(store: Any) -> None:
@@ -255,7 +232,7 @@ def test_truncate_at_a_checkpoint_keeps_what_came_after_it(store: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [{}, {"keep_last": 1, "before": "x"}, {"keep_last": -1}])
-def test_truncate_wants_exactly_one_place(store: Any, bad: dict[str, Any]) -> None:
+def test_truncate_takes_exactly_one_argument(store: Any, bad: dict[str, Any]) -> None:
     with pytest.raises(backtrail.InvalidInput):
         store.session("s").truncate(**bad)
 
@@ -286,7 +263,7 @@ def test_a_summary_is_kept_beside_the_messages(opener: Any) -> None:
     assert session.messages() == [{"role": "user", "content": "hello"}]
 
 
-def test_a_snapshot_is_returned_to_with_turns_and_summary(store: Any) -> None:
+def test_a_rewind_to_a_snapshot_brings_back_turns_and_summary(store: Any) -> None:
     session = store.session("s")
     session.add("user", "first")
     session.set_summary("one")
@@ -338,7 +315,7 @@ def test_a_fork_shares_the_past_and_not_the_future(store: Any) -> None:
         session.fork("copy")
 
 
-def test_save_tells_the_checkpoint_and_makes_one_where_it_is_asked_to(store: Any) -> None:
+def test_save_returns_the_head_or_makes_a_checkpoint_for_a_label(store: Any) -> None:
     session = store.session("s")
     assert session.save().step == 1
     added = session.add("user", "x")
@@ -360,7 +337,7 @@ def test_sessions_are_listed_newest_first_with_their_counts(store: Any) -> None:
     assert [info.id for info in store.sessions(prefix="b")] == ["b"]
 
 
-def test_a_listing_is_right_after_a_rewind_a_fork_and_a_plain_save(store: Any) -> None:
+def test_listed_counts_are_right_after_a_rewind_a_fork_and_a_plain_save(store: Any) -> None:
     session = store.session("s")
     session.add("user", "a")
     session.snapshot("m")
@@ -381,12 +358,12 @@ def test_a_deleted_session_is_gone_and_deleting_it_again_is_no_error(store: Any)
     session.delete()
     assert not session.exists()
     assert store.sessions() == []
-    session.add("user", "new life")
+    session.add("user", "again")
     assert session.ids() == ["#1"]
 
 
 @pytest.mark.parametrize("bad", ["text", None, 3, ["role"], ("a", "b")])
-def test_a_message_that_is_no_dict_is_refused(store: Any, bad: Any) -> None:
+def test_a_message_that_is_not_a_dict_is_refused(store: Any, bad: Any) -> None:
     session = store.session("s")
     with pytest.raises(backtrail.InvalidInput, match="dict"):
         session.append(bad)
@@ -411,7 +388,7 @@ def test_bad_arguments_are_refused_with_their_names(store: Any) -> None:
         store.session("")
 
 
-def test_what_was_added_cannot_be_changed_through_the_callers_objects(store: Any) -> None:
+def test_added_messages_do_not_change_with_the_callers_objects(store: Any) -> None:
     session = store.session("s")
     message = {"role": "user", "content": [{"text": "a"}]}
     session.append(message)

@@ -17,10 +17,10 @@ from backtrail.history.save import Plan
 from backtrail.history.validation import check_name
 from backtrail.importers.model import ForeignThread, Message, Segment
 from backtrail.model import Checkpoint
-from backtrail.run.core import RunCore
-from backtrail.session.core import SessionCore
-from backtrail.session.edits import extending, replacing
+from backtrail.run.run import RunCore
+from backtrail.session.edits import plan_append, plan_replace
 from backtrail.session.message_window import SUMMARY, TURNS
+from backtrail.session.session import SessionCore
 
 Outcome = Literal["imported", "updated", "unchanged", "skipped"]
 # Custom fields that hold the digest: of a finished import, and of one that was begun.
@@ -102,7 +102,7 @@ def _segment_plan(segment: Segment, closing: ForeignThread | None) -> Plan:
         extra[TURNS] = closing.user_turns
 
     def plan(planner: Planner) -> PlannedRow:
-        make = replacing if segment.replaces_all else extending
+        make = plan_replace if segment.replaces_all else plan_append
         return make(planner, segment.messages, extra)
 
     return plan

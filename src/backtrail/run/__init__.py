@@ -1,6 +1,7 @@
-"""A run: a thread seen as a resumable job. `sync` and `aio` are the public classes, `core` does the work."""
+"""A run: a thread seen as a resumable job. `run` has its operations as coroutines, `sync` and `aio` the facades."""
 
-from backtrail.run.core import RunCore, RunInfo, list_runs
+from backtrail.run.listing import RunInfo, list_runs
+from backtrail.run.run import RunCore
 from backtrail.run.sync import Run
 
 __all__ = ["Run", "RunCore", "RunInfo", "list_runs"]

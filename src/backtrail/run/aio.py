@@ -11,7 +11,7 @@ from typing import Any
 from backtrail.errors import Unavailable
 from backtrail.history.lock import POLL
 from backtrail.model import Checkpoint
-from backtrail.run.core import TTL, RunCore
+from backtrail.run.run import TTL, RunCore
 from backtrail.run.sync import Attributes, Raised
 from backtrail.runner import AsyncRunner
 from backtrail.thread.aio import AsyncThread
@@ -79,7 +79,7 @@ class AsyncRun(Attributes):
 
     async def __aenter__(self) -> AsyncRun:
         start = time.monotonic()
-        while (taken := await self._runner(self._core.take())) is not None:
+        while (taken := await self._runner(self._core.acquire())) is not None:
             waited = time.monotonic() - start
             if waited >= self._timeout:
                 raise self._core.refused(round(waited, 2), taken)

@@ -1,7 +1,7 @@
-"""Who holds a run: a name that a person can read, and that tells whether the process behind it is gone.
+"""The owner of a run's lease: a name that people can read, and that tells whether the owner's process is gone.
 
-A lease outlives a process that was killed by as long as it had left. Whoever comes next on the same machine can see
-that the process is gone, and need not wait: the name carries the machine, the process, and when that was started.
+The lease of a killed process lasts until it expires. Another process of the same machine can see that the owner is gone
+and need not wait: the name holds the machine, the process id, and the time at which that process was started.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import re
 import uuid
 from pathlib import Path
 
-_NAME = re.compile(r"(?P<place>.+) pid (?P<pid>\d+) started (?P<start>\d+) \[[0-9a-f]{8}\]")
+_OWNER = re.compile(r"(?P<machine>.+) pid (?P<pid>\d+) started (?P<start>\d+) \[[0-9a-f]{8}\]")
 
 
-def new_holder() -> str:
-    """The name of one holder in this process."""
-    return f"{_place()} pid {os.getpid()} started {_started(os.getpid()) or 0} [{uuid.uuid4().hex[:8]}]"
+def new_owner() -> str:
+    """The name of a new owner in this process."""
+    return f"{_machine()} pid {os.getpid()} started {_started(os.getpid()) or 0} [{uuid.uuid4().hex[:8]}]"
 
 
-def is_gone(holder: str) -> bool:
-    """Whether the process behind a name has certainly ended. Of other machines nothing is known."""
-    found = _NAME.fullmatch(holder)
-    if found is None or found["place"] != _place() or found["start"] == "0":
+def is_gone(owner: str) -> bool:
+    """True if the owner's process has certainly ended. False for every process of another machine."""
+    found = _OWNER.fullmatch(owner)
+    if found is None or found["machine"] != _machine() or found["start"] == "0":
         return False
     return _started(int(found["pid"])) != int(found["start"])
 
 
-def _place() -> str:
-    """This machine, and on it the space in which process numbers mean something."""
+def _machine() -> str:
+    """This machine, and the pid namespace in it, outside of which process ids mean nothing."""
     try:
         return f"{platform.node()} ({Path('/proc/self/ns/pid').readlink()})"
     except OSError:
@@ -37,7 +37,7 @@ def _place() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started, in the system's own ticks; None if there is none, or the system does not tell."""
+    """The start time of a process in clock ticks; None if there is no such process, or the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

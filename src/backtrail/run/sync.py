@@ -11,7 +11,7 @@ from backtrail.engines.drive import finish
 from backtrail.errors import Unavailable
 from backtrail.history.lock import POLL
 from backtrail.model import Checkpoint
-from backtrail.run.core import TTL, RunCore
+from backtrail.run.run import TTL, RunCore
 from backtrail.thread import Thread
 
 Raised = type[BaseException] | None
@@ -141,7 +141,7 @@ class Run(Attributes):
 
     def __enter__(self) -> Run:
         start = time.monotonic()
-        while (taken := finish(self._core.take())) is not None:
+        while (taken := finish(self._core.acquire())) is not None:
             waited = time.monotonic() - start
             if waited >= self._timeout:
                 raise self._core.refused(round(waited, 2), taken)

@@ -1,7 +1,7 @@
-"""A session: a thread seen as messages. `sync` and `aio` are the public classes, `core` does the work."""
+"""A session: a thread seen as messages. `session` has its operations as coroutines, `sync` and `aio` the facades."""
 
-from backtrail.session.core import SessionCore
 from backtrail.session.listing import SessionInfo, list_sessions
+from backtrail.session.session import SessionCore
 from backtrail.session.sync import Session
 
 __all__ = ["Session", "SessionCore", "SessionInfo", "list_sessions"]

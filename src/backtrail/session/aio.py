@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import At, Checkpoint
 from backtrail.runner import AsyncRunner, AwaitableList
-from backtrail.session.core import SessionCore
+from backtrail.session.session import SessionCore
 from backtrail.session.sync import check_callable
 from backtrail.thread.aio import AsyncThread
 from backtrail.typing import F_co, Files
@@ -142,11 +142,12 @@ class AsyncSession(Generic[F_co]):
         `summarize` may be async and take its time: nothing is locked while it runs, and messages added meanwhile stay.
         """
         check_callable(summarize)
-        part = await self._runner(self._core.part(keep_last))
-        if part is None:
+        compaction = await self._runner(self._core.plan_compaction(keep_last))
+        if compaction is None:
             return None
-        text = summarize(part.messages)
-        return await self._runner(self._core.apply(part, await text if isinstance(text, Awaitable) else text))
+        text = summarize(compaction.messages)
+        summary = await text if isinstance(text, Awaitable) else text
+        return await self._runner(self._core.apply_compaction(compaction, summary))
 
     async def repair(self, fix: bool = False, alternating: bool = False) -> list[Problem]:
         """List what a provider would refuse: a tool call without a result, a result without a call, and, with

@@ -1,7 +1,7 @@
-"""Sessions in a listing: how many messages each has, told by its head alone.
+"""Sessions in a listing: the number of messages and user turns of each, from its head alone.
 
-Each save leaves a caption in the head's note. It names the checkpoint it is true of, so that a head which a rewind or a
-fork put elsewhere is noticed, and only then is a row read.
+Each save leaves a caption in the head's note. It names the checkpoint it is true of: after a rewind or a fork the head
+is at another one, and only then is a row read.
 """
 
 from __future__ import annotations
@@ -23,46 +23,48 @@ KIND = "session"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _CAPTION = msgspec.msgpack.Decoder(tuple[bytes, int, int])
+_NO_CAPTION = (b"", 0, 0)
 
 
 class SessionInfo(ThreadInfo, frozen=True, kw_only=True):
-    """What a listing tells about a session."""
+    """A session in a listing."""
 
     messages: int
     user_turns: int
 
 
 def caption(root: Root, id: bytes) -> bytes:
-    """What a listing tells of a session, so that it need not be read; `id` says of which checkpoint it is true."""
+    """The caption of a session's head, so that a listing need not read the session; `id` is the checkpoint it is true
+    of."""
     return _encode((id[-6:], *_counts(root)))
 
 
 def _counts(root: Root) -> tuple[int, int]:
     children = root.tree.children or {}
-    return _length(children.get(MESSAGES)), int(_small(children.get(TURNS), 0))
+    return _length(children.get(MESSAGES)), int(_inline(children.get(TURNS), 0))
 
 
 def _length(node: Node | None) -> int:
-    return node.count if isinstance(node, ListNode) else len(_small(node, []))
+    return node.count if isinstance(node, ListNode) else len(_inline(node, []))
 
 
-def _small(node: Node | None, default: Any) -> Any:
+def _inline(node: Node | None, default: Any) -> Any:
     return _decode(node.raw) if isinstance(node, Inline) else default
 
 
 async def session_info(context: Context, head: Head) -> SessionInfo:
-    """The line of a listing. Only a head that was put elsewhere by a rewind or a fork has its row read."""
+    """The session of a head, as a listing shows it."""
     note = open_note(context.frames, head)
     try:
-        told = _CAPTION.decode(note.custom) if note.custom else (b"", 0, 0)
-    except msgspec.DecodeError:  # another view saved last, and said what it says of its own kind
-        told = (b"", 0, 0)
+        told = _CAPTION.decode(note.custom) if note.custom else _NO_CAPTION
+    except msgspec.DecodeError:  # the last save was not made as a session, and left a caption of another kind
+        told = _NO_CAPTION
     counts = told[1:]
     if told[0] != note.checkpoint[-6:]:
         counts = _counts((await Thread[Any](context, head.thread).read_root()).root)
-    line = thread_info(context.frames, head)
-    facts = {name: getattr(line, name) for name in ThreadInfo.__struct_fields__}
-    return SessionInfo(**facts, messages=counts[0], user_turns=counts[1])
+    info = thread_info(context.frames, head)
+    common = {name: getattr(info, name) for name in ThreadInfo.__struct_fields__}
+    return SessionInfo(**common, messages=counts[0], user_turns=counts[1])
 
 
 async def list_sessions(

@@ -1,8 +1,8 @@
-"""One look at a session: where its messages lie, and how to find one of them without reading the rest.
+"""A window on the messages of one checkpoint: ranges of them are read, and one of them found, without the rest.
 
 Each message has a number in its session, from 1 up; `first` is the number of the oldest one still in the list, so that
-a number goes on naming the same message when those before it are cut away. A message's id is the one it carries under
-a usual key, or else its number, written `#17`.
+a number keeps its message when those before it are cut away. A message's id is the one it carries under a usual key,
+or else its number, written `#17`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from backtrail.history.thread import Thread
 from backtrail.message_shapes import Message
 
 MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
-_BACK = 64  # messages read at once when looking back
-_FAR = 256  # how far a call may lie before its result, with a user turn between them
+_BATCH = 64  # messages that are read together
+_MAX_DISTANCE = 256  # messages from a call to its result, if there is a user turn between them
 
 
 class MessageWindow:
-    """A session as one checkpoint has it. `checkpoint` is the id of that one."""
+    """The messages and values of a session at one checkpoint, whose id is `checkpoint`."""
 
     def __init__(self, thread: Thread[Any], checkpoint: bytes, children: dict[str, Node], reader: StateReader) -> None:
         self.thread = thread
@@ -56,7 +56,7 @@ class MessageWindow:
         return await self.reader.items(self.node, start, stop) if self.node is not None else []
 
     async def last(self, limit: int) -> tuple[int, list[Message]]:
-        """The last messages, and the place of the first of them."""
+        """The last messages, and the index of the first of them."""
         if isinstance(self.node, ListNode):
             start = max(0, self.node.count - limit)
             return start, await self.thread.read_end(self.reader, self.node, start)
@@ -64,23 +64,23 @@ class MessageWindow:
         start = max(0, len(found) - limit)
         return start, found[start:]
 
-    async def cut(self, start: int) -> int:
-        """`start`, moved back so that a cut there parts no call from its result. Looks only around the cut: as far
-        after it as the next user turn, and some way more."""
+    async def safe_cut(self, start: int) -> int:
+        """`start`, moved back so that a cut there separates no call from its result. Reads only around the cut: after
+        it, as far as the batch with the next user turn."""
         after: list[Message] = []
         while True:
-            more = await self.items(start + len(after), start + len(after) + _BACK)
+            more = await self.items(start + len(after), start + len(after) + _BATCH)
             after += more
-            if len(more) < _BACK or any(map(message_shapes.is_user_turn, more)):
-                return (await self.whole(start, after))[0]
+            if len(more) < _BATCH or any(map(message_shapes.is_user_turn, more)):
+                return (await self.with_calls(start, after))[0]
 
-    async def whole(self, start: int, messages: list[Message]) -> tuple[int, list[Message]]:
-        """The messages from `start` on, and those before them that hold the calls of their results. The walk back ends
-        where a call cannot be any more: some way before a user turn, or at the beginning."""
+    async def with_calls(self, start: int, messages: list[Message]) -> tuple[int, list[Message]]:
+        """The messages from `start` on, extended back to the calls that their results answer; with their new start. The
+        search ends where no call can be: some way before a user turn, or at the beginning."""
         wanted = message_shapes.open_results(messages)
         here, at, crossed = messages, start, False
-        while wanted and at > 0 and not (crossed and start - at >= _FAR):
-            low = max(0, at - _BACK)
+        while wanted and at > 0 and not (crossed and start - at >= _MAX_DISTANCE):
+            low = max(0, at - _BATCH)
             earlier = await self.items(low, at)
             at, here = low, earlier + here
             for offset in range(len(earlier) - 1, -1, -1):
@@ -94,13 +94,13 @@ class MessageWindow:
         return start, messages
 
     async def find(self, message_id: str) -> int:
-        """The place of a message in the list; looked for from the newest back."""
+        """The index of a message in the list, searched for from the newest back."""
         first, count = await self.first(), await self.count()
         if message_id.startswith("#") and message_id[1:].isdecimal():
             at = int(message_id[1:]) - first
             if 0 <= at < count:
                 return at
-        stop, width = count, _BACK
+        stop, width = count, _BATCH
         while stop > 0:
             start = max(0, stop - width)
             found = await self.items(start, stop)
@@ -113,28 +113,24 @@ class MessageWindow:
         )
 
 
-def name_of(message: Message, number: int) -> str:
-    """The id of a message that has this number."""
-    return message_shapes.own_id(message) or f"#{number}"
-
-
-def names(messages: Sequence[Message], first: int) -> list[str]:
+def message_ids(messages: Sequence[Message], first: int) -> list[str]:
     """The ids of messages that are numbered from `first` on."""
-    return [name_of(message, first + offset) for offset, message in enumerate(messages)]
+    return [message_shapes.own_id(message) or f"#{number}" for number, message in enumerate(messages, first)]
 
 
-def same_front(old: Node | None, new: Node | None, count: int) -> bool:
-    """Whether the first `count` items of two lists are the same bytes in the same rows; False may also be "unknown"."""
+def same_prefix(old: Node | None, new: Node | None, count: int) -> bool:
+    """True if the first `count` items of two lists are the same bytes in the same rows; False may also be "unknown"."""
     if isinstance(old, Inline) and isinstance(new, Inline):
         return old == new
     if isinstance(old, ListNode) and isinstance(new, ListNode):
-        return _front(old, count) == _front(new, count)
+        return _prefix_runs(old, count) == _prefix_runs(new, count)
     return False
 
 
-def _front(listing: ListNode, count: int) -> list[tuple[bytes, int, int, int]]:
+def _prefix_runs(node: ListNode, count: int) -> list[tuple[bytes, int, int, int]]:
+    """Branch, stream, start and stop of each run of the first `count` items, with adjacent runs merged."""
     runs: list[tuple[bytes, int, int, int]] = []
-    for piece in listing.pieces:
+    for piece in node.pieces:
         take = min(count, piece.stop - piece.start)
         if not take:
             break

@@ -9,7 +9,7 @@ from backtrail.engines.drive import finish
 from backtrail.errors import InvalidInput
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import At, Checkpoint
-from backtrail.session.core import SessionCore
+from backtrail.session.session import SessionCore
 from backtrail.thread import Thread
 from backtrail.typing import F_co, Files
 
@@ -139,8 +139,10 @@ class Session(Generic[F_co]):
         `summarize` may take its time: nothing is locked while it runs, and messages added meanwhile stay.
         """
         check_callable(summarize)
-        part = finish(self._core.part(keep_last))
-        return None if part is None else finish(self._core.apply(part, summarize(part.messages)))
+        compaction = finish(self._core.plan_compaction(keep_last))
+        if compaction is None:
+            return None
+        return finish(self._core.apply_compaction(compaction, summarize(compaction.messages)))
 
     def repair(self, fix: bool = False, alternating: bool = False) -> list[Problem]:
         """List what a provider would refuse: a tool call without a result, a result without a call, and, with

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backtrail.model import At, Progress
 from backtrail.runner import AsyncRunner, AwaitableList
-from backtrail.workspace.workspace import WorkspaceCore
 from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
+from backtrail.workspace.workspace import WorkspaceCore
 
 
 class AsyncWorkspace:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from backtrail.engines.drive import finish
 from backtrail.model import At, Progress
-from backtrail.workspace.workspace import WorkspaceCore
 from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
+from backtrail.workspace.workspace import WorkspaceCore
 
 
 class Workspace:

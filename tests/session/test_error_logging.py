@@ -27,7 +27,7 @@ def test_a_failed_write_is_logged_with_the_session_and_counted(store: Any, caplo
     assert session.count() == 2
 
 
-def test_reads_raise_all_the_same(opener: Any) -> None:
+def test_reads_raise_even_with_errors_log(opener: Any) -> None:
     store = opener()
     session = store.session("s", errors="log")
     session.add("user", "x")
@@ -41,7 +41,7 @@ def test_reads_raise_all_the_same(opener: Any) -> None:
     assert session.add("user", "lost, and said so") is None
 
 
-def test_the_default_raises(store: Any) -> None:
+def test_a_failed_write_raises_by_default(store: Any) -> None:
     with pytest.raises(backtrail.EncodeError):
         store.session("s").add("user", object())
     assert store.stats()["failed_writes"] == 0

@@ -1,4 +1,4 @@
-"""A session and a directory that go back together."""
+"""Sessions rewound together with a directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_rewind_with_files_moves_both_or_neither(store: Any, tmp_path: Path) -
     assert session.ids() == ["m1", "m2"]
 
 
-def test_what_is_no_workspace_is_refused(store: Any) -> None:
+def test_files_that_are_not_a_workspace_are_refused(store: Any) -> None:
     with pytest.raises(backtrail.InvalidInput, match="files"):
         store.session("s").snapshot("m", files=3)
     assert not store.session("s").exists()

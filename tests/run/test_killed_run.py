@@ -1,4 +1,4 @@
-"""A run is killed again and again, and each time goes on from the last acknowledged iteration, or the one after it."""
+"""A killed run resumes at its last acknowledged iteration, or at the one after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import backtrail
 from fix_children import Child
 
 
-def work_for_ever(url: str) -> Callable[[Callable[[bytes], None]], None]:
+def run_forever(url: str) -> Callable[[Callable[[bytes], None]], None]:
     def work(send: Callable[[bytes], None]) -> None:
         with backtrail.open(url).run("r", task="long") as run:
             send(struct.pack("<I", run.iteration))
@@ -33,13 +33,13 @@ def test_a_killed_run_is_resumed_at_its_last_acknowledged_iteration(engine: str,
     chance = random.Random(3)
     acknowledged = 0
     for _ in range(60):
-        child = Child(work_for_ever(url))
+        child = Child(run_forever(url))
         begun = child.read(4)
         if begun:
             (resumed,) = struct.unpack("<I", begun)
             assert acknowledged <= resumed <= acknowledged + 1
             acknowledged = resumed
-        sent = child.read(4 * chance.randint(0, 4))  # it gets so far on any machine, and then some way further
+        sent = child.read(4 * chance.randint(0, 4))  # a slow machine gets this far as well; then it has a moment more
         time.sleep(chance.uniform(0, 0.01))
         sent += child.kill()
         if len(sent) >= 4:

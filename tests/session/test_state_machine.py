@@ -1,4 +1,4 @@
-"""A session does what a plain list would do: random operations, compared with a model after each."""
+"""State machine: random operations on a session, compared after each with a model made of a plain list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _counts = st.integers(0, 12)
 
 
 class Model:
-    """What a session should hold."""
+    """The expected contents of a session."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -40,7 +40,7 @@ class Model:
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """No tool calls here: what they add to a window or a cut has tests of its own."""
+    """No tool calls here: how they extend a window or move a cut has its own tests."""
 
     url: ClassVar[str]
 
@@ -52,7 +52,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.session = self.store.session("s")
         self.session.save()
         self.model = Model()
-        self.snapshots: list[tuple[str, Model]] = []  # on the way to where the session stands
+        self.snapshots: list[tuple[str, Model]] = []  # on the way to the head
         self.checkpoints: list[tuple[str, list[dict[str, Any]]]] = []
 
     def teardown(self) -> None:
@@ -136,7 +136,7 @@ class SessionMachine(RuleBasedStateMachine):
     def rewind(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted({name for name, _ in self.snapshots})))
         self.session.rewind(name)
-        # Those after it are left behind: an older one of the same name counts again.
+        # Snapshots after it are off the trail now: an older one of the same name counts again.
         while self.snapshots[-1][0] != name:
             self.snapshots.pop()
         self.model = self.snapshots[-1][1].copy()
@@ -147,13 +147,13 @@ class SessionMachine(RuleBasedStateMachine):
         self.checkpoints.clear()
 
     @rule()
-    def look_afresh(self) -> None:
+    def open_again(self) -> None:
         self.session = self.store.session(self.session.id)
 
     @rule()
     def remember(self) -> None:
         head = self.session.thread.head
-        if head.thread_id == self.session.id:  # what a fork inherited is out of its sight once it is left behind
+        if head.thread_id == self.session.id:  # after a rewind, a fork no longer reaches checkpoints that it inherited
             self.checkpoints.append((head.id, list(self.model.messages)))
 
     @invariant()

@@ -1,7 +1,7 @@
 """A session's writer is killed 200 times at random points: every acknowledged message is there, once, in order.
 
-The writer mixes what a session can do. It numbers its messages, and sends each number once the store has acknowledged
-it; a truncation, a summary or a snapshot must never take an acknowledged message with it.
+The writer mixes the operations of a session. It numbers its messages, and sends each number once the store has
+acknowledged it; a truncation, a summary or a snapshot must never lose an acknowledged message.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def say(number: int) -> dict[str, Any]:
     return {"role": "user", "content": f"{number} " + "x" * random.Random(number).choice((5, 300, 5_000)), "n": number}
 
 
-def write_for_ever(url: str) -> Callable[[Callable[[bytes], None]], None]:
+def write_forever(url: str) -> Callable[[Callable[[bytes], None]], None]:
     def work(send: Callable[[bytes], None]) -> None:
-        session = backtrail.open(url, durability="normal").session("s")  # who is killed leaves the machine running
+        session = backtrail.open(url, durability="normal").session("s")  # the process is killed, not the machine
         newest = session.messages(last=1)
         number = newest[0]["n"] if newest else 0
         send(struct.pack("<I", number))
@@ -54,8 +54,8 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
     chance = random.Random(7)
     acknowledged = 0
     for _ in range(KILLS):
-        child = Child(write_for_ever(url))
-        # It says when it has opened the store, and after each message: a tenth of them may be killed while opening.
+        child = Child(write_forever(url))
+        # The writer sends when it has opened the store, and after each message: a tenth may be killed while opening.
         sent = child.read(4 * chance.randint(1, 4)) if chance.random() < 0.9 else b""
         time.sleep(chance.uniform(0, 0.003))
         sent += child.kill()
@@ -81,13 +81,13 @@ def test_a_killed_writer_loses_no_acknowledged_message(engine: str, tmp_path: Pa
 def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    place, options = address(engine, "blocking", tmp_path, request)
-    backtrail.open(place, **options).close()
+    target, options = address(engine, "blocking", tmp_path, request)
+    backtrail.open(target, **options).close()
     count = 1000
 
     def writer(name: str) -> Callable[[Callable[[bytes], None]], None]:
         def work(send: Callable[[bytes], None]) -> None:
-            with backtrail.open(place, **options) as store:
+            with backtrail.open(target, **options) as store:
                 session = store.session("s")
                 for number in range(count):
                     session.append({"role": "user", "content": "x", "who": name, "n": number})
@@ -96,7 +96,7 @@ def test_two_processes_that_append_to_one_session_keep_all_and_each_its_order(
 
     children = [Child(writer(name)) for name in ("a", "b")]
     assert [child.end()[0] for child in children] == [0, 0]
-    with backtrail.open(place, **options) as store:
+    with backtrail.open(target, **options) as store:
         said = store.session("s").messages()
         assert store.session("s").user_turns == 2 * count
     for name in ("a", "b"):
