@@ -17,7 +17,6 @@ import msgspec
 
 from backtrail import message_shapes
 from backtrail.encode.planner import PlannedRow, Planner
-from backtrail.encode.row_format import Node
 from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
 from backtrail.history.ancestry import Ancestry
@@ -31,24 +30,16 @@ from backtrail.history.thread import Thread
 from backtrail.history.validation import check_limit, check_name
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import Checkpoint
+from backtrail.session.compaction import Compaction
 from backtrail.session.edits import check_messages, message_list, plan_append, plan_keep, plan_replace
 from backtrail.session.listing import KIND, SessionInfo, caption, session_info
-from backtrail.session.message_window import FIRST, MESSAGES, SUMMARY, TURNS, MessageWindow, message_ids, same_prefix
+from backtrail.session.message_window import FIRST, MESSAGES, SUMMARY, TURNS, MessageWindow, message_ids
 
 SNAPSHOT = "snapshot"  # the custom field that ties a checkpoint to a message
 Errors = Literal["raise", "log"]
 _LOG = logging.getLogger("backtrail.session")
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Compaction(msgspec.Struct, frozen=True):
-    """The messages to summarise, and the state that must not have changed when the summary is applied."""
-
-    messages: list[Message]
-    first: int
-    node: Node | None
-    summary: str
 
 
 def _logs_errors(
@@ -276,16 +267,7 @@ class SessionCore:
     async def plan_compaction(self, keep_last: int) -> Compaction | None:
         """The messages to summarise: all but the last few. None if there are none."""
         limit = check_limit(keep_last, "keep_last") or 0
-
-        async def read(window: MessageWindow) -> Compaction | None:
-            count = await window.count()
-            start = await window.safe_cut(max(0, count - limit))
-            if not start:
-                return None
-            summary = str(await window.value(SUMMARY, ""))
-            return Compaction(await window.items(0, start), await window.first(), window.node, summary)
-
-        return await self._read(read, None)
+        return await self._read(lambda window: Compaction.plan(window, limit), None)
 
     @_logs_errors
     async def apply_compaction(self, compaction: Compaction, summary: str) -> Checkpoint | None:
@@ -295,22 +277,12 @@ class SessionCore:
             raise InvalidInput(f"summarize must return a str, not {type(summary).__qualname__}")
 
         async def decide(window: MessageWindow) -> Plan | None:
-            if not await self._still_holds(window, compaction):
+            if not await compaction.still_holds(window, self.thread.values.encode):
                 reason = f"session {self.id!r} was changed while it was summarised: nothing was applied, try again"
                 raise Conflict(self.id, message=reason)
             return await self._cut_before(window, compaction.first, len(compaction.messages), {SUMMARY: summary})
 
         return await self._rewrite(decide)
-
-    async def _still_holds(self, window: MessageWindow, compaction: Compaction) -> bool:
-        """True if the summary and the summarised messages are as they were when the compaction was planned."""
-        if await window.first() != compaction.first or str(await window.value(SUMMARY, "")) != compaction.summary:
-            return False
-        count = len(compaction.messages)
-        if same_prefix(compaction.node, window.node, count):
-            return True
-        encode = self.thread.values.encode
-        return encode(await window.items(0, count)) == encode(compaction.messages)
 
     # -- repairing ----------------------------------------------------------------------------------------------------
 
