@@ -1,4 +1,8 @@
-"""`python -m bench`: run the workloads, print the tables, draw the chart, keep the raw numbers, fill in the page."""
+"""`python -m bench`: run the workloads, print the tables, keep a summary, draw the chart and fill in the page.
+
+bench/summary.json is in the repository, and all that the chart and the page need. The samples of each run go to
+bench/raw/, which git ignores.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +27,7 @@ from bench import page, workloads
 from bench.measure import Target
 from bench.report import show, show_targets
 from bench.run_context import RunContext
+from bench.summary import dumps, summarise
 
 HERE = Path(__file__).parent
 PEERS = (
@@ -46,12 +52,12 @@ def main() -> int:
         "--dir", type=Path, help="scratch directory, on the disk to be measured (default: a fresh one here)"
     )
     parser.add_argument(
-        "--redraw", action="store_true", help="draw the chart and fill in the page again from bench/results.json"
+        "--redraw", action="store_true", help="draw the chart and fill in the page again from bench/summary.json"
     )
     options = parser.parse_args()
-    results, docs = HERE / "results.json", HERE.parent / "docs"
+    kept, docs = HERE / "summary.json", HERE.parent / "docs"
     if options.redraw:
-        publish(json.loads(results.read_text()), docs)
+        publish(json.loads(kept.read_text(encoding="utf-8")), docs)
         return 0
     console = Console(width=None if sys.stdout.isatty() else 160)
     start, load = perf_counter(), os.getloadavg()[0]
@@ -68,9 +74,15 @@ def main() -> int:
     if not options.only:
         raw["targets"] = [asdict(target) | {"reached": target.reached} for target in targets]
         raw["machine"] = machine(options.quick, options.rounds, load)
-        results.write_text(json.dumps(raw, indent=1) + "\n")
-        publish(raw, docs)
-        console.print(f"raw numbers: {results}\nchart and page: {docs / 'bench.svg'}, {docs / 'performance.md'}")
+        samples = HERE / "raw" / f"{raw['machine']['time'].replace(':', '')}.json"
+        samples.parent.mkdir(exist_ok=True)
+        samples.write_text(json.dumps(raw), encoding="utf-8")
+        summary = summarise(raw)
+        kept.write_text(dumps(summary) + "\n", encoding="utf-8")
+        publish(summary, docs)
+        console.print(
+            f"samples: {samples}\nsummary: {kept}\nchart, page: {docs / 'bench.svg'}, {docs / 'performance.md'}"
+        )
     return 0
 
 
@@ -87,8 +99,9 @@ def run(context: RunContext, names: Sequence[str]) -> tuple[dict[str, Any], list
 
 
 def machine(quick: bool, rounds: int, load: float) -> dict[str, Any]:
-    """What the numbers were measured on and with; the load of others before and at the end, because it is in them."""
+    """The machine and the versions; with the load of others before and at the end, because it is in the figures."""
     return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": os.cpu_count(),
@@ -101,12 +114,13 @@ def machine(quick: bool, rounds: int, load: float) -> dict[str, Any]:
     }
 
 
-def publish(raw: dict[str, Any], docs: Path) -> None:
+def publish(summary: dict[str, Any], docs: Path) -> None:
+    """Draw the chart and fill in the page."""
     from bench.chart import draw  # matplotlib is slow to import and only needed here
 
-    draw(raw, docs / "bench.svg")
+    draw(summary, docs / "bench.svg")
     frames = HERE / "adapters.json"  # of `make bench-adapters`
-    page.write(raw, docs / "performance.md", json.loads(frames.read_text())["targets"] if frames.exists() else ())
+    page.write(summary, docs / "performance.md", json.loads(frames.read_text())["targets"] if frames.exists() else ())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 INK, SOFT, GRID, PAPER = "#1f2430", "#5b6472", "#e6e8ec", "#ffffff"
-BIN = 20
 #: key -> (label, colour, line style, width); the same hand for the same contender in both panels
 LOOK: dict[str, tuple[str, str, str, float]] = {
     "json": ("JSON file, rewritten", "#8a6d3b", "-", 1.4),
@@ -34,17 +33,17 @@ LOOK: dict[str, tuple[str, str, str, float]] = {
 }
 
 
-def draw(raw: dict[str, Any], path: Path) -> None:
-    """Draw from the raw numbers of a run: `raw["w1"]` and `raw["disk"]`."""
+def draw(summary: dict[str, Any], path: Path) -> None:
+    """Draw from the summary of a run: its parts `w1` and `disk`."""
     plt.rcParams.update(
         {"font.family": "DejaVu Sans", "font.size": 10, "svg.hashsalt": "backtrail", "axes.unicode_minus": False}
     )
     figure = plt.figure(figsize=(13.6, 5.6), facecolor=PAPER)
-    times(figure.add_axes((0.04, 0.105, 0.29, 0.7)), raw["w1"]["full"])
-    sizes(figure.add_axes((0.575, 0.105, 0.205, 0.7)), raw["disk"])
-    steps = max(raw["w1"]["full"]["floor"]["steps"])
+    steps = max(int(step) for step in summary["disk"]["bytes"]["floor"])
+    times(figure.add_axes((0.04, 0.105, 0.29, 0.7)), summary["w1"]["full"], steps)
+    sizes(figure.add_axes((0.575, 0.105, 0.205, 0.7)), summary["disk"], steps)
     figure.text(0.04, 0.94, "What one more step costs", fontsize=16, fontweight="bold", color=INK)
-    unique = raw["disk"]["unique"] / 1e6
+    unique = summary["disk"]["unique"] / 1e6
     told = (
         f"One conversation of {steps:,} steps, 2.3 KB a step, {unique:.1f} MB in the end; save times at full durability"
     )
@@ -54,38 +53,33 @@ def draw(raw: dict[str, Any], path: Path) -> None:
     plt.close(figure)
 
 
-def times(axes: Axes, found: dict[str, Any]) -> None:
+def times(axes: Axes, found: dict[str, Any], last: int) -> None:
     ends = []
     for key in ("json", "sqlite", "async", "memory", "session", "delta", "jsonl", "save", "append", "floor"):
-        if key not in found:
-            continue
-        steps, millis = binned(found[key]["steps"], [seconds * 1e3 for seconds in found[key]["seconds"]])
-        ends.append(line(axes, key, steps, millis))
-    spikes = [
-        (s, t * 1e3) for s, t in zip(found["delta"]["steps"], found["delta"]["seconds"], strict=True) if s % 100 == 0
-    ]
-    axes.scatter([s for s, _ in spikes], [ms for _, ms in spikes], s=13, color=LOOK["delta"][1], zorder=4, linewidth=0)
+        lane = found[key]
+        ends.append(line(axes, key, lane["steps"], lane["ms"], milliseconds(lane["last_tenth_ms"])))
+    spikes, hue = found["delta"]["snapshots"], LOOK["delta"][1]
+    axes.scatter([s for s, _ in spikes], [ms for _, ms in spikes], s=13, color=hue, zorder=4, linewidth=0)
     step, top = spikes[-1]
-    where, hue = (0.985 * step, top * 1.25), LOOK["delta"][1]
-    axes.annotate("DeltaChannel's snapshots", where, color=hue, fontsize=8.5, ha="right", va="bottom")
-    finish(axes, "save time, milliseconds", ends, max(found["floor"]["steps"]))
+    where = (0.985 * step, top * 0.42)  # below the lines of those who write everything each time
+    axes.annotate("• DeltaChannel's snapshots", where, color=hue, fontsize=8.5, ha="right", va="top")
+    finish(axes, "save time, milliseconds", ends, last)
 
 
-def sizes(axes: Axes, disk: dict[str, Any]) -> None:
+def sizes(axes: Axes, disk: dict[str, Any], last: int) -> None:
     ends = []
     for key in ("sqlite", "memory", "delta", "session", "json", "floor", "backtrail", "backtrail zstd"):
         marks = sorted((int(step), size / 1e6) for step, size in disk["bytes"][key].items())
-        ends.append(line(axes, key, [s for s, _ in marks], [m for _, m in marks], tell=amount(marks[-1][1])))
-    finish(axes, "bytes kept, megabytes", ends, marks[-1][0])
+        ends.append(line(axes, key, [s for s, _ in marks], [m for _, m in marks], megabytes(marks[-1][1])))
+    finish(axes, "bytes kept, megabytes", ends, last)
 
 
-def line(axes: Axes, key: str, x: Sequence[float], y: Sequence[float], tell: str = "") -> tuple[float, str, str, bool]:
-    """Draw one contender; gives back where its label belongs."""
+def line(axes: Axes, key: str, x: Sequence[float], y: Sequence[float], figure: str) -> tuple[float, str, str, bool]:
+    """Draw one contender; gives back the height, text, colour and weight of the label at its end."""
     label, colour, style, width = LOOK[key]
     bold = key in ("save", "append", "backtrail", "backtrail zstd")
     axes.plot(x, y, style, color=colour, linewidth=width, zorder=5 if bold else 3, solid_capstyle="round")
-    last_tenth = statistics.median(value for step, value in zip(x, y, strict=True) if step > 0.9 * x[-1])
-    return y[-1], f"{label}  {tell or amount(last_tenth, ' ms')}", colour, bold
+    return y[-1], f"{label}  {figure}", colour, bold
 
 
 def finish(axes: Axes, title: str, ends: list[tuple[float, str, str, bool]], last: int) -> None:
@@ -129,19 +123,9 @@ def apart(places: Sequence[float], gap: float) -> list[float]:
     return [statistics.mean(group) + gap * (i - (len(group) - 1) / 2) for group in groups for i in range(len(group))]
 
 
-def binned(steps: Sequence[int], values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Medians of chunks of steps: the line that the eye should follow."""
-    groups: dict[int, list[tuple[int, float]]] = {}
-    for step, value in zip(steps, values, strict=True):
-        groups.setdefault((step - 1) // BIN, []).append((step, value))
-    return (
-        [statistics.mean(step for step, _ in group) for group in groups.values()],
-        [statistics.median(value for _, value in group) for group in groups.values()],
-    )
+def milliseconds(value: float) -> str:
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.2f} ms"
 
 
-def amount(value: float, unit: str = "") -> str:
-    """A number as a person would say it."""
-    if not unit:
-        return f"{value / 1000:.2f} GB" if value >= 1000 else f"{value:.1f} MB"
-    return f"{value:.0f}{unit}" if value >= 10 else f"{value:.2f}{unit}"
+def megabytes(value: float) -> str:
+    return f"{value / 1000:.2f} GB" if value >= 1000 else f"{value:.1f} MB"

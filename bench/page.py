@@ -11,27 +11,26 @@ from bench.measure import Target
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
-def write(raw: dict[str, Any], path: Path, more: Sequence[dict[str, Any]] = ()) -> None:
+def write(summary: dict[str, Any], path: Path, more: Sequence[dict[str, Any]] = ()) -> None:
     """Put the figures of a run into the page, and those of the run that needs an environment of its own."""
     text = path.read_text(encoding="utf-8")
     before, found, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not found or not end:
         raise ValueError(f"{path} has no place for figures: {BEGIN} … {END}")
-    path.write_text(f"{before}{BEGIN}\n{figures(raw, more)}\n{END}{after}", encoding="utf-8")
+    path.write_text(f"{before}{BEGIN}\n{figures(summary, more)}\n{END}{after}", encoding="utf-8")
 
 
-def figures(raw: dict[str, Any], more: Sequence[dict[str, Any]] = ()) -> str:
+def figures(summary: dict[str, Any], more: Sequence[dict[str, Any]] = ()) -> str:
     """Every promise, reached or not, and what it was measured on."""
-    machine = raw["machine"]
-    targets = [
-        Target(**{key: value for key, value in told.items() if key != "reached"}) for told in (*raw["targets"], *more)
-    ]
+    machine = summary["machine"]
+    told = [*summary["targets"], *more]
+    targets = [Target(**{key: value for key, value in one.items() if key != "reached"}) for one in told]
     load = f"{machine['load_before']:.1f} before the run and {machine['load_at_end']:.1f} at its end"
     reached = sum(target.reached for target in targets)
     lines = [
-        f"{reached} of {len(targets)} reached; {machine['cores']} cores, load {load}, Python {machine['python']}, "
-        f"SQLite {machine['sqlite']}, {machine['rounds']} rounds.",
+        f"{reached} of {len(targets)} reached on {machine['time'][:10]}; {machine['cores']} cores, load {load}, "
+        f"Python {machine['python']}, SQLite {machine['sqlite']}, {machine['rounds']} rounds.",
         "",
         "| | what | asked | measured | reached | |",
         "| --- | --- | ---: | ---: | --- | --- |",
