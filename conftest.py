@@ -1,4 +1,5 @@
-"""The examples in README.md and docs/ are run as tests, each page from top to bottom in a directory of its own."""
+"""The examples in README.md, CONTRIBUTING.md and docs/ are run as tests, each page from top to bottom, in a directory
+of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _leave(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), SkipParser()],
-    patterns=["README.md", "docs/*.md"],
+    patterns=["README.md", "CONTRIBUTING.md", "docs/*.md"],
     excludes=["docs/adapters.md"],  # its programs need the frameworks: tests/adapters runs them where those are
     setup=_enter,
     teardown=_leave,
