@@ -11,19 +11,29 @@ FRAMES := .venv-adapters
 FRAMES_READY := $(FRAMES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help test test-adapters browser pictures demo bench bench-adapters lint format types layers check clean
+# Test files are spread over the processor's cores, each file in one process; JOBS=0 runs all of them in this one.
+JOBS   ?= logical
+SPREAD := -n $(JOBS) --dist loadfile
+
+.PHONY: help test test-fast test-adapters browser pictures demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make test     all tests, real servers included"
+	@echo "make test           all tests: real servers, faults, the adapters, the inspector in a browser"
+	@echo "make test-fast      those that need no server, browser or framework and no patience: under two minutes"
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
-	@echo "make demo     a short tour that prints what backtrail does"
-	@echo "make bench    the figures, next to the peers', in one run"
-	@echo "make lint     ruff check and ruff format --check"
-	@echo "make format   ruff format, and the fixes ruff is sure of"
-	@echo "make types    mypy --strict, and pyright on the public classes and tests/types"
-	@echo "make layers   who may import whom"
-	@echo "make check    all of the above that can fail"
+	@echo "make demo           a short tour that prints what backtrail does"
+	@echo "make bench          the figures, next to the peers', in one run"
+	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
+	@echo "make pictures       the pictures of the docs, from a demo store"
+	@echo "make lint           ruff check and ruff format --check"
+	@echo "make format         ruff format, and the fixes ruff is sure of"
+	@echo "make types          mypy --strict, and pyright on the public classes and tests/types"
+	@echo "make layers         who may import whom"
+	@echo "make check          all of the above that can fail"
+	@echo "make clean          removes what these targets made"
+	@echo
+	@echo "make test ARGS='tests/history -k fork' hands arguments to pytest; JOBS=0 runs one test after the other."
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -56,11 +66,15 @@ browser:
 pictures: $(READY) browser
 	$(BIN)/python scripts/pictures.py
 
-test: $(READY) browser test-adapters
-	$(BIN)/python -m pytest $(ARGS)
+# Whoever names tests in ARGS wants those, and not the adapters' first.
+test: $(READY) browser $(if $(ARGS),,test-adapters)
+	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow" $(ARGS)
 
 test-adapters: $(FRAMES_READY)
-	$(FRAMES)/bin/python -m pytest tests/adapters $(ADAPTER_ARGS)
+	$(FRAMES)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)

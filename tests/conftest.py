@@ -13,7 +13,16 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["fix_proxy", "fix_servers", "fix_stores", "fix_pairs", "fix_tls", "fix_pooler", "fix_harness"]
+pytest_plugins = [
+    "fix_needs",
+    "fix_proxy",
+    "fix_servers",
+    "fix_stores",
+    "fix_pairs",
+    "fix_tls",
+    "fix_pooler",
+    "fix_harness",
+]
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("backtrail", settings.get_profile("explore"), derandomize=True, database=None)

@@ -16,6 +16,8 @@ from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import BacktrailError
 from backtrail.testing.contract import EngineContract
 
+pytestmark = pytest.mark.slow  # the whole suite runs once for each broken engine
+
 
 class Careless(MemoryEngine):
     """Applies what it can before it looks at the swaps."""

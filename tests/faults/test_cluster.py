@@ -13,6 +13,8 @@ from backtrail.errors import Unavailable
 from backtrail.testing import drive, records
 from backtrail.testing.servers import Hold, RedisCluster, private_directory
 
+pytestmark = pytest.mark.server
+
 THREADS = [f"thread {n}" for n in range(24)]
 
 

@@ -13,6 +13,8 @@ import pytest
 import backtrail
 from backtrail.errors import BacktrailError
 
+pytestmark = pytest.mark.slow
+
 KEY = bytes(range(32))
 CODECS: dict[str, dict[str, Any]] = {"plain": {}, "zstd": {"compression": "zstd"}, "sealed": {"key": KEY}}
 ROUNDS = 60

@@ -52,6 +52,7 @@ def steps(engine: JSONLEngine, name: str = "t") -> list[int]:
     return [number for number, _ in step(engine.payloads(name, records.branch(name).id, 0, 1 << 31))]
 
 
+@pytest.mark.slow
 def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     assert fix_crash.survives(lambda: opened(tmp_path / "store"), kills=200) > 200
 

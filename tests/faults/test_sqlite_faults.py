@@ -48,6 +48,7 @@ def steps(engine: SQLiteEngine, name: str = "t") -> list[int]:
     return [found.step for found in step(engine.steps(name, records.branch(name).id, 0, 1 << 31))]
 
 
+@pytest.mark.slow
 def test_200_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     assert fix_crash.survives(lambda: SQLiteEngine(tmp_path / "s.db", durability="normal"), kills=200) > 200
 

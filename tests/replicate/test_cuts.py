@@ -25,6 +25,8 @@ from backtrail.engines.retry import RetryPolicy
 from backtrail.engines.sqlite import SQLiteEngine
 from fix_stores import Stepped
 
+pytestmark = pytest.mark.slow
+
 WAYS = ("away", "before", "after", "away after", "others save", "others compare")
 OPTIONS: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0, "max_failovers": 1000}
 SETTLED = 60  # looks until both sides are one

@@ -13,6 +13,8 @@ import pytest
 import backtrail
 from fix_children import Child
 
+pytestmark = pytest.mark.slow
+
 
 def run_forever(url: str) -> Callable[[Callable[[bytes], None]], None]:
     def work(send: Callable[[bytes], None]) -> None:

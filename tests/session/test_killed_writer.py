@@ -19,6 +19,8 @@ import backtrail
 from fix_children import Child
 from fix_stores import address
 
+pytestmark = pytest.mark.slow
+
 KILLS = 200
 KEEP = 40
 

@@ -60,6 +60,7 @@ def plant(root: Path, rules: dict[str, list[str]]) -> None:
         (root / folder / ".gitignore").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     top=st.lists(st.sampled_from(PATTERNS), max_size=5),

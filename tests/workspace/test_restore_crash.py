@@ -20,6 +20,8 @@ from fix_children import Child
 
 from .conftest import Contents, Project, contents_of
 
+pytestmark = pytest.mark.slow
+
 KILLS = 100
 
 
