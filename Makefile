@@ -11,9 +11,10 @@ FRAMES := .venv-adapters
 FRAMES_READY := $(FRAMES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
-# Test files are spread over the processor's cores, each file in one process; JOBS=0 runs all of them in this one.
+# Test files are spread over the processor's cores, each file in one process; JOBS=0 runs all of them in one. They keep
+# their order, in which the longest (tests/faults) begin early and the shortest (docs) come last.
 JOBS   ?= logical
-SPREAD := -n $(JOBS) --dist loadfile
+SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help test test-fast test-adapters browser pictures demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
@@ -31,7 +32,7 @@ help:
 	@echo "make types          mypy --strict, and pyright on the public classes and tests/types"
 	@echo "make layers         who may import whom"
 	@echo "make check          all of the above that can fail"
-	@echo "make clean          removes what these targets made"
+	@echo "make clean          removes the environments and caches"
 	@echo
 	@echo "make test ARGS='tests/history -k fork' hands arguments to pytest; JOBS=0 runs one test after the other."
 
@@ -54,7 +55,7 @@ $(FRAMES_READY): pyproject.toml tests/adapters/requirements.txt tests/adapters/c
 
 # The inspector is tested in a real Chromium: Debian's, where this machine lets us install it.
 browser:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
+	@test -n "$$BACKTRAIL_CHROMIUM" || command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			{ apt-get install -y -qq chromium || { apt-get update -qq && apt-get install -y -qq chromium; }; } >/dev/null 2>&1 \
 				|| echo "no Chromium: apt-get could not install it, tests/ui will be left out"; \

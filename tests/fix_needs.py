@@ -1,12 +1,13 @@
 """What a test needs, as marks: `make test-fast` leaves out those that need a server, a browser or patience.
 
-`server` and `browser` are put on by the fixtures and the parameters of a test, so nobody has to remember them; a test that
-starts a server in another way without saying so fails. `slow` is said by hand.
+`server` and `browser` are put on by the fixtures and the parameters of a test, so nobody has to remember them; a test
+that starts a server in another way, and is not marked, fails. `slow` and `linux` are put on by hand.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -26,6 +27,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("server")
         if "browser" in fixtures:
             item.add_marker("browser")
+        if sys.platform != "linux" and item.get_closest_marker("linux"):
+            item.add_marker(pytest.mark.skip(reason="looks into /proc, or needs file names that are not UTF-8"))
 
 
 @pytest.hookimpl(wrapper=True)

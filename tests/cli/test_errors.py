@@ -177,6 +177,7 @@ def test_json_may_stand_before_the_command(run: Run) -> None:
     assert run("--json", "threads").data == run("threads", "--json").data
 
 
+@pytest.mark.linux
 def test_names_that_are_not_utf8_are_printed_as_json_and_as_text(run: Run, store_dir: Path) -> None:
     project = store_dir / "project"
     project.mkdir()

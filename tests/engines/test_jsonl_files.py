@@ -113,6 +113,7 @@ def test_a_line_may_be_of_any_length(engine: JSONLEngine, directory: Path) -> No
     step(again.close())
 
 
+@pytest.mark.linux
 def test_acknowledged_means_synced(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     for name in ("fsync", "fdatasync"):
@@ -467,6 +468,7 @@ def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_
     step(reader.close())
 
 
+@pytest.mark.linux
 def test_many_sessions_hold_a_bounded_number_of_files_open(engine: JSONLEngine) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))  # other tests may have left some
     for number in range(300):

@@ -358,6 +358,7 @@ def test_a_lease_that_expired_is_acquired_again_if_nobody_saved_the_run_meanwhil
         run.checkpoint()
 
 
+@pytest.mark.linux
 def test_a_lease_owner_tells_whether_its_process_is_gone() -> None:
     mine = lease_owner.new_owner()
     assert f"pid {os.getpid()}" in mine

@@ -100,6 +100,7 @@ def apply(root: bytes, edit: tuple[Any, ...]) -> None:
         os.chmod(path, edit[2] | (0o700 if os.path.isdir(path) else 0))
 
 
+@pytest.mark.linux
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(rounds=st.lists(EDITS, min_size=1, max_size=4), data=st.data())
 def test_any_tree_comes_back_byte_for_byte_and_bit_for_bit(

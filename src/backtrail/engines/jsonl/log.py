@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import sys
 from bisect import insort
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -341,7 +342,7 @@ class LineageLog:
         try:
             write_all(fd, data)
             if sync:
-                os.fdatasync(fd)
+                os.fsync(fd) if sys.platform == "darwin" else os.fdatasync(fd)  # macOS has no fdatasync
                 if fresh:
                     sync_directory(self.path.parent)
         except BaseException:
