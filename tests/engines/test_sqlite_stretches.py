@@ -136,6 +136,7 @@ def test_a_row_that_is_there_is_refused_also_when_others_were_written_since(tmp_
     step(engine.close())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_written_and_swept_in_whatever_order_reads_like_in_memory(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)

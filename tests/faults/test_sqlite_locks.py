@@ -11,7 +11,11 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 import backtrail
+
+pytestmark = pytest.mark.slow
 
 READER = """
 import sys, backtrail

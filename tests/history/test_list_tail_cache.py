@@ -240,6 +240,7 @@ def test_the_cache_is_bounded_for_each_list_and_for_all(monkeypatch: pytest.Monk
     assert memory.items(listing(40, 0, 9), 8, 9, VALUES) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [ListTailCache(), TipCache()], ids=["tails", "tips"])
 def test_a_child_finds_no_lock_held_that_nobody_will_release(memory: Any) -> None:
     busy = threading.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import backtrail
 from backtrail.engines.base import Commit, Head, Swap
@@ -15,6 +16,7 @@ from backtrail.history.records import Note, seal_note
 MANY = 100_000
 
 
+@pytest.mark.slow
 def test_100_000_threads_are_paged_without_reading_state(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "many.db", durability="normal")
     store = backtrail.open(engine)
