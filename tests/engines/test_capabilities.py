@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,7 @@ def test_writers_that_race_through_the_public_api_see_public_errors_only(
 
         def stale() -> None:
             base = thread.head
+            time.sleep(0.002)  # long enough for another to write
             thread.save({"n": 1, "list": []}, expect=base)
 
         def rewound() -> None:

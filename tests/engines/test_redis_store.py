@@ -145,8 +145,9 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
     step(engine.close())
     assert expiry_after_a_row(None) == {-1}
     for ttl, least in (3600, 0), (7200, 3_600_000):
-        (left,) = expiry_after_a_row(ttl)
-        assert least < left <= ttl * 1000
+        left = expiry_after_a_row(ttl)
+        assert least < min(left) <= max(left) <= ttl * 1000
+        assert max(left) - min(left) < 1000, "one expiry for all; the server may be interrupted between two keys"
     assert expiry_after_a_row(None) == {-1}
     assert expiry_after_a_row(None) == {-1}
 
