@@ -43,6 +43,7 @@ def keywords(engine: type[Engine]) -> set[str]:
     return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - {"asynchronous"}
 
 
+@pytest.mark.slow
 def test_right_calls_are_accepted_and_wrong_calls_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # where the settings of mypy are
     told, failed, status = api.run(["--strict", "--no-error-summary", "tests/types"])
