@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import tomllib
@@ -69,7 +70,7 @@ def test_the_picture_shows_the_layers_that_the_import_rules_enforce() -> None:
     shown = [re.split(r"\s*·\s*", row) for row in re.findall(r'^\s*\w+\["(.+?)"\]$', picture[1], re.MULTILINE)]
     assert shown == layers()
     nodes = re.findall(r"^\s*(\w+)\[", picture[1], re.MULTILINE)
-    assert re.findall(r"(\w+) --> (\w+)", picture[1]) == list(zip(nodes, nodes[1:], strict=False))
+    assert re.findall(r"(\w+) --> (\w+)", picture[1]) == list(itertools.pairwise(nodes))
 
 
 def test_every_module_of_the_package_stands_in_a_layer() -> None:
@@ -88,5 +89,5 @@ def test_a_save_takes_the_way_that_the_page_describes(thread: Any) -> None:
 
 
 def test_a_load_takes_the_way_that_the_page_describes(thread: Any) -> None:
-    way = traced(lambda: thread.load())
+    way = traced(thread.load)
     assert way == re.findall(r"^\d+\. `([\w/]+\.py)`", section("The way of a load"), re.MULTILINE)
