@@ -11,8 +11,8 @@ from examples.msgpack_engine import MsgpackEngine
 
 
 class TestMsgpack(DurableEngineContract):
-    def make_engine(self, place: Path) -> Engine:
-        return MsgpackEngine(place / "store.msgpack")
+    def make_engine(self, directory: Path) -> Engine:
+        return MsgpackEngine(directory / "store.msgpack")
 
 
 def test_a_store_on_it_is_a_store(tmp_path: Path) -> None:
