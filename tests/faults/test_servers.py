@@ -539,7 +539,7 @@ def test_a_wrong_database_or_password_is_said_at_once(
     server = own_postgres("-c", "fsync=off")
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
-    rules = server.target / "data" / "pg_hba.conf"
+    rules = server.directory / "data" / "pg_hba.conf"
     rules.write_text("host all locked 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("SELECT pg_reload_conf()")
