@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from backtrail.engines.base import Branch, Commit, Engine, Head, Swap
-from backtrail.testing import records
-from backtrail.testing.drive import step
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
 from fix_children import Child
 
 KILLS_PER_THREAD = 20
@@ -24,7 +24,7 @@ KILLS_PER_THREAD = 20
 def survives(make: Callable[[], Engine], kills: int, seed: int = 1) -> int:
     """Kill a writer that many times; how many steps were acknowledged in all."""
     chance = random.Random(seed)
-    branches = [records.branch(f"crash-{n}") for n in range(kills // KILLS_PER_THREAD)]
+    branches = [sample_records.branch(f"crash-{n}") for n in range(kills // KILLS_PER_THREAD)]
     found = [_kill_and_check(make, branch, chance) for branch in branches]
     engine = make()
     assert [check(engine, branch, 1) for branch in branches] == found, "all of them are still there at the end"
@@ -64,10 +64,10 @@ def write_for_ever(make: Callable[[], Engine], branch: Branch) -> Callable[[Call
 def append(engine: Engine, branch: Branch, head: Head | None) -> Head:
     """The next step, whole: one commit."""
     number = 1 if head is None else head.step + 1
-    row = records.row(branch, number, payload=payload(number))
-    new = records.head(branch, number, number)
+    row = sample_records.row(branch, number, payload=payload(number))
+    new = sample_records.head(branch, number, number)
     swap = Swap(branch.thread, None if head is None else head.key, new)
-    blobs = {records.name16("blob", number): payload(number + 1)} if number % 7 == 0 else {}
+    blobs = {sample_records.name16("blob", number): payload(number + 1)} if number % 7 == 0 else {}
     step(engine.commit(Commit(branch.lineage, [swap], [row], [] if head else [branch], blobs=blobs)))
     return new
 
@@ -80,7 +80,7 @@ def check(engine: Engine, branch: Branch, first: int) -> int:
     assert [number for number, _ in found] == list(range(first, last + 1))
     assert all(data == payload(number) for number, data in found)
     assert step(engine.row(branch.lineage, branch.id, last)) is not None or last == 0
-    blobs = [records.name16("blob", number) for number in range(7, last + 1, 7)]
+    blobs = [sample_records.name16("blob", number) for number in range(7, last + 1, 7)]
     assert step(engine.blobs(branch.lineage, blobs)).keys() == set(blobs)
     return last
 

@@ -25,7 +25,7 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Engine
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.jsonl import JSONLEngine
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.postgres import PostgresEngine

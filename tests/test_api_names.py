@@ -17,9 +17,9 @@ import backtrail.errors
 from backtrail.aio import AsyncAutosave, AsyncLock
 from backtrail.janitor import AsyncJanitor, Janitor
 from backtrail.run import Run
-from backtrail.run.aio import AsyncRun
+from backtrail.run.async_api import AsyncRun
 from backtrail.session import Session
-from backtrail.session.aio import AsyncSession
+from backtrail.session.async_api import AsyncSession
 from backtrail.workspace import AsyncWorkspace, Workspace
 
 NAMES = {
@@ -115,7 +115,7 @@ def test_nothing_public_leads_to_the_inner_objects(noun: str) -> None:
 
 def test_help_shows_the_types_of_a_save() -> None:
     text = pydoc.plain(pydoc.render_doc(backtrail.Thread.save))
-    assert "save in module backtrail.thread.sync" in text
+    assert "save in module backtrail.thread.sync_api" in text
     assert "label: 'str | None' = None" in text
     assert "expect: 'Expect | UnsetType' = UNSET" in text
     assert "-> 'Checkpoint'" in text

@@ -41,7 +41,7 @@ from backtrail.errors import (
 if TYPE_CHECKING:
     from backtrail import aio as aio
     from backtrail import typing as typing
-    from backtrail.encode.types import Unregistered
+    from backtrail.encode.record_types import Unregistered
     from backtrail.janitor import Janitor, JanitorStatus
     from backtrail.message_shapes import Problem
     from backtrail.model import (
@@ -115,7 +115,7 @@ __version__ = "0.1.0"
 
 # Imported when they are first used: `backtrail --help` and an import of `backtrail.errors` need none of it.
 _HOMES = {
-    "backtrail.encode.types": ("Unregistered",),
+    "backtrail.encode.record_types": ("Unregistered",),
     "backtrail.model": (
         *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Outline", "Part"),
         *("Pruned", "Retention", "ThreadInfo", "Verified"),

@@ -14,19 +14,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from backtrail import factory
+from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.engines.base import Engine
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.store import StoreCore
-from backtrail.history.thread import Thread as CoreThread
+from backtrail.history.store_core import StoreCore
+from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
 from backtrail.run import RunCore, RunInfo, list_runs
-from backtrail.run.aio import AsyncRun
-from backtrail.runner import AsyncRunner, AwaitableList
+from backtrail.run.async_api import AsyncRun
 from backtrail.session import SessionCore, SessionInfo, list_sessions
-from backtrail.session.aio import AsyncSession
-from backtrail.thread.aio import AsyncThread
+from backtrail.session.async_api import AsyncSession
+from backtrail.thread.async_api import AsyncThread
 from backtrail.thread.autosave import AsyncAutosave
 from backtrail.thread.lock import AsyncLock
 
@@ -95,7 +95,7 @@ class AsyncStore:
         """
         context = self._core.context
         context.check_open()
-        return AsyncThread(CoreThread(context, id, type), self._runner)
+        return AsyncThread(ThreadCore(context, id, type), self._runner)
 
     def threads(
         self,

@@ -20,7 +20,7 @@ from backtrail.encode.tagged_json import to_json
 from backtrail.errors import InvalidInput, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.records import to_datetime
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
 
 FORMAT_KEY = "backtrail"  # the key in the header line of the JSONL that holds the version of the format
@@ -41,7 +41,7 @@ class Document(msgspec.Struct, frozen=True):
 
 async def read_document(context: Context, id: str, at: Any = None) -> Document:
     """Read a session, a run, or any thread with messages."""
-    thread: Thread[Any] = Thread(context, id)
+    thread: ThreadCore[Any] = ThreadCore(context, id)
     context.check_open()
     head = await context.engine.head(thread.id)
     if head is None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from backtrail.encode.frame import Frames
+from backtrail.encode.record_types import Types
 from backtrail.encode.seal import check_keys, require_crypto
-from backtrail.encode.types import Types
 from backtrail.engines import STORE_OPTIONS, Address, connect, parse
 from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import StoredLocally, capability
@@ -73,7 +73,7 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         engine = mirror = Mirror(engine, replica, settings)
         if settings.spool is not None:
             from backtrail.replicate.spool import Spool
-            from backtrail.replicate.spooled import Spooled
+            from backtrail.replicate.spooling_engine import Spooled
 
             engine = Spooled(mirror, Spool.open(settings.spool))
     own_paths = _paths_of(target)

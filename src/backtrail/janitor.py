@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backtrail.async_runner import AsyncRunner
 from backtrail.engines.base import Taken
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import BacktrailError, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.sweep import Sweeper
 from backtrail.model import Pruned
-from backtrail.runner import AsyncRunner
 from backtrail.typing import Policy
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from backtrail import factory
 from backtrail.engines.base import Engine
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import InvalidInput
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.store import StoreCore
-from backtrail.history.thread import Thread as CoreThread
+from backtrail.history.store_core import StoreCore
+from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import Janitor
 from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
 from backtrail.thread import Thread
@@ -84,7 +84,7 @@ class Store:
         """
         context = self._core.context
         context.check_open()
-        return Thread(CoreThread(context, id, type))
+        return Thread(ThreadCore(context, id, type))
 
     def threads(
         self,

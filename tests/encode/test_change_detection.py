@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backtrail.encode.change_detection import ListSnapshot, census, same
-from backtrail.encode.types import Types
+from backtrail.encode.record_types import Types
 from backtrail.encode.values import Values
 
 

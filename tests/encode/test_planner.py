@@ -20,7 +20,7 @@ def item(number: int) -> dict[str, Any]:
 
 
 def listing(thread: Thread[Any], key: str = "messages") -> ListNode:
-    from backtrail.engines.drive import finish
+    from backtrail.engines.coroutines import finish
 
     root = finish(thread._core.read_root()).root
     node = (root.tree.children or {})[key]

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backtrail
-from backtrail.encode.types import Types
+from backtrail.encode.record_types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import Corrupt, EncodeError, InvalidInput

@@ -21,11 +21,11 @@ from backtrail.engines.capabilities import (
     capability,
 )
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.jsonl import JSONLEngine
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.namespace import NamespaceEngine
-from backtrail.engines.reserved import RESERVED, is_reserved, user_lineages, user_threads
+from backtrail.engines.reserved_names import RESERVED, is_reserved, user_lineages, user_threads
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.settings import Settings

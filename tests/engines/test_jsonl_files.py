@@ -21,8 +21,8 @@ from backtrail.engines.jsonl import JSONLEngine
 from backtrail.engines.jsonl.file_names import file_name
 from backtrail.engines.jsonl.log import LineageLog
 from backtrail.errors import Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
-from backtrail.testing import records
-from backtrail.testing.drive import step
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
 
 
 @pytest.fixture
@@ -43,17 +43,17 @@ def opened(directory: Path) -> JSONLEngine:
 
 def fill(engine: JSONLEngine, thread: str = "t", steps: int = 5) -> Head:
     """A thread of so many steps, one commit each."""
-    branch = records.branch(thread)
-    step(engine.commit(records.first(branch)))
+    branch = sample_records.branch(thread)
+    step(engine.commit(sample_records.first(branch)))
     for number in range(1, steps):
-        step(engine.commit(records.following(records.head(branch, number, number), branch)))
+        step(engine.commit(sample_records.following(sample_records.head(branch, number, number), branch)))
     head = step(engine.head(thread))
     assert head is not None
     return head
 
 
 def payload_steps(engine: JSONLEngine, first: int, last: int, thread: str = "t") -> list[int]:
-    return [number for number, _ in step(engine.payloads(thread, records.branch(thread).id, first, last))]
+    return [number for number, _ in step(engine.payloads(thread, sample_records.branch(thread).id, first, last))]
 
 
 def file_lines(path: Path) -> list[bytes]:
@@ -75,8 +75,8 @@ def test_one_commit_is_one_line_of_json_with_the_messages_on_it(engine: JSONLEng
     fill(engine, steps=3)
     message = {"role": "user", "content": "Where is the thread?"}
     payload = Frames().wrap(pack_payload([Section(0, 0, 1, 0, msgspec.msgpack.encode(message))], []), "here")
-    branch = records.branch()
-    row = records.row(branch, 4, payload=payload)
+    branch = sample_records.branch()
+    row = sample_records.row(branch, 4, payload=payload)
     step(engine.commit(Commit("t", rows=[row])))
     header, *lines = [json.loads(line) for line in file_lines(directory / "t.jsonl")]
     assert header["lineage"] == "t"
@@ -102,11 +102,11 @@ def test_only_the_owner_may_read_the_files(directory: Path) -> None:
 
 
 def test_a_line_may_be_of_any_length(engine: JSONLEngine, directory: Path) -> None:
-    branch = records.branch()
+    branch = sample_records.branch()
     long = os.urandom(20_000_000)
-    step(engine.commit(records.first(branch)))
-    step(engine.commit(Commit("t", rows=[records.row(branch, 2, payload=long)])))
-    step(engine.commit(Commit("t", rows=[records.row(branch, 3)])))
+    step(engine.commit(sample_records.first(branch)))
+    step(engine.commit(Commit("t", rows=[sample_records.row(branch, 2, payload=long)])))
+    step(engine.commit(Commit("t", rows=[sample_records.row(branch, 3)])))
     again = opened(directory)
     assert step(again.payloads("t", branch.id, 2, 2)) == [(2, long)]
     assert payload_steps(again, 0, 9) == [1, 2, 3]
@@ -126,11 +126,11 @@ def test_acknowledged_means_synced(directory: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(os, name, spy)
     engine = JSONLEngine(directory)
     synced.clear()
-    branch = records.branch()
-    step(engine.commit(records.first(branch)))
+    branch = sample_records.branch()
+    step(engine.commit(sample_records.first(branch)))
     assert synced == ["t.jsonl", "store"], "the file, and the directory that names it"
     synced.clear()
-    step(engine.commit(records.following(records.head(branch), branch)))
+    step(engine.commit(sample_records.following(sample_records.head(branch), branch)))
     assert synced == ["t.jsonl"]
     step(engine.close())
 
@@ -159,8 +159,8 @@ def test_a_torn_last_line_is_cut_off_and_reported(directory: Path, caplog: pytes
         assert step(engine.stats())["damaged"] == 0
         assert path.read_bytes() == whole[: len(whole) - len(last)]
         # The next line stands on a line of its own.
-        branch = records.branch()
-        step(engine.commit(records.following(head, branch)))
+        branch = sample_records.branch()
+        step(engine.commit(sample_records.following(head, branch)))
         assert payload_steps(engine, 0, 9) == [1, 2, 3]
         step(engine.close())
         path.write_bytes(whole)
@@ -174,7 +174,7 @@ def test_blocks_that_never_reached_the_disk_are_a_torn_line_too(directory: Path)
     *before, last = file_lines(path)
     path.write_bytes(b"".join(before) + b"\0" * (len(last) - 20) + last[-20:])
     engine = opened(directory)
-    assert step(engine.head("t")) == records.head(records.branch(), 2, 2)
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch(), 2, 2)
     step(engine.close())
 
 
@@ -196,8 +196,8 @@ def test_another_engine_that_reads_while_a_line_is_being_written_sees_only_whole
         file.write(b'{"at":"2026-')
     assert payload_steps(reader, 0, 9) == [1, 2]
     assert (directory / "t.jsonl").read_bytes().endswith(b'{"at":"2026-'), "a reader leaves alone what may be going on"
-    branch = records.branch()
-    step(writer.commit(records.following(records.head(branch, 2, 2), branch)))
+    branch = sample_records.branch()
+    step(writer.commit(sample_records.following(sample_records.head(branch, 2, 2), branch)))
     assert payload_steps(reader, 0, 9) == [1, 2, 3]
     # The same size, but another line: what was torn has been cut off and written over.
     whole, torn = (directory / "t.jsonl").read_bytes(), b"torn".ljust(len(file_lines(directory / "t.jsonl")[-1]))
@@ -224,7 +224,7 @@ def test_a_damaged_line_is_named_and_the_rest_stays_readable(directory: Path, ca
     with caplog.at_level(logging.WARNING):
         assert step(engine.head("t")) == head
     assert "t.jsonl, line 4" in caplog.text
-    branch = records.branch()
+    branch = sample_records.branch()
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 4 is damaged"):
         step(engine.payloads("t", branch.id, 1, 6))
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 4 is damaged"):
@@ -234,7 +234,7 @@ def test_a_damaged_line_is_named_and_the_rest_stays_readable(directory: Path, ca
     assert [found.step for found in step(engine.steps("t", branch.id, 0, 9))] == [1, 2, 4, 5, 6]
     assert payload_steps(engine, 0, 9, "other") == [1, 2, 3, 4, 5]
     assert step(engine.stats())["damaged"] == 1
-    step(engine.commit(records.following(head, branch)))
+    step(engine.commit(sample_records.following(head, branch)))
     assert payload_steps(engine, 4, 9) == [4, 5, 6, 7]
     step(engine.close())
 
@@ -242,7 +242,7 @@ def test_a_damaged_line_is_named_and_the_rest_stays_readable(directory: Path, ca
 def test_only_the_gap_where_the_damage_lies_is_blamed_on_it(directory: Path) -> None:
     engine = opened(directory)
     head = fill(engine, steps=9)
-    branch = records.branch()
+    branch = sample_records.branch()
     step(engine.drop(Drop("t", expect=[("t", head.key)], rows=[(branch.id, 2), (branch.id, 3)])))
     step(engine.compact())
     step(engine.close())
@@ -260,8 +260,8 @@ def test_only_the_gap_where_the_damage_lies_is_blamed_on_it(directory: Path) -> 
 def test_a_head_whose_row_was_in_a_damaged_line_is_not_taken_for_one_without_a_row(directory: Path) -> None:
     engine = opened(directory)
     head = fill(engine, steps=3)
-    branch = records.branch()
-    moved = records.head(branch, 3, 4, note=b"moved")
+    branch = sample_records.branch()
+    moved = sample_records.head(branch, 3, 4, note=b"moved")
     step(engine.commit(Commit("t", swaps=[Swap("t", head.key, moved)])))
     step(engine.close())
     damage(directory / "t.jsonl", 4)
@@ -296,20 +296,20 @@ def test_a_damaged_beginning_is_never_a_silent_new_start(directory: Path) -> Non
         with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
             step(ask("t"))
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 2"):
-        step(engine.commit(records.first(records.branch())))
+        step(engine.commit(sample_records.first(sample_records.branch())))
     step(engine.close())
 
 
 def test_damage_to_one_thread_does_not_stop_another_in_the_same_file(directory: Path) -> None:
     engine = opened(directory)
     fill(engine, "t", steps=2)
-    fork = records.branch("fork", lineage="t")
-    step(engine.commit(records.first(fork)))
-    step(engine.commit(records.following(records.head(fork), fork)))
+    fork = sample_records.branch("fork", lineage="t")
+    step(engine.commit(sample_records.first(fork)))
+    step(engine.commit(sample_records.following(sample_records.head(fork), fork)))
     step(engine.close())
     damage(directory / "t.jsonl", 5)
     engine = opened(directory)
-    assert step(engine.head("t")) == records.head(records.branch(), 2, 2)
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch(), 2, 2)
     with pytest.raises(Corrupt, match=r"t\.jsonl, line 5"):
         step(engine.head("fork"))
     step(engine.close())
@@ -323,7 +323,7 @@ def test_compaction_takes_damage_out_and_keeps_it_beside(directory: Path) -> Non
     bad = file_lines(directory / "t.jsonl")[4]
     engine = opened(directory)
     step(engine.compact())
-    assert step(engine.head("t")) == records.head(records.branch(), 3, 3)
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch(), 3, 3)
     assert (directory / "t.jsonl.damaged").read_bytes() == bad
     assert step(engine.stats())["damaged"] == 0
     step(engine.close())
@@ -338,7 +338,7 @@ def test_salvage_sets_damage_aside_when_it_is_met(directory: Path) -> None:
     damage(directory / "t.jsonl", 7)
     bad, sound = [file_lines(directory / "t.jsonl")[n] for n in (3, 6)], (directory / "sound.jsonl").read_bytes()
     engine = JSONLEngine(directory, salvage=True)
-    assert step(engine.head("t")) == records.head(records.branch(), 5, 5)
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch(), 5, 5)
     assert payload_steps(engine, 1, 9) == [1, 2, 4, 5]
     assert payload_steps(engine, 1, 9, "sound") == [1, 2, 3, 4, 5]
     assert (directory / "t.jsonl.damaged").read_bytes() == b"".join(bad)
@@ -365,13 +365,13 @@ def test_a_line_that_is_damaged_after_it_was_read_is_named(engine: JSONLEngine, 
 def test_what_was_dropped_goes_when_the_file_is_compacted(directory: Path) -> None:
     engine, other = opened(directory), opened(directory)
     head = fill(engine, steps=6)
-    branch = records.branch()
-    big = {records.name16("blob"): b"x" * 50_000, records.name16("kept"): b"y"}
+    branch = sample_records.branch()
+    big = {sample_records.name16("blob"): b"x" * 50_000, sample_records.name16("kept"): b"y"}
     marks = Commit("t", blobs=big, marks=[Mark(branch.id, 5, b"old"), Mark(branch.id, 6, b"gone")])
     step(engine.commit(marks))
     step(engine.commit(Commit("t", marks=[Mark(branch.id, 5, b"new"), Mark(branch.id, 6, None)])))
-    second = records.branch("t", 2)
-    step(engine.commit(Commit("t", branches=[second], rows=[records.row(second, 1)])))
+    second = sample_records.branch("t", 2)
+    step(engine.commit(Commit("t", branches=[second], rows=[sample_records.row(second, 1)])))
     step(
         engine.drop(
             Drop(
@@ -380,20 +380,22 @@ def test_what_was_dropped_goes_when_the_file_is_compacted(directory: Path) -> No
                 rows=[(branch.id, 1)],
                 bodies=[(branch.id, 2)],
                 branches=[second.id],
-                blobs=[records.name16("blob")],
+                blobs=[sample_records.name16("blob")],
             )
         )
     )
     assert payload_steps(other, 0, 9) == [2, 3, 4, 5, 6]
-    before = step(records.everything(engine, "t"))
+    before = step(sample_records.everything(engine, "t"))
     assert step(engine.payloads("t", branch.id, 2, 2)) == [(2, b"")]
     size = (directory / "t.jsonl").stat().st_size
     step(engine.compact())
     assert (directory / "t.jsonl").stat().st_size < size - 50_000
     assert "drop" not in (directory / "t.jsonl").read_text()
-    assert step(records.everything(engine, "t")) == before
-    assert step(records.everything(other, "t")) == before, "an engine that had the old file open finds the new one"
-    step(engine.commit(records.following(head, branch)))
+    assert step(sample_records.everything(engine, "t")) == before
+    assert step(sample_records.everything(other, "t")) == before, (
+        "an engine that had the old file open finds the new one"
+    )
+    step(engine.commit(sample_records.following(head, branch)))
     assert payload_steps(other, 0, 9) == [2, 3, 4, 5, 6, 7]
     step(engine.close())
     step(other.close())
@@ -405,7 +407,7 @@ def test_what_was_dropped_goes_when_the_file_is_compacted(directory: Path) -> No
 def test_the_file_of_an_empty_lineage_goes(engine: JSONLEngine, directory: Path) -> None:
     head = fill(engine)
     step(engine.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
-    step(engine.drop(Drop("t", expect=[], branches=[records.branch().id])))
+    step(engine.drop(Drop("t", expect=[], branches=[sample_records.branch().id])))
     assert step(engine.lineages()) == []
     step(engine.compact())
     assert not (directory / "t.jsonl").exists()
@@ -434,14 +436,18 @@ def test_opening_a_store_of_many_sessions_reads_only_the_one_that_is_asked_for(
 ) -> None:
     engine = opened(directory)
     for number in range(400):
-        step(engine.commit(records.first(records.branch(f"s{number}"))))
-    step(engine.commit(records.first(records.branch("fork", lineage="s7"))))
+        step(engine.commit(sample_records.first(sample_records.branch(f"s{number}"))))
+    step(engine.commit(sample_records.first(sample_records.branch("fork", lineage="s7"))))
     assert len(step(engine.threads())) == 401
     step(engine.close())
     read.clear()
     engine = opened(directory)
     assert step(engine.head("s123")) is not None
-    step(engine.commit(records.following(records.head(records.branch("s123")), records.branch("s123"))))
+    step(
+        engine.commit(
+            sample_records.following(sample_records.head(sample_records.branch("s123")), sample_records.branch("s123"))
+        )
+    )
     assert set(read) == {"s123"}
     read.clear()
     assert step(engine.head("fork")) is not None
@@ -472,7 +478,7 @@ def test_a_session_that_was_listed_while_it_was_being_made_is_listed_when_it_is_
 def test_many_sessions_hold_a_bounded_number_of_files_open(engine: JSONLEngine) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))  # other tests may have left some
     for number in range(300):
-        step(engine.commit(records.first(records.branch(f"s{number}"))))
+        step(engine.commit(sample_records.first(sample_records.branch(f"s{number}"))))
         step(engine.head(f"s{number}"))
         assert step(engine.head(f"nobody-{number}")) is None
     step(engine.threads())
@@ -498,16 +504,16 @@ def test_the_index_is_only_a_cache(directory: Path, content: bytes | None) -> No
 def test_the_names_of_forks_are_found_again_when_their_file_is_lost(directory: Path, content: bytes | None) -> None:
     engine = opened(directory)
     fill(engine)
-    fork = records.branch("fork", lineage="t")
-    step(engine.commit(records.first(fork)))
+    fork = sample_records.branch("fork", lineage="t")
+    step(engine.commit(sample_records.first(fork)))
     step(engine.close())
     (directory / ".names").unlink()
     if content is not None:
         (directory / ".names").write_bytes(content)
     engine = opened(directory)
-    assert step(engine.head("fork")) == records.head(fork)
+    assert step(engine.head("fork")) == sample_records.head(fork)
     with pytest.raises(Refused):
-        step(engine.commit(records.first(records.branch("fork"))))
+        step(engine.commit(sample_records.first(sample_records.branch("fork"))))
     step(engine.close())
 
 
@@ -597,7 +603,7 @@ def test_damaged_leases_are_named(engine: JSONLEngine, directory: Path) -> None:
 
 def test_hostile_names_stay_in_the_directory(engine: JSONLEngine, directory: Path, tmp_path: Path) -> None:
     for name in ("../evil", "/etc/passwd", "a/../../b", ".names", "backtrail.json", "x\0y", "CON"):
-        step(engine.commit(records.first(records.branch(name))))
+        step(engine.commit(sample_records.first(sample_records.branch(name))))
         assert step(engine.head(name)) is not None
         assert (directory / file_name(name)).is_file()
     assert [file.name for file in tmp_path.iterdir()] == ["store"]

@@ -11,12 +11,12 @@ import pytest
 import backtrail
 from backtrail.engines.base import Engine
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.namespace import NamespaceEngine
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Conflict, InvalidInput, ThreadNotFound
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from backtrail.testing.contract import EngineContract
 
 
@@ -33,7 +33,7 @@ class TestNamespaceInSQLite(EngineContract):
         neighbours = (engine, NamespaceEngine(engine, "acme/2"), NamespaceEngine(engine, "Acme"))
         for number, neighbour in enumerate(neighbours, 9001):
             with contextlib.suppress(Refused):  # some cases open the same file twice
-                finish(neighbour.commit(records.first(records.branch("t", number))))
+                finish(neighbour.commit(sample_records.first(sample_records.branch("t", number))))
         return NamespaceEngine(engine, "acme")
 
 

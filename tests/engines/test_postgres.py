@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from backtrail.engines.postgres import PostgresEngine
-from backtrail.testing import drive
+from backtrail.testing import call_modes
 from backtrail.testing.contract import DurableEngineContract
 from backtrail.testing.servers import PostgresServer
 from fix_pooler import Pooler
@@ -38,17 +38,17 @@ class OnPostgres(DurableEngineContract):
 
 class TestPostgres(OnPostgres):
     schema = "contract_direct"
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("direct",)
 
 
 class TestPostgresThreaded(OnPostgres):
     schema = "contract_threaded"
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("threaded",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("threaded",)
 
 
 class TestAsyncPostgres(OnPostgres):
     schema = "contract_awaited"
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("awaited",)
 
 
 class BehindAPooler(OnPostgres):
@@ -61,9 +61,9 @@ class BehindAPooler(OnPostgres):
 
 class TestPostgresPooled(BehindAPooler):
     schema = "contract_pooled"
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("direct",)
 
 
 class TestAsyncPostgresPooled(BehindAPooler):
     schema = "contract_pooled_awaited"
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("awaited",)

@@ -10,7 +10,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.postgres import PostgresEngine
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.servers import PostgresServer
 from fix_pooler import Pooler
 
@@ -51,17 +51,17 @@ def test_no_statement_is_kept_unless_asked_for(
 
     async def test(_: object) -> None:
         engine = PostgresEngine(through(pooler, postgres_server), schema=schema, pool_size=1, asynchronous=asynchronous)
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         before = pooler.lent
         for n in range(1, 20):
-            await engine.commit(records.following(records.head(at, n, n), at))
-            assert await engine.head("t") == records.head(at, n + 1, n + 1)
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
+            assert await engine.head("t") == sample_records.head(at, n + 1, n + 1)
         assert pooler.lent - before == 2 * 19  # one transaction each
         assert pooler.named == set()
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -75,17 +75,17 @@ def test_a_kept_statement_that_a_session_does_not_know_is_sent_whole(
         engine = PostgresEngine(
             through(pooler, postgres_server), schema=schema, pool_size=1, prepare=True, asynchronous=asynchronous
         )
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         for n in range(1, 20):
-            await engine.commit(records.following(records.head(at, n, n), at))
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
         assert len(pooler.named) == 1
         await engine.close()
         plain = PostgresEngine(postgres_server.url, schema=schema, asynchronous=asynchronous)
         assert [row.step for row in await plain.rows("t", at.id, 1, 99)] == list(range(1, 21))
         await plain.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 def test_a_whole_store_lives_behind_a_pooler(pooler_to: Callable[..., Pooler], postgres_server: PostgresServer) -> None:

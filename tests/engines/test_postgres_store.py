@@ -16,8 +16,8 @@ from backtrail.engines.postgres import schema as migrations
 from backtrail.engines.postgres.engine import _beyond
 from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.errors import InvalidInput, UnsupportedFormat
-from backtrail.testing import drive, records
-from backtrail.testing.drive import step
+from backtrail.testing import call_modes, sample_records
+from backtrail.testing.call_modes import step
 from backtrail.testing.servers import PostgresServer, until
 from fix_children import run as in_child
 from fix_proxy import Proxy
@@ -51,8 +51,8 @@ def test_any_number_may_start_at_once_and_the_schema_is_made_once(
     postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
     engines = [PostgresEngine(postgres_server.url, schema=schema) for _ in range(8)]
-    begun = [engine.commit(records.first(records.branch(f"t{n}"))) for n, engine in enumerate(engines)]
-    assert step(drive.race(begun)) == [None] * 8
+    begun = [engine.commit(sample_records.first(sample_records.branch(f"t{n}"))) for n, engine in enumerate(engines)]
+    assert step(call_modes.race(begun)) == [None] * 8
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(newest(),)]
     assert len(step(engines[0].threads())) == 8
     for engine in engines:
@@ -62,9 +62,9 @@ def test_any_number_may_start_at_once_and_the_schema_is_made_once(
 def test_schemas_keep_stores_apart(postgres_server: PostgresServer, schema: str) -> None:
     engines = [PostgresEngine(postgres_server.url, schema=f"{schema}_{n}") for n in range(2)]
     for n, engine in enumerate(engines):
-        step(engine.commit(records.first(records.branch("t", n))))
+        step(engine.commit(sample_records.first(sample_records.branch("t", n))))
     for n, engine in enumerate(engines):
-        assert step(engine.head("t")) == records.head(records.branch("t", n))
+        assert step(engine.head("t")) == sample_records.head(sample_records.branch("t", n))
         assert step(engine.stats())["rows"] == 1
         step(engine.close())
 
@@ -84,11 +84,11 @@ def test_a_url_that_cannot_be_right_is_refused(url: str) -> None:
 def test_a_store_of_a_newer_backtrail_is_left_alone(
     engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
 ) -> None:
-    step(engine.commit(records.first(records.branch("t"))))
+    step(engine.commit(sample_records.first(sample_records.branch("t"))))
     admin.execute(f"UPDATE {schema}.store SET format = {newest() + 1}")
     later = PostgresEngine(postgres_server.url, schema=schema)
     with pytest.raises(UnsupportedFormat, match="newer"):
-        step(later.commit(records.first(records.branch("u"))))
+        step(later.commit(sample_records.first(sample_records.branch("u"))))
     assert admin.execute(f"SELECT count(*) FROM {schema}.heads").fetchall() == [(1,)]
     step(later.close())
 
@@ -100,8 +100,8 @@ def test_a_store_of_an_older_format_is_migrated_when_it_is_opened(
     admin: psycopg.Connection[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(1,)]
     admin.execute(f"DROP FUNCTION {schema}.now_us")  # all functions are put in place again
     scripts = {"0002_made_up.sql": "ALTER TABLE {schema}.heads ADD COLUMN extra bigint NOT NULL DEFAULT 7"}
@@ -109,11 +109,11 @@ def test_a_store_of_an_older_format_is_migrated_when_it_is_opened(
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, *scripts))
     monkeypatch.setattr(migrations, "_read", lambda file: scripts.get(file) or read(file))
     later = [PostgresEngine(postgres_server.url, schema=schema) for _ in range(4)]
-    assert step(drive.race([one.head("t") for one in later])) == [records.head(at)] * 4
+    assert step(call_modes.race([one.head("t") for one in later])) == [sample_records.head(at)] * 4
     assert admin.execute(f"SELECT extra FROM {schema}.heads").fetchall() == [(7,)]
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(2,)]
     assert isinstance(step(later[0].lease("x", "me", 60)), Lease)
-    step(later[1].commit(records.following(records.head(at), at)))
+    step(later[1].commit(sample_records.following(sample_records.head(at), at)))
     assert [found.step for found in step(later[2].steps("t", at.id, 1, 9))] == [1, 2]
     for one in later:
         step(one.close())
@@ -127,7 +127,7 @@ def test_a_new_store_runs_every_migration(
     made_up = "CREATE TABLE {schema}.made_up (n bigint)"
     monkeypatch.setattr(migrations, "_read", lambda file: made_up if file == "0002_made_up.sql" else read(file))
     engine = PostgresEngine(postgres_server.url, schema=schema)
-    step(engine.commit(records.first(records.branch("t"))))
+    step(engine.commit(sample_records.first(sample_records.branch("t"))))
     assert admin.execute(f"SELECT count(*) FROM {schema}.made_up").fetchall() == [(0,)]
     assert admin.execute(f"SELECT format FROM {schema}.store").fetchall() == [(2,)]
     step(engine.close())
@@ -142,15 +142,15 @@ def test_one_who_may_only_read_and_write_can_use_a_store_that_is_there(
     admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO user_of_{schema}")
     admin.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO user_of_{schema}")
     modest = PostgresEngine(postgres_server.url.replace("backtrail@", f"user_of_{schema}@"), schema=schema)
-    step(modest.commit(records.first(records.branch("t"))))
-    assert step(engine.head("t")) == records.head(records.branch("t"))
+    step(modest.commit(sample_records.first(sample_records.branch("t"))))
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch("t"))
     step(modest.close())
 
 
 def test_rows_of_a_lineage_lie_together(engine: PostgresEngine, schema: str, admin: psycopg.Connection[Any]) -> None:
     for name in "a", "b", "c":
         for n in range(5):
-            step(engine.commit(Commit(name, branches=[records.branch(name, n)])))
+            step(engine.commit(Commit(name, branches=[sample_records.branch(name, n)])))
     found = admin.execute(f"SELECT n >> 48, count(DISTINCT lineage) FROM {schema}.branches GROUP BY 1").fetchall()
     assert [count for _, count in found] == [1, 1, 1]
     assert all(0 <= high < 1 << 15 for high, _ in found)
@@ -213,10 +213,10 @@ def test_a_head_that_moves_touches_no_index(own_postgres: Callable[..., Postgres
     # Of its own, and untouched: a snapshot that anybody holds would keep old versions on the page until it is full.
     server = own_postgres("-c", "fsync=off", "-c", "autovacuum=off")
     engine = PostgresEngine(server.url)
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     for n in range(1, 50):
-        step(engine.commit(records.following(records.head(at, n, n), at)))
+        step(engine.commit(sample_records.following(sample_records.head(at, n, n), at)))
     step(engine.close())  # a session reports what it did when it ends
     with psycopg.connect(server.url, autocommit=True) as admin:
 
@@ -241,14 +241,14 @@ def test_each_call_is_one_round_trip(
 
     async def test(_: object) -> None:
         engine = PostgresEngine(url, schema=schema, asynchronous=asynchronous)
-        at = records.branch("t")
-        await engine.commit(records.first(at))
-        rows = [records.row(at, n, payload=bytes(2300)) for n in range(2, 1601)]
-        swap = Swap("t", records.head(at).key, records.head(at, 1600, 2))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
+        rows = [sample_records.row(at, n, payload=bytes(2300)) for n in range(2, 1601)]
+        swap = Swap("t", sample_records.head(at).key, sample_records.head(at, 1600, 2))
         calls: list[Callable[[], Any]] = [
             lambda: engine.commit(Commit("t", rows=rows, blobs={b"a": b"1"})),
-            lambda: engine.commit(Commit("t", swaps=[swap], rows=[records.row(at, 1601)])),
-            lambda: engine.commit(records.first(records.branch("u"), 3)),
+            lambda: engine.commit(Commit("t", swaps=[swap], rows=[sample_records.row(at, 1601)])),
+            lambda: engine.commit(sample_records.first(sample_records.branch("u"), 3)),
             lambda: engine.tip("t"),
             lambda: engine.row("t", at.id, 7),
             lambda: engine.payloads("t", at.id, 1, 1600),
@@ -262,7 +262,7 @@ def test_each_call_is_one_round_trip(
         assert len(await engine.payloads("t", at.id, 1, 1600)) == 1600
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 def test_nothing_depends_on_the_session(
@@ -270,10 +270,10 @@ def test_nothing_depends_on_the_session(
 ) -> None:
     """A pooler in transaction mode needs: no prepared statements, no locks or settings that outlive a statement."""
     engine = PostgresEngine(postgres_server.url, schema=schema, pool_size=1, application_name=schema)
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     for n in range(1, 20):
-        step(engine.commit(records.following(records.head(at, n, n), at)))
+        step(engine.commit(sample_records.following(sample_records.head(at, n, n), at)))
         step(engine.tip("t"))
     ((session,),) = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [schema]).fetchall()
     assert admin.execute("SELECT count(*) FROM pg_locks WHERE pid = %s", [session]).fetchall() == [(0,)]
@@ -297,13 +297,13 @@ def test_callers_share_a_pool_and_use_all_of_it(
         await engine.ping()
         until(lambda: proxy.connections == 3, "three connections")
         proxy.held_for = 8
-        branches = [records.branch(f"t{n}") for n in range(32)]
-        assert await drive.race([engine.commit(records.first(at)) for at in branches]) == [None] * 32
+        branches = [sample_records.branch(f"t{n}") for n in range(32)]
+        assert await call_modes.race([engine.commit(sample_records.first(at)) for at in branches]) == [None] * 32
         assert proxy.connections == 8
         await engine.close()
         until(lambda: proxy.connections == 0, "all connections are closed")
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 def test_a_server_that_asks_for_serializable_transactions_gets_them(
@@ -311,35 +311,35 @@ def test_a_server_that_asks_for_serializable_transactions_gets_them(
 ) -> None:
     url = postgres_server.url + "?options=-c%20default_transaction_isolation%3Dserializable"
     engine = PostgresEngine(url, schema=schema)
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
 
     async def write(name: str) -> None:
-        own = records.branch(name)
-        await engine.commit(records.first(own))
+        own = sample_records.branch(name)
+        await engine.commit(sample_records.first(own))
         for n in range(1, 6):
-            await engine.commit(records.following(records.head(own, n, n), own))
+            await engine.commit(sample_records.following(sample_records.head(own, n, n), own))
 
-    assert step(drive.race([write(f"w{n}") for n in range(6)])) == [None] * 6
+    assert step(call_modes.race([write(f"w{n}") for n in range(6)])) == [None] * 6
     assert len(step(engine.threads())) == 7
     step(engine.close())
 
 
 def test_a_child_after_a_fork_uses_connections_of_its_own(engine: PostgresEngine) -> None:
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
-    in_child(lambda send: step(engine.commit(records.following(records.head(at), at))))
-    assert step(engine.head("t")) == records.head(at, 2, 2)
-    step(engine.commit(records.following(records.head(at, 2, 2), at)))
-    assert step(engine.head("t")) == records.head(at, 3, 3)
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
+    in_child(lambda send: step(engine.commit(sample_records.following(sample_records.head(at), at))))
+    assert step(engine.head("t")) == sample_records.head(at, 2, 2)
+    step(engine.commit(sample_records.following(sample_records.head(at, 2, 2), at)))
+    assert step(engine.head("t")) == sample_records.head(at, 3, 3)
 
 
 def test_prepared_statements_are_an_option(postgres_server: PostgresServer, schema: str) -> None:
     engine = PostgresEngine(postgres_server.url, schema=schema, pool_size=1, prepare=True)
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     for n in range(1, 12):
-        step(engine.commit(records.following(records.head(at, n, n), at)))
+        step(engine.commit(sample_records.following(sample_records.head(at, n, n), at)))
     assert step(engine._client.run("SELECT count(*) > 0 FROM pg_prepared_statements")) == [(True,)]
     step(engine.close())
 
@@ -361,13 +361,13 @@ def test_the_end_of_a_prefix_is_the_next_text(prefix: str, beyond: str | None) -
 
 
 def test_space_is_given_back(engine: PostgresEngine) -> None:
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     for n in range(1, 50):
-        step(engine.commit(records.following(records.head(at, n, n), at)))
-    before = step(records.everything(engine, "t"))
+        step(engine.commit(sample_records.following(sample_records.head(at, n, n), at)))
+    before = step(sample_records.everything(engine, "t"))
     step(engine.compact())
-    assert step(records.everything(engine, "t")) == before
+    assert step(sample_records.everything(engine, "t")) == before
 
 
 def test_partitions_by_lineage_work_as_documented(
@@ -380,10 +380,12 @@ def test_partitions_by_lineage_work_as_documented(
     admin.execute(f"ALTER TABLE {schema}.bodies RENAME TO bodies_old")
     admin.execute(f"ALTER TABLE {schema}.bodies_new RENAME TO bodies")
     for name in map(str, range(20)):
-        at = records.branch(name)
-        step(engine.commit(records.first(at, 3)))
-        step(engine.commit(records.following(records.head(at, 3), at)))
-        assert step(engine.rows(name, at.id, 1, 9)) == [records.as_row(records.row(at, n)) for n in range(1, 5)]
+        at = sample_records.branch(name)
+        step(engine.commit(sample_records.first(at, 3)))
+        step(engine.commit(sample_records.following(sample_records.head(at, 3), at)))
+        assert step(engine.rows(name, at.id, 1, 9)) == [
+            sample_records.as_row(sample_records.row(at, n)) for n in range(1, 5)
+        ]
     found = admin.execute(f"SELECT count(*) FROM {schema}.bodies_p0 UNION ALL SELECT count(*) FROM {schema}.bodies_p1")
     counts = [count for (count,) in found.fetchall()]
     assert sum(counts) == 80

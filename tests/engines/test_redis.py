@@ -11,7 +11,7 @@ import pytest
 from backtrail.engines.base import Branch, Commit, Engine
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.redis import RedisEngine
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.contract import DurableEngineContract, case
 from backtrail.testing.servers import RedisCluster, RedisServer
 
@@ -37,7 +37,7 @@ class TestRedis(OnRedis):
 
 
 class TestAsyncRedis(OnRedis):
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("awaited",)
 
 
 class OnCluster(OnRedis):
@@ -51,16 +51,18 @@ class OnCluster(OnRedis):
     @case
     async def test_a_taken_branch_id_is_refused_wherever_it_was_taken(self, engine: Engine) -> None:
         """A cluster compares ids within a shard only: sixteen random bytes do not meet by chance."""
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         with pytest.raises(Refused):
-            await engine.commit(Commit("t", branches=[records.branch("t", 2), Branch(at.id, "t", "u", at.owner)]))
+            await engine.commit(
+                Commit("t", branches=[sample_records.branch("t", 2), Branch(at.id, "t", "u", at.owner)])
+            )
         assert await engine.branches("t") == [at]
 
 
 class TestRedisCluster(OnCluster):
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("direct",)
 
 
 class TestAsyncRedisCluster(OnCluster):
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("awaited",)
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("awaited",)

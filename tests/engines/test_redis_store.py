@@ -19,8 +19,8 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.redis import RedisEngine
 from backtrail.engines.redis.keys import Shards
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, UnsupportedFormat
-from backtrail.testing import drive, records
-from backtrail.testing.drive import step
+from backtrail.testing import call_modes, sample_records
+from backtrail.testing.call_modes import step
 from backtrail.testing.servers import RedisCluster, RedisServer, until
 from fix_children import run as in_child
 from fix_proxy import Proxy
@@ -58,11 +58,14 @@ def engine(redis_server: RedisServer, prefix: str) -> Iterator[RedisEngine]:
 
 def fill(engine: Engine, name: str = "t") -> None:
     """A lineage with a record of every kind."""
-    at, fork = records.branch(name), records.branch(name + " fork", lineage=name, origin=(records.branch(name).id, 1))
-    step(engine.commit(records.first(at, 3)))
-    step(engine.commit(records.first(fork)))
+    at, fork = (
+        sample_records.branch(name),
+        sample_records.branch(name + " fork", lineage=name, origin=(sample_records.branch(name).id, 1)),
+    )
+    step(engine.commit(sample_records.first(at, 3)))
+    step(engine.commit(sample_records.first(fork)))
     step(engine.commit(Commit(name, marks=[Mark(at.id, 1, b"m")], blobs={b"a": b"1"})))
-    step(engine.commit(records.following(records.head(at, 3), at)))
+    step(engine.commit(sample_records.following(sample_records.head(at, 3), at)))
     step(engine.lease(f"lock:{name}", "me", 60))
 
 
@@ -114,13 +117,13 @@ def test_all_keys_of_a_lineage_expire_at_the_same_instant(
         assert len(first) == 1
         assert 0 < first.pop() <= 3_600_000
     longer = RedisEngine(redis_server.url, prefix=prefix, ttl=7200)
-    step(longer.commit(Commit("t", marks=[Mark(records.branch("t").id, 2, b"renews all")])))
+    step(longer.commit(Commit("t", marks=[Mark(sample_records.branch("t").id, 2, b"renews all")])))
     keys = [key for key in own if key.endswith(b":t")]
     renewed = set(admin.eval(script, len(keys), *keys))
     assert len(renewed) == 1
     assert renewed.pop() > 3_600_000
     forever = RedisEngine(redis_server.url, prefix=prefix)
-    step(forever.commit(Commit("t", marks=[Mark(records.branch("t").id, 2, b"keeps all")])))
+    step(forever.commit(Commit("t", marks=[Mark(sample_records.branch("t").id, 2, b"keeps all")])))
     assert set(admin.eval(script, len(keys), *keys)) == {-1}
     for one in engine, longer, forever:
         step(one.close())
@@ -130,11 +133,11 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
     redis_server: RedisServer, admin: redis.Redis, prefix: str
 ) -> None:
     script = "local t = {} for i, k in ipairs(KEYS) do t[i] = redis.call('PTTL', k) end return t"
-    at, n = records.branch("t"), itertools.count(4)
+    at, n = sample_records.branch("t"), itertools.count(4)
 
     def expiry_after_a_row(ttl: float | None) -> set[int]:
         engine, last = RedisEngine(redis_server.url, prefix=prefix, ttl=ttl), next(n)
-        step(engine.commit(records.following(records.head(at, last, last - 2), at)))
+        step(engine.commit(sample_records.following(sample_records.head(at, last, last - 2), at)))
         step(engine.close())
         keys = [key for key in admin.scan_iter(f"{prefix}*") if key.endswith(b":t")]
         assert len(keys) == 10
@@ -159,29 +162,31 @@ def located_steps(engine: RedisEngine, limit: int = 10_000) -> list[int]:
 def test_ids_that_saves_left_out_are_found_and_then_kept_in_order(
     engine: RedisEngine, admin: redis.Redis, prefix: str
 ) -> None:
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     for n in range(1, 6200):  # more than one look puts into the index
-        step(engine.commit(records.following(records.head(at, n, n), at)))
+        step(engine.commit(sample_records.following(sample_records.head(at, n, n), at)))
     assert admin.zcard(f"{prefix}:{{0}}:ids:t") == 1
     assert admin.smembers(f"{prefix}:{{0}}:late:t") == {at.id}
-    last = records.row(at, 6200).id
+    last = sample_records.row(at, 6200).id
     assert step(engine.locate("t", last, last, 5)) == [(at.id, 6200, last)]
     assert admin.zcard(f"{prefix}:{{0}}:ids:t") == 6200
     assert admin.smembers(f"{prefix}:{{0}}:late:t") == set()
-    step(engine.commit(records.following(records.head(at, 6200, 6200), at)))
+    step(engine.commit(sample_records.following(sample_records.head(at, 6200, 6200), at)))
     assert located_steps(engine) == list(range(1, 6202))
 
 
 def test_rows_that_were_dropped_before_anybody_looked_for_their_ids_are_not_found(engine: RedisEngine) -> None:
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     for n in range(1, 6):
-        step(engine.commit(records.following(records.head(at, n, n), at)))
-    step(engine.drop(Drop("t", [("t", records.head(at, 6, 6).key)], rows=[(at.id, 3)], bodies=[(at.id, 4)])))
+        step(engine.commit(sample_records.following(sample_records.head(at, n, n), at)))
+    step(engine.drop(Drop("t", [("t", sample_records.head(at, 6, 6).key)], rows=[(at.id, 3)], bodies=[(at.id, 4)])))
     assert located_steps(engine) == [1, 2, 4, 5, 6]
-    assert step(engine.rows("t", at.id, 4, 4)) == [records.as_row(records.row(at, 4))._replace(root=b"", payload=b"")]
-    step(engine.drop(Drop("t", [("t", records.head(at, 6, 6).key)], rows=[(at.id, 2), (at.id, 6)])))
+    assert step(engine.rows("t", at.id, 4, 4)) == [
+        sample_records.as_row(sample_records.row(at, 4))._replace(root=b"", payload=b"")
+    ]
+    step(engine.drop(Drop("t", [("t", sample_records.head(at, 6, 6).key)], rows=[(at.id, 2), (at.id, 6)])))
     assert located_steps(engine) == [1, 4, 5]
 
 
@@ -189,9 +194,9 @@ def test_ids_that_are_put_in_order_late_expire_with_the_rest(
     redis_server: RedisServer, admin: redis.Redis, prefix: str
 ) -> None:
     engine = RedisEngine(redis_server.url, prefix=prefix, ttl=3600)
-    at = records.branch("t")
-    step(engine.commit(Commit("t", swaps=[Swap("t", None, records.head(at, 0, 1))], branches=[at])))
-    step(engine.commit(records.following(records.head(at, 0, 1), at)))
+    at = sample_records.branch("t")
+    step(engine.commit(Commit("t", swaps=[Swap("t", None, sample_records.head(at, 0, 1))], branches=[at])))
+    step(engine.commit(sample_records.following(sample_records.head(at, 0, 1), at)))
     ids = f"{prefix}:{{0}}:ids:t"
     assert not admin.exists(ids)
     assert located_steps(engine) == [1]
@@ -206,9 +211,9 @@ def test_an_expired_thread_is_gone_from_everywhere_and_can_begin_again(
 ) -> None:
     keeper = RedisEngine(redis_server.url, prefix=prefix)
     engine = RedisEngine(redis_server.url, prefix=prefix, ttl=0.05)
-    step(keeper.commit(records.first(records.branch("kept"))))
-    step(engine.commit(records.first(records.branch("t"), 2)))
-    step(engine.commit(records.first(records.branch("fork", lineage="t"))))
+    step(keeper.commit(sample_records.first(sample_records.branch("kept"))))
+    step(engine.commit(sample_records.first(sample_records.branch("t"), 2)))
+    step(engine.commit(sample_records.first(sample_records.branch("fork", lineage="t"))))
     # The second came later, perhaps when the first had expired already, and then expires later.
     until(lambda: step(engine.head("t")) is None and step(engine.head("fork")) is None, "both threads expire")
     assert [head.thread for head in step(engine.threads())] == ["kept"]
@@ -216,9 +221,9 @@ def test_an_expired_thread_is_gone_from_everywhere_and_can_begin_again(
     assert step(engine.lineages()) == ["kept"]
     assert step(engine.stats())["rows"] == 1
     step(engine.compact())
-    assert admin.hkeys(f"{prefix}:{{0}}:branches") == [records.branch("kept").id]
-    step(keeper.commit(records.first(records.branch("t"), 2)))
-    step(keeper.commit(records.first(records.branch("fork"))))
+    assert admin.hkeys(f"{prefix}:{{0}}:branches") == [sample_records.branch("kept").id]
+    step(keeper.commit(sample_records.first(sample_records.branch("t"), 2)))
+    step(keeper.commit(sample_records.first(sample_records.branch("fork"))))
     assert [head.thread for head in step(keeper.threads())] == ["fork", "kept", "t"]
     for one in engine, keeper:
         step(one.close())
@@ -250,20 +255,20 @@ def test_each_call_is_one_round_trip(
 
     async def test(_: object) -> None:
         engine = RedisEngine(f"redis://127.0.0.1:{proxy.port}", prefix=prefix, asynchronous=asynchronous)
-        at = records.branch("t")
+        at = sample_records.branch("t")
 
         def load() -> Any:
             return engine.payloads("t", at.id, 1, 1600)
 
-        rows = [records.row(at, n, payload=bytes(2300)) for n in range(2, 1601)]
-        await engine.commit(records.first(at))
+        rows = [sample_records.row(at, n, payload=bytes(2300)) for n in range(2, 1601)]
+        await engine.commit(sample_records.first(at))
         await engine.commit(Commit("t", rows=rows))
-        new = [records.branch(f"u{n}") for n in range(2)]
+        new = [sample_records.branch(f"u{n}") for n in range(2)]
         calls: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
-            (lambda: engine.commit(records.first(new[0])), lambda: engine.commit(records.first(new[1]))),
+            (lambda: engine.commit(sample_records.first(new[0])), lambda: engine.commit(sample_records.first(new[1]))),
             (
-                lambda: engine.commit(records.following(records.head(new[0]), new[0])),
-                lambda: engine.commit(records.following(records.head(new[1]), new[1])),
+                lambda: engine.commit(sample_records.following(sample_records.head(new[0]), new[0])),
+                lambda: engine.commit(sample_records.following(sample_records.head(new[1]), new[1])),
             ),
             (lambda: engine.tip("t"), lambda: engine.tip("t")),
             (load, load),
@@ -279,7 +284,7 @@ def test_each_call_is_one_round_trip(
         assert len(await load()) == 1600
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 def test_connections_are_opened_before_they_are_needed_and_never_more_than_allowed(
@@ -290,7 +295,7 @@ def test_connections_are_opened_before_they_are_needed_and_never_more_than_allow
     step(engine.ping())
     until(lambda: proxy.connections == 3, "three connections")
     proxy.held_for = 4
-    assert step(drive.race([engine.head("t") for _ in range(16)])) == [None] * 16
+    assert step(call_modes.race([engine.head("t") for _ in range(16)])) == [None] * 16
     assert proxy.connections == 4
     step(engine.close())
     until(lambda: proxy.connections == 0, "all connections are closed")
@@ -306,20 +311,20 @@ def test_thirty_two_tasks_share_a_pool_and_use_all_of_it(
         engine = RedisEngine(url, prefix=prefix, pool_size=8, asynchronous=True, **PATIENT)
         await engine.ping()
         proxy.held_for = 8
-        branches = [records.branch(f"t{n}") for n in range(32)]
-        assert await drive.race([engine.commit(records.first(at)) for at in branches]) == [None] * 32
+        branches = [sample_records.branch(f"t{n}") for n in range(32)]
+        assert await call_modes.race([engine.commit(sample_records.first(at)) for at in branches]) == [None] * 32
         assert proxy.connections == 8
         await engine.close()
 
-    drive.run("awaited", test)
+    call_modes.run("awaited", test)
 
 
 def test_a_child_after_a_fork_uses_connections_of_its_own(engine: RedisEngine) -> None:
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
-    in_child(lambda send: step(engine.commit(records.following(records.head(at), at))))
-    step(engine.commit(records.following(records.head(at, 2, 2), at)))
-    assert step(engine.head("t")) == records.head(at, 3, 3)
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
+    in_child(lambda send: step(engine.commit(sample_records.following(sample_records.head(at), at))))
+    step(engine.commit(sample_records.following(sample_records.head(at, 2, 2), at)))
+    assert step(engine.head("t")) == sample_records.head(at, 3, 3)
 
 
 def test_options_may_stand_in_the_url(redis_server: RedisServer, admin: redis.Redis, prefix: str) -> None:
@@ -335,7 +340,7 @@ def test_a_client_that_was_given_is_used_and_left_open(redis_server: RedisServer
     with redis.Redis(port=redis_server.port) as client:
         engine = RedisEngine(client=client, prefix=prefix)
         assert engine.properties.blocking
-        step(engine.commit(records.first(records.branch("t"))))
+        step(engine.commit(sample_records.first(sample_records.branch("t"))))
         step(engine.close())
         assert client.ping()
     with (
@@ -348,18 +353,18 @@ def test_a_client_that_was_given_is_used_and_left_open(redis_server: RedisServer
         async with redis.asyncio.Redis(port=redis_server.port) as client:
             engine = RedisEngine(client=client, prefix=prefix)
             assert not engine.properties.blocking
-            assert await engine.head("t") == records.head(records.branch("t"))
+            assert await engine.head("t") == sample_records.head(sample_records.branch("t"))
             await engine.close()
             assert await client.ping()
 
-    drive.run("awaited", test)
+    call_modes.run("awaited", test)
 
 
 def test_a_unix_socket_is_a_way_in(own_redis: Callable[..., RedisServer], tmp_path: Path) -> None:
     server = own_redis("--unixsocket", "redis.sock")
     engine = RedisEngine(f"unix://{server.directory}/redis.sock?db=0")
-    step(engine.commit(records.first(records.branch("t"))))
-    assert step(engine.head("t")) == records.head(records.branch("t"))
+    step(engine.commit(sample_records.first(sample_records.branch("t"))))
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch("t"))
     step(engine.close())
 
 
@@ -367,9 +372,9 @@ def test_databases_and_prefixes_keep_stores_apart(redis_server: RedisServer, pre
     engines = [RedisEngine(redis_server.url, prefix=prefix, db=n) for n in (1, 2)]
     engines.append(RedisEngine(redis_server.url, prefix=prefix + ":", db=1))
     for n, engine in enumerate(engines):
-        step(engine.commit(records.first(records.branch("t", n))))
+        step(engine.commit(sample_records.first(sample_records.branch("t", n))))
     for n, engine in enumerate(engines):
-        assert step(engine.head("t")) == records.head(records.branch("t", n))
+        assert step(engine.head("t")) == sample_records.head(sample_records.branch("t", n))
         assert step(engine.stats())["rows"] == 1
         step(engine.close())
 
@@ -398,7 +403,7 @@ def test_a_store_of_an_older_format_is_left_alone(
     admin.hset(f"{prefix}:{{0}}:store", mapping={"format": 1, "shards": 1})
     engine = RedisEngine(redis_server.url, prefix=prefix)
     with pytest.raises(UnsupportedFormat, match=r"has format 1, .* copy it"):
-        step(engine.commit(records.first(records.branch("t"))))
+        step(engine.commit(sample_records.first(sample_records.branch("t"))))
     assert list(admin.scan_iter(f"{prefix}*")) == [f"{prefix}:{{0}}:store".encode()]
     step(engine.close())
 
@@ -407,16 +412,20 @@ def test_a_store_of_a_newer_backtrail_is_left_alone(redis_server: RedisServer, a
     admin.hset(f"{prefix}:{{0}}:store", mapping={"format": 99, "shards": 1})
     engine = RedisEngine(redis_server.url, prefix=prefix)
     with pytest.raises(UnsupportedFormat, match="newer"):
-        step(engine.commit(records.first(records.branch("t"))))
+        step(engine.commit(sample_records.first(sample_records.branch("t"))))
     assert list(admin.scan_iter(f"{prefix}*")) == [f"{prefix}:{{0}}:store".encode()]
     step(engine.close())
 
 
 def test_a_server_that_forgot_its_scripts_is_told_them_again(engine: RedisEngine, admin: redis.Redis) -> None:
-    step(engine.commit(records.first(records.branch("t"))))
+    step(engine.commit(sample_records.first(sample_records.branch("t"))))
     admin.script_flush()
-    step(engine.commit(records.following(records.head(records.branch("t")), records.branch("t"))))
-    assert step(engine.head("t")) == records.head(records.branch("t"), 2, 2)
+    step(
+        engine.commit(
+            sample_records.following(sample_records.head(sample_records.branch("t")), sample_records.branch("t"))
+        )
+    )
+    assert step(engine.head("t")) == sample_records.head(sample_records.branch("t"), 2, 2)
 
 
 # -- the lock around commits ----------------------------------------------------------------------------------------
@@ -426,18 +435,18 @@ def test_with_a_lock_writers_queue_and_a_holder_who_stays_is_a_lock_timeout(
     redis_server: RedisServer, prefix: str
 ) -> None:
     engine = RedisEngine(redis_server.url, prefix=prefix, lock=True, lock_timeout=0.05, lock_expiry=60)
-    at = records.branch("t")
-    step(engine.commit(records.first(at)))
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
     held = step(engine.lease("commit:t", "somebody", 60))
     assert isinstance(held, Lease)
     with pytest.raises(LockTimeout, match="somebody"):
-        step(engine.commit(records.following(records.head(at), at)))
+        step(engine.commit(sample_records.following(sample_records.head(at), at)))
     assert step(engine.release("commit:t", "somebody"))
-    step(engine.commit(records.following(records.head(at), at)))
+    step(engine.commit(sample_records.following(sample_records.head(at), at)))
     own = step(engine.lease("mine", "me", 60))
     assert isinstance(own, Lease)
     step(engine.commit(Commit("t", blobs={b"a": b"1"}, fence=Fence("mine", own.token))))
-    assert step(engine.head("t")) == records.head(at, 2, 2)
+    assert step(engine.head("t")) == sample_records.head(at, 2, 2)
     step(engine.close())
 
 
@@ -451,9 +460,9 @@ def names_in(shards: Shards, shard: int) -> Iterator[str]:
 
 def test_the_number_of_shards_is_fixed_by_the_first_to_come(redis_server: RedisServer, prefix: str) -> None:
     first = RedisEngine(redis_server.url, prefix=prefix, shards=8)
-    step(first.commit(records.first(records.branch("t"))))
+    step(first.commit(sample_records.first(sample_records.branch("t"))))
     second = RedisEngine(redis_server.url, prefix=prefix)
-    assert step(second.head("t")) == records.head(records.branch("t"))
+    assert step(second.head("t")) == sample_records.head(sample_records.branch("t"))
     third = RedisEngine(redis_server.url, prefix=prefix, shards=4)
     with pytest.raises(InvalidInput, match="8 shards"):
         step(third.ping())
@@ -497,15 +506,15 @@ def test_a_closed_engine_has_no_connection_to_a_cluster_any_more(
         before = connections()
         engine = RedisEngine(redis_cluster.url, prefix=prefix, asynchronous=asynchronous, shards=8)
         for n in range(8):
-            await engine.commit(records.first(records.branch(f"t{n}")))
+            await engine.commit(sample_records.first(sample_records.branch(f"t{n}")))
         assert connections() > before
         await engine.close()
         while connections() > before:
-            await drive.pause(0.01)
+            await call_modes.pause(0.01)
 
     gc.disable()  # which would close what was forgotten
     try:
-        drive.run("awaited" if asynchronous else "direct", test)
+        call_modes.run("awaited" if asynchronous else "direct", test)
     finally:
         gc.enable()
 
@@ -514,20 +523,23 @@ def test_a_thread_exists_once_wherever_it_began(redis_server: RedisServer, prefi
     shards = Shards(prefix, 4)
     home, lineage, third = (next(names_in(shards, n)) for n in (0, 1, 2))
     engine = RedisEngine(redis_server.url, prefix=prefix, shards=4)
-    away = records.branch(home, lineage=lineage)
-    elsewhere = records.branch(home, 2, lineage=third)
-    at_home = records.branch(home, 3)
+    away = sample_records.branch(home, lineage=lineage)
+    elsewhere = sample_records.branch(home, 2, lineage=third)
+    at_home = sample_records.branch(home, 3)
 
     def begins(at: Any) -> None:
         others = [other for other in (away, elsewhere, at_home) if other != at]
-        step(engine.commit(records.first(at)))
-        assert step(engine.tip(home)) == (records.head(at), records.as_row(records.row(at, 1), payload=False))
+        step(engine.commit(sample_records.first(at)))
+        assert step(engine.tip(home)) == (
+            sample_records.head(at),
+            sample_records.as_row(sample_records.row(at, 1), payload=False),
+        )
         assert [head.thread for head in step(engine.threads())] == [home]
         for other in others:
             with pytest.raises(Refused):
-                step(engine.commit(records.first(other)))
-        assert step(engine.head(home)) == records.head(at)
-        step(engine.commit(Commit(at.lineage, swaps=[Swap(home, records.head(at).key, None)])))
+                step(engine.commit(sample_records.first(other)))
+        assert step(engine.head(home)) == sample_records.head(at)
+        step(engine.commit(Commit(at.lineage, swaps=[Swap(home, sample_records.head(at).key, None)])))
         step(engine.drop(Drop(at.lineage, [], branches=[at.id])))
         assert step(engine.head(home)) is None
         assert step(engine.threads()) == []
@@ -549,21 +561,25 @@ def test_of_many_that_begin_one_thread_in_many_shards_one_wins(
         for number in range(12):
             thread = f"thread {number}"
             lineages = [thread, *(next(names_in(shards, n)) for n in range(7))]
-            begun = [records.branch(thread, number * 10 + n, lineage=lineage) for n, lineage in enumerate(lineages)]
-            answers = await drive.race([engine.commit(records.first(at)) for at in begun])
+            begun = [
+                sample_records.branch(thread, number * 10 + n, lineage=lineage) for n, lineage in enumerate(lineages)
+            ]
+            answers = await call_modes.race([engine.commit(sample_records.first(at)) for at in begun])
             winners = [at for at, answer in zip(begun, answers, strict=True) if answer is None]
             assert [type(answer) for answer in answers if answer is not None] == [Refused] * 7
-            assert await engine.head(thread) == records.head(winners[0])
+            assert await engine.head(thread) == sample_records.head(winners[0])
             listed = [head for head in await engine.threads() if head.thread == thread]
-            assert listed == [records.head(winners[0])]
+            assert listed == [sample_records.head(winners[0])]
             # Gone again, so that the next round finds pointers of the one before.
-            await engine.commit(Commit(winners[0].lineage, swaps=[Swap(thread, records.head(winners[0]).key, None)]))
-            again = await drive.race([engine.commit(records.first(records.branch(thread, 900 + n, lineage=lineage)))
-                                      for n, lineage in enumerate(lineages)])  # fmt: skip
+            await engine.commit(
+                Commit(winners[0].lineage, swaps=[Swap(thread, sample_records.head(winners[0]).key, None)])
+            )
+            branches = [sample_records.branch(thread, 900 + n, lineage=name) for n, name in enumerate(lineages)]
+            again = await call_modes.race([engine.commit(sample_records.first(branch)) for branch in branches])
             assert sum(answer is None for answer in again) == 1
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 def test_a_fence_holds_across_shards(redis_server: RedisServer, prefix: str) -> None:

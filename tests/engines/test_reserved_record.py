@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from backtrail.engines.base import Commit, Head
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.reserved import RESERVED, user_threads
+from backtrail.engines.reserved_names import RESERVED, user_threads
 from backtrail.engines.reserved_record import record, swap, update
 
 NAME = f"{RESERVED}test"

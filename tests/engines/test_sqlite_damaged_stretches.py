@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine
-from backtrail.engines.drive import finish as step
+from backtrail.engines.coroutines import finish as step
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.engines.sqlite import statements as sql
-from backtrail.testing import records
+from backtrail.testing import sample_records
 
 
 def woven(path: Path, dice: random.Random, steps: int = 24) -> tuple[SQLiteEngine, list[Branch]]:
     """A store of three branches that took turns, with some rows swept away."""
     engine = SQLiteEngine(path, durability="normal")
-    branches = [records.branch("t"), records.branch("u"), records.branch("v")]
+    branches = [sample_records.branch("t"), sample_records.branch("u"), sample_records.branch("v")]
     for branch in branches:
-        step(engine.commit(records.first(branch)))
+        step(engine.commit(sample_records.first(branch)))
     last = dict.fromkeys(range(3), 1)
     while min(last.values()) < steps:
         which = dice.randrange(3)
-        rows = [records.row(branches[which], last[which] + n) for n in range(1, dice.choice((2, 2, 4)))]
+        rows = [sample_records.row(branches[which], last[which] + n) for n in range(1, dice.choice((2, 2, 4)))]
         last[which] = rows[-1].step
         step(engine.commit(Commit(branches[which].lineage, rows=rows)))
     for branch in branches:
@@ -86,7 +86,7 @@ def test_rows_that_were_written_again_while_they_were_hidden_hide_no_others(tmp_
     """A repair brings over what one side of a mirror seems to lack."""
     engine, (one, *_) = woven(tmp_path / "s.db", random.Random(1), steps=6)
     sweep(engine, one, list(range(2, 40)))
-    rows = [records.row(one, number) for number in range(2, 12)]
+    rows = [sample_records.row(one, number) for number in range(2, 12)]
     step(engine.commit(Commit("t", rows=rows)))
     before = told(engine, one)
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:

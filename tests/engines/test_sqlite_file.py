@@ -14,13 +14,13 @@ from backtrail.engines.base import Commit, Drop
 from backtrail.engines.sqlite import SQLiteEngine, migrations
 from backtrail.engines.sqlite.database_file import APPLICATION_ID
 from backtrail.errors import InvalidInput, NotFound, Unavailable, UnsupportedFormat
-from backtrail.testing import records
-from backtrail.testing.drive import step
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
 
 
 def saved(path: Path) -> SQLiteEngine:
     engine = SQLiteEngine(path)
-    step(engine.commit(records.first(records.branch())))
+    step(engine.commit(sample_records.first(sample_records.branch())))
     return engine
 
 
@@ -118,13 +118,13 @@ def test_a_file_that_is_not_a_store_is_refused_and_left_untouched(tmp_path: Path
 
 def test_a_store_that_a_newer_backtrail_takes_over_while_it_is_open_says_so(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "s.db")
-    branch = records.branch("t")
-    step(engine.commit(records.first(branch)))
+    branch = sample_records.branch("t")
+    step(engine.commit(sample_records.first(branch)))
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:
         connection.execute("ALTER TABLE steps RENAME TO elsewhere")
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(UnsupportedFormat, match="has format 99"):
-        step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+        step(engine.commit(Commit("t", rows=[sample_records.row(branch, 2)])))
     with pytest.raises(UnsupportedFormat, match="has format 99"):
         step(engine.steps("t", branch.id, 1, 2))
     with pytest.raises(UnsupportedFormat, match="has format 99"):
@@ -245,7 +245,7 @@ def test_a_store_that_was_deleted_or_replaced_does_not_answer(tmp_path: Path) ->
 
 def test_compaction_gives_space_back(tmp_path: Path) -> None:
     engine = saved(tmp_path / "s.db")
-    blobs = {records.name16(n): os.urandom(20_000) for n in range(50)}
+    blobs = {sample_records.name16(n): os.urandom(20_000) for n in range(50)}
     step(engine.commit(Commit("t", blobs=blobs)))
     full = step(engine.stats())["bytes"]
     head = step(engine.head("t"))

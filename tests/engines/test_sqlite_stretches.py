@@ -12,10 +12,10 @@ import pytest
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Mark, Swap
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.drive import finish as step
+from backtrail.engines.coroutines import finish as step
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine
-from backtrail.testing import records
+from backtrail.testing import sample_records
 
 
 def counted(path: Path, table: str) -> int:
@@ -25,11 +25,11 @@ def counted(path: Path, table: str) -> int:
 
 def begin(engine: Engine, *branches: Branch) -> None:
     for branch in branches:
-        step(engine.commit(records.first(branch)))
+        step(engine.commit(sample_records.first(branch)))
 
 
 def add(engine: Engine, branch: Branch, number: int) -> None:
-    step(engine.commit(Commit(branch.lineage, rows=[records.row(branch, number)])))
+    step(engine.commit(Commit(branch.lineage, rows=[sample_records.row(branch, number)])))
 
 
 def seen(engine: Engine, branch: Branch) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def seen(engine: Engine, branch: Branch) -> dict[str, Any]:
 
 def test_a_branch_that_is_written_alone_has_one_stretch(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "s.db")
-    one, other = records.branch("one"), records.branch("other")
+    one, other = sample_records.branch("one"), sample_records.branch("other")
     begin(engine, one)
     for number in range(2, 40):
         add(engine, one, number)
@@ -63,7 +63,7 @@ def test_a_branch_that_is_written_alone_has_one_stretch(tmp_path: Path) -> None:
 
 def test_stretches_of_which_nothing_is_left_go_and_a_range_over_them_stays_right(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "s.db")
-    one, other = records.branch("one"), records.branch("other")
+    one, other = sample_records.branch("one"), sample_records.branch("other")
     begin(engine, one, other)
     for number in range(2, 30):
         add(engine, one, number)
@@ -87,7 +87,7 @@ def test_stretches_of_which_nothing_is_left_go_and_a_range_over_them_stays_right
 def test_no_position_is_used_twice(tmp_path: Path) -> None:
     """Else a gap that a sweep has left could fill up with rows of somebody else."""
     engine = SQLiteEngine(tmp_path / "s.db")
-    one, other = records.branch("one"), records.branch("other")
+    one, other = sample_records.branch("one"), sample_records.branch("other")
     begin(engine, one)
     add(engine, one, 2)
     add(engine, one, 3)
@@ -108,7 +108,7 @@ def test_no_position_is_used_twice(tmp_path: Path) -> None:
 
 def test_compaction_finds_stretches_that_were_lost_and_joins_those_that_touch(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "s.db")
-    one, other = records.branch("one"), records.branch("other")
+    one, other = sample_records.branch("one"), sample_records.branch("other")
     begin(engine, one, other)
     for number in range(2, 12):
         add(engine, one, number)
@@ -125,10 +125,10 @@ def test_compaction_finds_stretches_that_were_lost_and_joins_those_that_touch(tm
 
 def test_a_row_that_is_there_is_refused_also_when_others_were_written_since(tmp_path: Path) -> None:
     engine = SQLiteEngine(tmp_path / "s.db")
-    one, other = records.branch("one"), records.branch("other")
+    one, other = sample_records.branch("one"), sample_records.branch("other")
     begin(engine, one, other)
     add(engine, one, 2)
-    begin(engine, records.branch("third"))
+    begin(engine, sample_records.branch("third"))
     for number in (1, 2):
         with pytest.raises(Refused):
             add(engine, one, number)
@@ -141,7 +141,10 @@ def test_a_row_that_is_there_is_refused_also_when_others_were_written_since(tmp_
 def test_whatever_is_written_and_swept_in_whatever_order_reads_like_in_memory(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     engines: list[Engine] = [SQLiteEngine(tmp_path / "s.db", durability="normal"), MemoryEngine()]
-    branches = [records.branch("t", n) for n in range(1, 4)] + [records.branch("u"), records.branch("v")]
+    branches = [sample_records.branch("t", n) for n in range(1, 4)] + [
+        sample_records.branch("u"),
+        sample_records.branch("v"),
+    ]
     last = dict.fromkeys(range(len(branches)), 0)
     started: set[str] = set()
     for _ in range(120):
@@ -150,12 +153,12 @@ def test_whatever_is_written_and_swept_in_whatever_order_reads_like_in_memory(tm
         commits: list[Commit] = []
         if last[which] == 0:
             last[which] = 1
-            swap = [] if branch.thread in started else [Swap(branch.thread, None, records.head(branch))]
+            swap = [] if branch.thread in started else [Swap(branch.thread, None, sample_records.head(branch))]
             started.add(branch.thread)
-            commits.append(Commit(branch.lineage, swap, [records.row(branch, 1)], [branch]))
+            commits.append(Commit(branch.lineage, swap, [sample_records.row(branch, 1)], [branch]))
         elif dice.random() < 0.75:
             first = last[which] + dice.choice((1, 1, 1, 2, 4))  # copies of swept branches leave steps out
-            rows = [records.row(branch, number) for number in range(first, first + dice.choice((1, 1, 3)))]
+            rows = [sample_records.row(branch, number) for number in range(first, first + dice.choice((1, 1, 3)))]
             last[which] = rows[-1].step
             commits.append(Commit(branch.lineage, rows=rows))
         elif dice.random() < 0.4:

@@ -19,8 +19,8 @@ from backtrail.engines.sqlite import SQLiteEngine, transactions
 from backtrail.engines.sqlite.reader_pool import KEPT
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
 from backtrail.errors import InvalidInput, Unavailable
-from backtrail.testing import records
-from backtrail.testing.drive import step
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
 
 
 def work(cursor: object, argument: object) -> None:
@@ -124,25 +124,27 @@ def commits_seen(engine: SQLiteEngine, during: Callable[[], object]) -> int:
 
 
 def test_writers_that_wait_share_one_transaction(engine: SQLiteEngine) -> None:
-    commits = [records.first(records.branch(f"t{n}")) for n in range(8)]
+    commits = [sample_records.first(sample_records.branch(f"t{n}")) for n in range(8)]
     assert commits_seen(engine, lambda: together(engine, commits)) == 1
     assert [head.thread for head in step(engine.threads())] == [f"t{n}" for n in range(8)]
 
 
 def test_a_lone_writer_needs_no_savepoint(engine: SQLiteEngine) -> None:
     statements: list[str] = []
-    step(engine.commit(records.first(records.branch("a"))))
+    step(engine.commit(sample_records.first(sample_records.branch("a"))))
     assert engine._writer._connection is not None
     engine._writer._connection.connection.set_trace_callback(statements.append)
-    branch = records.branch("a")
-    step(engine.commit(records.following(records.head(branch), branch)))
+    branch = sample_records.branch("a")
+    step(engine.commit(sample_records.following(sample_records.head(branch), branch)))
     assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"]
 
 
 def test_one_refused_commit_does_not_fail_those_beside_it(engine: SQLiteEngine) -> None:
-    taken = records.first(records.branch("a"))
-    too_far = Commit("b", branches=[records.branch("b")], rows=[records.row(records.branch("b"), 1 << 40)])
-    outcomes = together(engine, [taken, taken, too_far, records.first(records.branch("c"))])
+    taken = sample_records.first(sample_records.branch("a"))
+    too_far = Commit(
+        "b", branches=[sample_records.branch("b")], rows=[sample_records.row(sample_records.branch("b"), 1 << 40)]
+    )
+    outcomes = together(engine, [taken, taken, too_far, sample_records.first(sample_records.branch("c"))])
     assert [type(outcome) for outcome in outcomes] == [type(None), Refused, InvalidInput, type(None)]
     assert [head.thread for head in step(engine.threads())] == ["a", "c"]
     assert step(engine.branches("b")) == []
@@ -152,7 +154,7 @@ def test_when_the_shared_transaction_fails_each_is_tried_alone(
     engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A ticket that rolls everything back (a full disk does) must not take the others with it."""
-    poison = records.first(records.branch("poison"))
+    poison = sample_records.first(sample_records.branch("poison"))
     write = transactions.write
 
     def fails(cursor: sqlite3.Cursor, writing: transactions.Writing) -> None:
@@ -162,7 +164,10 @@ def test_when_the_shared_transaction_fails_each_is_tried_alone(
         write(cursor, writing)
 
     monkeypatch.setattr(transactions, "write", fails)
-    outcomes = together(engine, [records.first(records.branch("a")), poison, records.first(records.branch("c"))])
+    outcomes = together(
+        engine,
+        [sample_records.first(sample_records.branch("a")), poison, sample_records.first(sample_records.branch("c"))],
+    )
     assert [type(outcome) for outcome in outcomes] == [type(None), Unavailable, type(None)]
     assert [head.thread for head in step(engine.threads())] == ["a", "c"]
 
@@ -170,23 +175,23 @@ def test_when_the_shared_transaction_fails_each_is_tried_alone(
 def test_everybody_is_told_when_the_store_was_closed_while_they_waited(engine: SQLiteEngine) -> None:
     engine._writer._closed = True
     engine._writer._connection = None
-    outcomes = together(engine, [records.first(records.branch(name)) for name in "abc"])
+    outcomes = together(engine, [sample_records.first(sample_records.branch(name)) for name in "abc"])
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
 
 
 def test_readers_go_on_while_a_writer_is_at_work(engine: SQLiteEngine) -> None:
-    branch = records.branch()
-    step(engine.commit(records.first(branch, 3)))
+    branch = sample_records.branch()
+    step(engine.commit(sample_records.first(branch, 3)))
     assert engine._writer.pause()
     try:
-        assert step(engine.head("t")) == records.head(branch, 3)
+        assert step(engine.head("t")) == sample_records.head(branch, 3)
         assert len(step(engine.payloads("t", branch.id, 1, 3))) == 3
     finally:
         engine._writer.resume()
 
 
 def test_threads_that_come_and_go_leave_a_bounded_number_of_connections(engine: SQLiteEngine) -> None:
-    step(engine.commit(records.first(records.branch())))
+    step(engine.commit(sample_records.first(sample_records.branch())))
     barrier = threading.Barrier(12)
 
     def read() -> None:
@@ -204,7 +209,7 @@ def test_threads_that_come_and_go_leave_a_bounded_number_of_connections(engine: 
 
 def test_readers_that_are_done_at_the_same_instant_keep_no_more_connections_than_others(engine: SQLiteEngine) -> None:
     """Each of them finds room before any of them has taken it."""
-    step(engine.commit(records.first(records.branch())))
+    step(engine.commit(sample_records.first(sample_records.branch())))
     done = threading.Barrier(KEPT + 3)
 
     class Together(list[sqlite3.Connection]):
@@ -225,24 +230,24 @@ def test_readers_that_are_done_at_the_same_instant_keep_no_more_connections_than
 
 
 def test_a_branch_that_another_process_dropped_takes_no_more_rows(engine: SQLiteEngine, tmp_path: Path) -> None:
-    branch = records.branch()
-    step(engine.commit(records.first(branch)))
+    branch = sample_records.branch()
+    step(engine.commit(sample_records.first(branch)))
     other = SQLiteEngine(tmp_path / "s.db")
-    head = records.head(branch)
+    head = sample_records.head(branch)
     step(other.commit(Commit("t", swaps=[Swap("t", head.key, None)])))
     step(other.drop(Drop("t", expect=[], branches=[branch.id])))
     with pytest.raises(Refused, match="a sweep removed it"):
-        step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+        step(engine.commit(Commit("t", rows=[sample_records.row(branch, 2)])))
     assert step(engine.steps("t", branch.id, 0, 100)) == []
     # Another branch must not inherit the number that is still remembered.
-    strange = records.branch("strange")
-    step(other.commit(records.first(strange)))
+    strange = sample_records.branch("strange")
+    step(other.commit(sample_records.first(strange)))
     assert step(engine.steps("t", branch.id, 0, 100)) == []
     # The same branch again (a replica catches up): found under its new number, by readers and by writers.
-    step(other.commit(records.first(branch)))
+    step(other.commit(sample_records.first(branch)))
     assert [row.step for row in step(engine.rows("t", branch.id, 0, 100))] == [1]
     engine._numbers["t", branch.id] = 1
-    step(engine.commit(Commit("t", rows=[records.row(branch, 2)])))
+    step(engine.commit(Commit("t", rows=[sample_records.row(branch, 2)])))
     assert [row.step for row in step(other.rows("t", branch.id, 0, 100))] == [1, 2]
     step(other.close())
 
@@ -250,13 +255,13 @@ def test_a_branch_that_another_process_dropped_takes_no_more_rows(engine: SQLite
 def test_what_is_remembered_of_branches_is_bounded(engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backtrail.engines.sqlite.engine.REMEMBERED", 10)
     for n in range(35):
-        step(engine.commit(records.first(records.branch(f"t{n}"))))
+        step(engine.commit(sample_records.first(sample_records.branch(f"t{n}"))))
         assert len(engine._numbers) <= 10
-    assert all(step(engine.row(f"t{n}", records.branch(f"t{n}").id, 1)) for n in range(35))
+    assert all(step(engine.row(f"t{n}", sample_records.branch(f"t{n}").id, 1)) for n in range(35))
 
 
 def test_numbers_beyond_64_bits_are_refused_and_change_nothing(engine: SQLiteEngine) -> None:
-    branch = records.branch()
+    branch = sample_records.branch()
     huge = Head("t", "t", branch.owner, branch.id, 1, 1, "thread", 1, 1, 1, size=1 << 70)
     with pytest.raises(InvalidInput, match="64 bit"):
         step(engine.commit(Commit("t", swaps=[Swap("t", None, huge)], branches=[branch])))
@@ -287,10 +292,10 @@ def test_a_turn_that_was_lost_in_an_interrupt_is_found_by_who_lost_it(tmp_path: 
 def test_a_commit_that_is_run_again_goes_by_no_number_that_was_rolled_back(tmp_path: Path) -> None:
     """Else a row could land on a branch of somebody else that got the number meanwhile."""
     engine = SQLiteEngine(tmp_path / "s.db")
-    mine, other = records.branch("mine"), records.branch("other")
+    mine, other = sample_records.branch("mine"), sample_records.branch("other")
     begin, goes_on = (
         transactions.Writing(commit, {}, {})
-        for commit in (records.first(mine), Commit("mine", rows=[records.row(mine, 2)]))
+        for commit in (sample_records.first(mine), Commit("mine", rows=[sample_records.row(mine, 2)]))
     )
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:
         cursor = connection.cursor()
@@ -298,7 +303,7 @@ def test_a_commit_that_is_run_again_goes_by_no_number_that_was_rolled_back(tmp_p
         transactions.write(cursor, begin)
         transactions.write(cursor, goes_on)
         cursor.execute("ROLLBACK")
-        step(engine.commit(records.first(other)))
+        step(engine.commit(sample_records.first(other)))
         with pytest.raises(Refused):
             transactions.write(cursor, goes_on)
     assert [row.step for row in step(engine.steps("other", other.id, 1, LAST_STEP))] == [1]

@@ -10,7 +10,7 @@ import redis.asyncio
 
 from backtrail.engines.redis import RedisEngine
 from backtrail.errors import Unavailable
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.servers import Hold, RedisCluster, private_directory
 
 pytestmark = pytest.mark.server
@@ -23,32 +23,32 @@ def test_a_killed_master_of_a_cluster_is_waited_for() -> None:
         cluster = RedisCluster(directory)
         try:
             cluster.start()
-            drive.run("direct", lambda _: survives(cluster, "direct"))
-            drive.run("awaited", lambda _: survives(cluster, "awaited"))
+            call_modes.run("direct", lambda _: survives(cluster, "direct"))
+            call_modes.run("awaited", lambda _: survives(cluster, "awaited"))
         finally:
             cluster.kill()
 
 
 @pytest.mark.parametrize("mode", ["direct", "awaited"])
-def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(mode: drive.Mode) -> None:
+def test_a_killed_master_of_a_cluster_is_followed_by_its_replica(mode: call_modes.Mode) -> None:
     with private_directory() as directory:
         cluster = RedisCluster(directory, replicas=1)
         try:
             cluster.start()
-            drive.run(mode, lambda _: fails_over(cluster, mode))
+            call_modes.run(mode, lambda _: fails_over(cluster, mode))
         finally:
             cluster.kill()
 
 
-async def fails_over(cluster: RedisCluster, mode: drive.Mode) -> None:
+async def fails_over(cluster: RedisCluster, mode: call_modes.Mode) -> None:
     master, replica = cluster.masters[0], cluster.replicas[0]
     # The node in the URL is the one that dies: the client knows the others by then.
     engine = RedisEngine(cluster.url, asynchronous=mode == "awaited", shards=16, retries=1000, deadline=60)
-    branches = [records.branch(name) for name in THREADS]
+    branches = [sample_records.branch(name) for name in THREADS]
     for at in branches:
-        await engine.commit(records.first(at))
+        await engine.commit(sample_records.first(at))
     for at in branches:
-        await engine.commit(records.following(records.head(at), at))
+        await engine.commit(sample_records.following(sample_records.head(at), at))
     with redis.Redis(port=master.port) as client:
         held = client.dbsize()
         assert held > 0
@@ -60,10 +60,10 @@ async def fails_over(cluster: RedisCluster, mode: drive.Mode) -> None:
             client.config_set("cluster-node-timeout", 1000)
     master.kill()
     for at in branches:
-        await engine.commit(records.following(records.head(at, 2, 2), at))
+        await engine.commit(sample_records.following(sample_records.head(at, 2, 2), at))
     for at in branches:
-        assert await engine.head(at.thread) == records.head(at, 3, 3)
-        rows = [records.as_row(records.row(at, n)) for n in (1, 2, 3)]
+        assert await engine.head(at.thread) == sample_records.head(at, 3, 3)
+        rows = [sample_records.as_row(sample_records.row(at, n)) for n in (1, 2, 3)]
         assert await engine.rows(at.lineage, at.id, 1, 9) == rows
     with redis.Redis(port=replica.port) as client:
         assert client.role()[0] == b"master"
@@ -71,20 +71,20 @@ async def fails_over(cluster: RedisCluster, mode: drive.Mode) -> None:
     await engine.close()
 
 
-async def survives(cluster: RedisCluster, mode: drive.Mode) -> None:
+async def survives(cluster: RedisCluster, mode: call_modes.Mode) -> None:
     engine = RedisEngine(cluster.url, prefix=mode, asynchronous=mode == "awaited", shards=16, retries=1000, deadline=40)
-    branches = [records.branch(name) for name in THREADS]
+    branches = [sample_records.branch(name) for name in THREADS]
     for at in branches:
-        await engine.commit(records.first(at))
+        await engine.commit(sample_records.first(at))
     victim = cluster.nodes[1]
     victim.kill()
     starter = threading.Thread(target=victim.start)
     starter.start()
     for at in branches:
-        await engine.commit(records.following(records.head(at), at))
+        await engine.commit(sample_records.following(sample_records.head(at), at))
     starter.join()
     for at in branches:
-        assert await engine.head(at.thread) == records.head(at, 2, 2)
+        assert await engine.head(at.thread) == sample_records.head(at, 2, 2)
         assert [row.step for row in await engine.rows(at.lineage, at.id, 1, 9)] == [1, 2]
     await engine.close()
 
@@ -101,25 +101,25 @@ def test_a_cluster_that_is_not_there_is_unavailable() -> None:
             await engine.ping()
         await engine.close()
 
-    drive.run("awaited", awaiting)
+    call_modes.run("awaited", awaiting)
 
 
 def test_a_cluster_client_that_was_given_is_used_and_left_open(redis_cluster: RedisCluster) -> None:
-    port, at = redis_cluster.nodes[2].port, records.branch("t")
+    port, at = redis_cluster.nodes[2].port, sample_records.branch("t")
 
     async def blocking(_: object) -> None:
         with redis.RedisCluster(host="127.0.0.1", port=port) as client:
             engine = RedisEngine(client=client, prefix="given")
-            await engine.commit(records.first(at))
+            await engine.commit(sample_records.first(at))
             await engine.close()
             assert client.ping()
 
     async def awaiting(_: object) -> None:
         async with redis.asyncio.RedisCluster(host="127.0.0.1", port=port) as client:
             engine = RedisEngine(client=client, prefix="given")
-            assert await engine.head("t") == records.head(at)
+            assert await engine.head("t") == sample_records.head(at)
             await engine.close()
             assert await client.ping()
 
-    drive.run("direct", blocking)
-    drive.run("awaited", awaiting)
+    call_modes.run("direct", blocking)
+    call_modes.run("awaited", awaiting)

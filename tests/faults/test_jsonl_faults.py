@@ -20,8 +20,8 @@ from backtrail.engines.base import Commit, Head, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.jsonl import JSONLEngine
 from backtrail.errors import Unavailable
-from backtrail.testing import records
-from backtrail.testing.drive import step
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
 from fix_children import Child, run
 
 NOBODY = 65534
@@ -34,13 +34,13 @@ def opened(directory: Path) -> JSONLEngine:
 
 def append(engine: JSONLEngine, name: str = "t", size: int = 100) -> Head:
     """Add a row to a thread whoever else does so too: read the head, swap it, try again if it moved."""
-    branch = records.branch(name)
+    branch = sample_records.branch(name)
     while True:
         head = step(engine.head(name))
         number = head.step + 1 if head else 1
-        new = records.head(branch, number, number)
+        new = sample_records.head(branch, number, number)
         swap = Swap(name, head.key if head else None, new)
-        row = records.row(branch, number, payload=os.urandom(size))
+        row = sample_records.row(branch, number, payload=os.urandom(size))
         try:
             step(engine.commit(Commit(name, [swap], [row], [] if head else [branch])))
         except Refused:
@@ -49,7 +49,7 @@ def append(engine: JSONLEngine, name: str = "t", size: int = 100) -> Head:
 
 
 def steps(engine: JSONLEngine, name: str = "t") -> list[int]:
-    return [number for number, _ in step(engine.payloads(name, records.branch(name).id, 0, 1 << 31))]
+    return [number for number, _ in step(engine.payloads(name, sample_records.branch(name).id, 0, 1 << 31))]
 
 
 @pytest.mark.slow
@@ -104,8 +104,8 @@ def test_mending_another_file_in_the_midst_of_a_commit_does_not_give_the_lock_aw
     """A commit that looks for a fork's name in another file may find that one torn, and mends it on the way."""
     engine = opened(tmp_path / "store")
     append(engine, "a")
-    fork = records.branch("fork", lineage="a")
-    step(engine.commit(records.first(fork)))
+    fork = sample_records.branch("fork", lineage="a")
+    step(engine.commit(sample_records.first(fork)))
     step(engine.close())
     with (tmp_path / "store" / "a.jsonl").open("ab") as file:
         file.write(b'{"at":"torn')
@@ -126,7 +126,7 @@ def test_mending_another_file_in_the_midst_of_a_commit_does_not_give_the_lock_aw
 
     engine._check = spy  # type: ignore[method-assign]
     with pytest.raises(Refused):
-        step(engine.commit(records.first(records.branch("fork"))))
+        step(engine.commit(sample_records.first(sample_records.branch("fork"))))
     assert held == [True]
     assert step(engine.stats())["repaired"] == 1
     step(engine.close())
@@ -220,8 +220,8 @@ def test_a_read_only_store_can_be_read_and_says_that_it_cannot_be_written(shared
     engine = opened(directory)
     append(engine)
     append(engine)
-    fork = records.branch("fork", lineage="t")
-    step(engine.commit(records.first(fork)))
+    fork = sample_records.branch("fork", lineage="t")
+    step(engine.commit(sample_records.first(fork)))
     step(engine.close())
     with (directory / "t.jsonl").open("ab") as file:
         file.write(b'{"at":"torn')

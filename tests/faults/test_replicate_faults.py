@@ -16,7 +16,7 @@ import pytest
 
 import backtrail
 import backtrail.aio
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.replicate.spool import Spool
 from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_children import Child

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from backtrail.engines.redis import RedisEngine
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.servers import RedisServer, private_directory, until
 
 
@@ -42,7 +42,7 @@ def watched(own_redis: Callable[..., RedisServer]) -> Iterator[tuple[RedisServer
 
 
 @pytest.mark.parametrize("mode", ["direct", "awaited"])
-def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentinel], mode: drive.Mode) -> None:
+def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentinel], mode: call_modes.Mode) -> None:
     master, replica, sentinel = watched
 
     async def test(_: object) -> None:
@@ -53,10 +53,10 @@ def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentine
             deadline=40,
             read_timeout=1,
         )
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         for n in range(1, 20):
-            await engine.commit(records.following(records.head(at, n, n), at))
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
         with redis.Redis(port=master.port) as client:
             assert client.wait(1, 60_000) == 1
         with redis.Redis(port=sentinel.port) as client:
@@ -64,11 +64,11 @@ def test_a_failover_is_survived(watched: tuple[RedisServer, RedisServer, Sentine
             client.execute_command("SENTINEL", "SET", "main", "down-after-milliseconds", 300)
         master.kill()
         for n in range(20, 40):
-            await engine.commit(records.following(records.head(at, n, n), at))
-        assert await engine.head("t") == records.head(at, 40, 40)
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
+        assert await engine.head("t") == sample_records.head(at, 40, 40)
         assert [row.step for row in await engine.rows("t", at.id, 1, 99)] == list(range(1, 41))
         with redis.Redis(port=replica.port) as client:
             assert client.role()[0] == b"master"
         await engine.close()
 
-    drive.run(mode, test)
+    call_modes.run(mode, test)

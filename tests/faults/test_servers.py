@@ -19,7 +19,7 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
 from backtrail.errors import Unavailable
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.servers import Hold, PostgresServer, RedisServer, until
 from fix_proxy import Proxy
 
@@ -36,7 +36,7 @@ _NUMBERS = itertools.count()
 class Target:
     """A store on a server, engines on it, and a proxy in between."""
 
-    def __init__(self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, proxy: Proxy) -> None:
+    def __init__(self, kind: str, mode: call_modes.Mode, server: RedisServer | PostgresServer, proxy: Proxy) -> None:
         self.kind, self.mode, self.server, self.proxy = kind, mode, server, proxy
         self._name = f"faults_{next(_NUMBERS)}"
         self._opened: list[Engine] = []
@@ -61,7 +61,7 @@ class Target:
                 for engine in self._opened:
                     await engine.close()
 
-        drive.run(self.mode, whole)
+        call_modes.run(self.mode, whole)
 
 
 _KINDS = ["redis direct", "redis awaited", "postgres direct", "postgres awaited"]
@@ -85,9 +85,9 @@ def own_target(request: pytest.FixtureRequest, proxy_to: Callable[[int], Proxy])
 
 
 async def begin(engine: Engine, name: str = "t") -> Head:
-    at = records.branch(name)
-    await engine.commit(records.first(at))
-    return records.head(at)
+    at = sample_records.branch(name)
+    await engine.commit(sample_records.first(at))
+    return sample_records.head(at)
 
 
 async def answer_of(call: Callable[[], Awaitable[T]]) -> T:
@@ -96,7 +96,7 @@ async def answer_of(call: Callable[[], Awaitable[T]]) -> T:
         try:
             return await call()
         except Unavailable:
-            await drive.pause(0.01)
+            await call_modes.pause(0.01)
 
 
 async def moved(engine: Engine, head: Head, following: Commit) -> None:
@@ -109,11 +109,11 @@ async def moved(engine: Engine, head: Head, following: Commit) -> None:
 async def no_more_than(proxy: Proxy, count: int) -> None:
     """Wait until connections that were given up are closed; a loop has to run for that."""
     while proxy.connections > count:
-        await drive.pause(0.01)
+        await call_modes.pause(0.01)
 
 
 async def steps_of(engine: Engine, name: str = "t") -> list[int]:
-    return [step.step for step in await engine.steps(name, records.branch(name).id, 1, 1 << 20)]
+    return [step.step for step in await engine.steps(name, sample_records.branch(name).id, 1, 1 << 20)]
 
 
 def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_nothing(own_target: Target) -> None:
@@ -126,11 +126,11 @@ def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_not
         own_target.server.start()
 
     async def write(engine: Engine, n: int) -> None:
-        at = records.branch(f"t{n}")
-        await engine.commit(records.first(at))
+        at = sample_records.branch(f"t{n}")
+        await engine.commit(sample_records.first(at))
         acknowledged[n] = 1
         for step in range(1, saves):
-            await engine.commit(records.following(records.head(at, step, step), at))
+            await engine.commit(sample_records.following(sample_records.head(at, step, step), at))
             acknowledged[n] = step + 1
 
     async def test(target: Target) -> None:
@@ -138,12 +138,12 @@ def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_not
         await engine.ping()
         killer = threading.Thread(target=kill_and_start)
         killer.start()
-        assert await drive.race([write(engine, n) for n in range(writers)]) == [None] * writers
+        assert await call_modes.race([write(engine, n) for n in range(writers)]) == [None] * writers
         killer.join()
         for n in range(writers):
-            at = records.branch(f"t{n}")
-            assert await engine.head(f"t{n}") == records.head(at, saves, saves)
-            rows = [records.as_row(records.row(at, step)) for step in range(1, saves + 1)]
+            at = sample_records.branch(f"t{n}")
+            assert await engine.head(f"t{n}") == sample_records.head(at, saves, saves)
+            rows = [sample_records.as_row(sample_records.row(at, step)) for step in range(1, saves + 1)]
             assert await engine.rows(f"t{n}", at.id, 1, 1 << 20) == rows
         assert (await engine.stats())["rows"] == writers * saves
 
@@ -153,18 +153,18 @@ def test_a_server_killed_in_the_middle_of_a_thousand_saves_loses_and_doubles_not
 def test_a_commit_whose_answer_was_lost_is_recognised_when_it_is_repeated(target: Target) -> None:
     async def test(target: Target) -> None:
         engine = target.open()
-        head, at, other = await begin(engine), records.branch("t"), records.branch("u")
+        head, at, other = await begin(engine), sample_records.branch("t"), sample_records.branch("u")
         target.proxy.cut_next_answers()
-        await engine.commit(records.following(head, at))
+        await engine.commit(sample_records.following(head, at))
         assert await steps_of(engine) == [1, 2]
         target.proxy.cut_next_answers(3)
-        await engine.commit(records.first(other, 3))
+        await engine.commit(sample_records.first(other, 3))
         assert await steps_of(engine, "u") == [1, 2, 3]
         target.proxy.cut_next_answers()
-        back = records.head(at, 1, 3)
-        await engine.commit(Commit("t", swaps=[Swap("t", records.head(at, 2, 2).key, back)]))
+        back = sample_records.head(at, 1, 3)
+        await engine.commit(Commit("t", swaps=[Swap("t", sample_records.head(at, 2, 2).key, back)]))
         target.proxy.cut_next_answers()
-        await engine.commit(Commit("u", swaps=[Swap("u", records.head(other, 3).key, None)]))
+        await engine.commit(Commit("u", swaps=[Swap("u", sample_records.head(other, 3).key, None)]))
         assert target.proxy.cuts_left == 0
         assert await engine.head("t") == back
         assert await engine.head("u") is None
@@ -175,14 +175,14 @@ def test_a_commit_whose_answer_was_lost_is_recognised_when_it_is_repeated(target
 def test_a_conflict_after_a_lost_answer_is_still_a_conflict_if_another_won(target: Target) -> None:
     async def test(target: Target) -> None:
         engine, rival = target.open(), target.open(direct=True)
-        head, at = await begin(engine), records.branch("t")
-        await rival.commit(records.following(head, at))
+        head, at = await begin(engine), sample_records.branch("t")
+        await rival.commit(sample_records.following(head, at))
         target.proxy.cut_next_answers()
-        mine = records.row(at, 2, payload=b"mine")
+        mine = sample_records.row(at, 2, payload=b"mine")
         with pytest.raises(Refused):
-            await engine.commit(Commit("t", swaps=[Swap("t", head.key, records.head(at, 2, 2))], rows=[mine]))
+            await engine.commit(Commit("t", swaps=[Swap("t", head.key, sample_records.head(at, 2, 2))], rows=[mine]))
         assert target.proxy.cuts_left == 0
-        assert await engine.rows("t", at.id, 2, 2) == [records.as_row(records.row(at, 2))]
+        assert await engine.rows("t", at.id, 2, 2) == [sample_records.as_row(sample_records.row(at, 2))]
 
     target.run(test)
 
@@ -206,8 +206,8 @@ def test_a_lease_whose_answer_was_lost_is_still_mine(target: Target) -> None:
 def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_then_goes_on(own_target: Target) -> None:
     async def test(target: Target) -> None:
         patient, engine = target.open(**LONG), target.open(**{**SHORT, "retries": 0})
-        head, at = await begin(patient), records.branch("t")
-        following = records.following(head, at)
+        head, at = await begin(patient), sample_records.branch("t")
+        following = sample_records.following(head, at)
         await answer_of(engine.ping)
         with target.server.paused():
             with pytest.raises(Unavailable) as caught:
@@ -216,7 +216,7 @@ def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_the
             with pytest.raises(Unavailable):
                 await engine.head("t")
         await moved(patient, head, following)
-        assert await patient.head("t") == records.head(at, 2, 2)
+        assert await patient.head("t") == sample_records.head(at, 2, 2)
         assert await steps_of(patient) == [1, 2]
         await answer_of(engine.ping)
         await no_more_than(target.proxy, 20)
@@ -226,18 +226,18 @@ def test_a_server_that_pauses_for_longer_than_the_timeout_is_unavailable_and_the
 
 def test_a_black_hole_is_unavailable_and_leaves_no_connections_behind(target: Target) -> None:
     async def test(target: Target) -> None:
-        head, at = await begin(target.open(direct=True)), records.branch("t")
+        head, at = await begin(target.open(direct=True)), sample_records.branch("t")
         engine = target.open(pool_size=4, **SHORT)
         await answer_of(engine.ping)
         target.proxy.silent = True
         with pytest.raises(Unavailable):
-            await engine.commit(records.following(head, at))
+            await engine.commit(sample_records.following(head, at))
         target.proxy.silent = False
         target.proxy.cut()
-        await moved(engine, head, records.following(head, at))
+        await moved(engine, head, sample_records.following(head, at))
         assert await answer_of(lambda: steps_of(engine)) == [1, 2]
-        answers = await drive.race([answer_of(lambda: engine.head("t")) for _ in range(12)])
-        assert answers == [records.head(at, 2, 2)] * 12
+        answers = await call_modes.race([answer_of(lambda: engine.head("t")) for _ in range(12)])
+        assert answers == [sample_records.head(at, 2, 2)] * 12
         await no_more_than(target.proxy, 4)
 
     target.run(test)
@@ -246,12 +246,12 @@ def test_a_black_hole_is_unavailable_and_leaves_no_connections_behind(target: Ta
 def test_connections_that_were_cut_while_idle_are_replaced_unnoticed(target: Target) -> None:
     async def test(target: Target) -> None:
         engine = target.open(pool_size=6)
-        head, at = await begin(engine), records.branch("t")
-        await drive.race([engine.head("t") for _ in range(12)])
+        head, at = await begin(engine), sample_records.branch("t")
+        await call_modes.race([engine.head("t") for _ in range(12)])
         for n in range(1, 6):
             target.proxy.cut()
-            await engine.commit(records.following(records.head(at, n, n), at))
-        assert head != await engine.head("t") == records.head(at, 6, 6)
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
+        assert head != await engine.head("t") == sample_records.head(at, 6, 6)
 
     target.run(test)
 
@@ -261,11 +261,15 @@ def test_a_server_that_is_not_there_is_unavailable(own_target: Target) -> None:
         engine = target.open(direct=True, retries=1)
         head = await begin(engine)
         target.server.kill()
-        for call in (engine.ping(), engine.head("t"), engine.commit(records.following(head, records.branch("t")))):
+        for call in (
+            engine.ping(),
+            engine.head("t"),
+            engine.commit(sample_records.following(head, sample_records.branch("t"))),
+        ):
             with pytest.raises(Unavailable):
                 await call
         target.server.start()
-        await engine.commit(records.following(head, records.branch("t")))
+        await engine.commit(sample_records.following(head, sample_records.branch("t")))
         assert await steps_of(engine) == [1, 2]
 
     own_target.run(test)
@@ -285,7 +289,7 @@ async def _stops_waiting(target: Target) -> None:
     engine = target.open(pool_size=1, connect_timeout=0.5, read_timeout=0.4, retries=0)
     await answer_of(engine.ping)
     target.proxy.silent = True
-    answers = await drive.race([engine.head("t") for _ in range(4)])
+    answers = await call_modes.race([engine.head("t") for _ in range(4)])
     assert all(isinstance(answer, Unavailable) for answer in answers)
     target.proxy.silent = False
     target.proxy.cut()
@@ -295,7 +299,7 @@ async def _stops_waiting(target: Target) -> None:
 
 async def _is_cancelled(target: Target) -> None:
     engine = target.open(pool_size=2)
-    head, at = await begin(engine), records.branch("t")
+    head, at = await begin(engine), sample_records.branch("t")
     for pause in 0.0, 0.001, 0.02, 0.06:
         target.proxy.delay = 0.05
         tasks = [asyncio.create_task(engine.head("t")) for _ in range(10)]
@@ -304,8 +308,8 @@ async def _is_cancelled(target: Target) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         target.proxy.delay = 0.0
-        assert await drive.race([engine.head("t") for _ in range(6)]) == [head] * 6
-    await engine.commit(records.following(head, at))
+        assert await call_modes.race([engine.head("t") for _ in range(6)]) == [head] * 6
+    await engine.commit(sample_records.following(head, at))
     assert await steps_of(engine) == [1, 2]
     await no_more_than(target.proxy, 2)
 
@@ -322,19 +326,19 @@ def test_a_redis_without_memory_refuses_whole_commits_and_recovers(
 
     async def test(_: object) -> None:
         engine = RedisEngine(server.url, asynchronous=asynchronous)
-        head, at = await begin(engine), records.branch("t")
+        head, at = await begin(engine), sample_records.branch("t")
         with redis.Redis(port=server.port) as admin:
-            before = await records.everything(engine, "t")
+            before = await sample_records.everything(engine, "t")
             admin.config_set("maxmemory", 100_000)  # less than an empty server needs
             with pytest.raises(Unavailable, match="memory"):
-                await engine.commit(records.following(head, at))
-            assert await records.everything(engine, "t") == before
+                await engine.commit(sample_records.following(head, at))
+            assert await sample_records.everything(engine, "t") == before
             admin.config_set("maxmemory", 0)
-        await engine.commit(records.following(head, at))
+        await engine.commit(sample_records.following(head, at))
         assert await steps_of(engine) == [1, 2]
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -345,10 +349,10 @@ def test_a_redis_without_memory_can_be_read_and_swept(
 
     async def test(_: object) -> None:
         engine = RedisEngine(server.url, asynchronous=asynchronous)
-        at = records.branch("t")
+        at = sample_records.branch("t")
         await begin(engine)
         for n in range(1, 4):
-            await engine.commit(records.following(records.head(at, n, n), at))
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
         with redis.Redis(port=server.port) as admin:
             admin.config_set("maxmemory", 100_000)
             # The ids of the last three are in no index yet, and cannot be put there now.
@@ -356,9 +360,9 @@ def test_a_redis_without_memory_can_be_read_and_swept(
                 found = await engine.locate("t", bytes(16), b"\xff" * 16, 9)
                 assert sorted(step for _, step, _ in found) == [1, 2, 3, 4]
             assert admin.scard("backtrail:{0}:late:t") == 1
-            name = records.row(at, 3).id
+            name = sample_records.row(at, 3).id
             assert await engine.locate("t", name, name, 9) == [(at.id, 3, name)]
-            keys = [("t", records.head(at, 4, 4).key)]
+            keys = [("t", sample_records.head(at, 4, 4).key)]
             await engine.drop(Drop("t", keys, bodies=[(at.id, 2)]))
             await engine.drop(Drop("t", keys, rows=[(at.id, 1)]))
             assert await steps_of(engine) == [2, 3, 4]
@@ -367,7 +371,7 @@ def test_a_redis_without_memory_can_be_read_and_swept(
         assert sorted(step for _, step, _ in found) == [2, 3, 4]
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -378,24 +382,24 @@ def test_a_redis_without_the_replicas_it_needs_refuses_whole_commits_until_they_
 
     async def test(_: object) -> None:
         engine = RedisEngine(server.url, asynchronous=asynchronous, retries=1)
-        head, at = await begin(engine), records.branch("t")
+        head, at = await begin(engine), sample_records.branch("t")
         with redis.Redis(port=server.port) as admin:
             admin.config_set("min-replicas-to-write", 1)
             with pytest.raises(Unavailable, match="NOREPLICAS"):
-                await engine.commit(records.following(head, at))
+                await engine.commit(sample_records.following(head, at))
             assert await engine.head("t") == head
             assert await steps_of(engine) == [1]
             # A replica that comes later is waited for, as far as patience goes.
             follower = own_redis("--replicaof", "127.0.0.1", str(server.port), "--repl-diskless-sync-delay", "0")
             patient = RedisEngine(server.url, asynchronous=asynchronous, **LONG)
-            await patient.commit(records.following(head, at))
+            await patient.commit(sample_records.following(head, at))
             assert await steps_of(engine) == [1, 2]
             assert admin.info("replication")["connected_slaves"] == 1
             follower.kill()
         await patient.close()
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -411,18 +415,18 @@ def test_a_redis_that_was_made_a_replica_is_waited_for(
         await hasty.ping()
         with redis.Redis(port=server.port) as admin:
             admin.replicaof("127.0.0.1", nobody.port)  # a master that is there would soon replace what is here
-            head, at = records.head(records.branch("u")), records.branch("u")
+            head, at = sample_records.head(sample_records.branch("u")), sample_records.branch("u")
             with pytest.raises(Unavailable, match="READONLY"):
-                await hasty.commit(records.first(at))
+                await hasty.commit(sample_records.first(at))
             starter = threading.Timer(0.2, lambda: admin.replicaof("NO", "ONE"))
             starter.start()
-            await patient.commit(records.first(at))
+            await patient.commit(sample_records.first(at))
             starter.join()
         assert await hasty.head("u") == head
         await patient.close()
         await hasty.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -433,12 +437,12 @@ def test_a_redis_that_has_too_few_connections_to_open_beforehand_costs_none_of_t
 
     async def test(_: object) -> None:
         engine = RedisEngine(server.url, asynchronous=asynchronous, pool_size=2, min_idle=2, retries=0)
-        answers = [(await drive.race([engine.ping()]))[0] for _ in range(4)]
+        answers = [(await call_modes.race([engine.ping()]))[0] for _ in range(4)]
         await engine.close()
         assert all(isinstance(answer, Unavailable) for answer in answers)
         assert not [answer for answer in answers if "busy" in str(answer)]
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -455,7 +459,7 @@ def test_a_wrong_redis_password_is_said_at_once(own_redis: Callable[..., RedisSe
         await engine.ping()
         await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------------------------
@@ -472,12 +476,12 @@ def test_a_read_only_postgres_can_be_read_and_refuses_commits(own_postgres: Call
         reader = PostgresEngine(server.url)
         assert await reader.head("t") == head
         with pytest.raises(Unavailable, match="read-only"):
-            await reader.commit(records.following(head, records.branch("t")))
+            await reader.commit(sample_records.following(head, sample_records.branch("t")))
         assert await steps_of(engine) == [1]
         await reader.close()
         await engine.close()
 
-    drive.run("direct", test)
+    call_modes.run("direct", test)
 
 
 def test_a_postgres_that_cannot_write_more_refuses_whole_commits(own_postgres: Callable[..., PostgresServer]) -> None:
@@ -487,18 +491,18 @@ def test_a_postgres_that_cannot_write_more_refuses_whole_commits(own_postgres: C
 
     async def test(_: object) -> None:
         engine = PostgresEngine(server.url)
-        head, at = await begin(engine), records.branch("t")
-        swap = Swap("t", head.key, records.head(at, 2, 2))
+        head, at = await begin(engine), sample_records.branch("t")
+        swap = Swap("t", head.key, sample_records.head(at, 2, 2))
         with pytest.raises(Unavailable):
-            await engine.commit(Commit("t", [swap], [records.row(at, 2)], blobs={b"big": bytes(24 << 20)}))
+            await engine.commit(Commit("t", [swap], [sample_records.row(at, 2)], blobs={b"big": bytes(24 << 20)}))
         assert await engine.head("t") == head
         assert await steps_of(engine) == [1]
         assert await engine.blob_ids("t") == []
-        await engine.commit(records.following(head, at))
+        await engine.commit(sample_records.following(head, at))
         assert await steps_of(engine) == [1, 2]
         await engine.close()
 
-    drive.run("direct", test)
+    call_modes.run("direct", test)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -518,10 +522,10 @@ def test_a_postgres_that_has_too_few_connections_to_open_beforehand_costs_none_o
                     await engine.ping()
             admin.execute("ALTER ROLE modest CONNECTION LIMIT -1")  # those that were closed may still be ending
             await begin(engine)
-            assert await drive.race([steps_of(engine) for _ in range(4)]) == [[1]] * 4
+            assert await call_modes.race([steps_of(engine) for _ in range(4)]) == [[1]] * 4
             await engine.close()
 
-        drive.run("awaited" if asynchronous else "direct", test)
+        call_modes.run("awaited" if asynchronous else "direct", test)
 
 
 def _refuses(login: str) -> bool:
@@ -553,4 +557,4 @@ def test_a_wrong_database_or_password_is_said_at_once(
                 await engine.ping()
             await engine.close()
 
-    drive.run("awaited" if asynchronous else "direct", test)
+    call_modes.run("awaited" if asynchronous else "direct", test)

@@ -21,8 +21,8 @@ from backtrail.engines.base import Commit, Head, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, Unavailable, UnsupportedFormat
-from backtrail.testing import records
-from backtrail.testing.drive import step
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
 from fix_children import Child, run
 
 NOBODY = 65534
@@ -31,21 +31,21 @@ Send = Callable[[bytes], None]
 
 def append(engine: SQLiteEngine, name: str = "t", size: int = 100) -> Head:
     """Add a row to a thread whoever else does so too: read the head, swap it, try again if it moved."""
-    branch = records.branch(name)
+    branch = sample_records.branch(name)
     while True:
         head = step(engine.head(name))
         number = head.step + 1 if head else 1
-        swap = Swap(name, head.key if head else None, records.head(branch, number, number))
-        row = records.row(branch, number, payload=os.urandom(size))
+        swap = Swap(name, head.key if head else None, sample_records.head(branch, number, number))
+        row = sample_records.row(branch, number, payload=os.urandom(size))
         try:
             step(engine.commit(Commit(name, [swap], [row], [] if head else [branch])))
         except Refused:
             continue
-        return records.head(branch, number, number)
+        return sample_records.head(branch, number, number)
 
 
 def steps(engine: SQLiteEngine, name: str = "t") -> list[int]:
-    return [found.step for found in step(engine.steps(name, records.branch(name).id, 0, 1 << 31))]
+    return [found.step for found in step(engine.steps(name, sample_records.branch(name).id, 0, 1 << 31))]
 
 
 @pytest.mark.slow
@@ -354,7 +354,7 @@ def test_damaged_pages_are_named_and_the_rest_stays_readable(tmp_path: Path) -> 
     data[30 * 8192 : 40 * 8192] = random.Random(1).randbytes(10 * 8192)
     path.write_bytes(data)
     engine = SQLiteEngine(path)
-    branch = records.branch().id
+    branch = sample_records.branch().id
     with pytest.raises(Corrupt, match=r"s\.db is damaged"):
         step(engine.payloads("t", branch, 1, 200))
     assert [number for number, _ in step(engine.payloads("t", branch, 1, 40))] == list(range(1, 41))

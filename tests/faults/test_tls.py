@@ -13,7 +13,7 @@ from backtrail.engines.base import Commit, Engine, Swap
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
 from backtrail.errors import InvalidInput, Unavailable
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.servers import PostgresServer, RedisServer
 from fix_tls import Authority, TLSProxy
 
@@ -27,7 +27,11 @@ class Target:
     """A kind of server behind TLS, spoken to in one mode, under the names that its driver has for things."""
 
     def __init__(
-        self, kind: str, mode: drive.Mode, server: RedisServer | PostgresServer, tls_proxy_to: Callable[..., TLSProxy]
+        self,
+        kind: str,
+        mode: call_modes.Mode,
+        server: RedisServer | PostgresServer,
+        tls_proxy_to: Callable[..., TLSProxy],
     ) -> None:
         self.kind, self.mode, self.server, self._tls_proxy_to = kind, mode, server, tls_proxy_to
         self._name = f"tls_{next(_NUMBERS)}"
@@ -70,7 +74,7 @@ class Target:
             finally:
                 await engine.close()
 
-        drive.run(self.mode, whole)
+        call_modes.run(self.mode, whole)
 
 
 @pytest.fixture(params=["redis direct", "redis awaited", "postgres direct", "postgres awaited"])
@@ -80,11 +84,11 @@ def target(request: pytest.FixtureRequest, tls_proxy_to: Callable[..., TLSProxy]
 
 
 async def works(engine: Engine) -> None:
-    at = records.branch("t")
-    await engine.commit(records.first(at))
-    await engine.commit(records.following(records.head(at), at))
-    swap = Swap("t", records.head(at, 2, 2).key, records.head(at, 3, 3))
-    await engine.commit(Commit("t", [swap], [records.row(at, 3, payload=bytes(1 << 20))]))
+    at = sample_records.branch("t")
+    await engine.commit(sample_records.first(at))
+    await engine.commit(sample_records.following(sample_records.head(at), at))
+    swap = Swap("t", sample_records.head(at, 2, 2).key, sample_records.head(at, 3, 3))
+    await engine.commit(Commit("t", [swap], [sample_records.row(at, 3, payload=bytes(1 << 20))]))
     assert [step for step, _ in await engine.payloads("t", at.id, 1, 9)] == [1, 2, 3]
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.history.context import Context
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 
 
 def test_a_context_over_another_engine_shares_the_codec_and_no_cache() -> None:
@@ -30,8 +30,8 @@ def test_a_context_over_another_engine_shares_the_codec_and_no_cache() -> None:
 def test_a_thread_of_one_engine_is_not_found_in_the_caches_of_another() -> None:
     context = backtrail.open("memory:")._core.context
     other = context.with_engine(MemoryEngine())
-    here: Thread[dict[str, Any]] = Thread(context, "t")
-    there: Thread[dict[str, Any]] = Thread(other, "t")
+    here: ThreadCore[dict[str, Any]] = ThreadCore(context, "t")
+    there: ThreadCore[dict[str, Any]] = ThreadCore(other, "t")
     finish(here.save({"n": 1}))
     finish(here.save({"n": 2}))
     assert finish(there.save({"n": "other"})).step == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 
 
 def chosen(number: int) -> str:

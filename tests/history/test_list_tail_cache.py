@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backtrail
+from backtrail.encode.record_types import Types
 from backtrail.encode.row_format import ListNode, Piece, Section, Tail, pack_payload
-from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Engine
 from backtrail.history import caches

@@ -9,7 +9,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Commit, Head, Swap
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.history.records import Note, seal_note
 

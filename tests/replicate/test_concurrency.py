@@ -11,7 +11,7 @@ import pytest
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate.concurrency import Background, LineageLocks, Workers, side
-from backtrail.testing import records
+from backtrail.testing import sample_records
 
 
 async def _number(n: int) -> int:
@@ -54,9 +54,9 @@ def test_a_caller_that_was_cancelled_is_not_told_and_harms_nobody() -> None:
 def test_a_blocking_side_answers_and_refuses_from_its_thread() -> None:
     async def main() -> None:
         threaded = side(MemoryEngine(), blocking=False)
-        await threaded.commit(records.first(records.branch("t")))
+        await threaded.commit(sample_records.first(sample_records.branch("t")))
         with pytest.raises(Refused):
-            await threaded.commit(records.first(records.branch("t")))
+            await threaded.commit(sample_records.first(sample_records.branch("t")))
         head = await threaded.head("t")
         assert head is not None
         assert not threaded.properties.blocking

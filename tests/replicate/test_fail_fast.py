@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import backtrail
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine

@@ -9,24 +9,24 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Commit, Head, Mark, Swap
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate.outbox import Outbox
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from fix_pairs import Pair
 
 
 def chain(thread: str, length: int) -> list[Commit]:
     """Commits that each add a step to a thread."""
-    at = records.branch(thread)
-    commits = [records.first(at)]
+    at = sample_records.branch(thread)
+    commits = [sample_records.first(at)]
     for step in range(1, length):
-        before = records.head(at, step, step)
+        before = sample_records.head(at, step, step)
         commits.append(
             Commit(
                 at.lineage,
-                (Swap(thread, before.key, records.head(at, step + 1, step + 1)),),
-                (records.row(at, step + 1),),
+                (Swap(thread, before.key, sample_records.head(at, step + 1, step + 1)),),
+                (sample_records.row(at, step + 1),),
                 marks=(Mark(at.id, step, b"%d" % step),),
                 blobs={b"%d" % step: b"blob"},
             )
@@ -56,7 +56,7 @@ def test_commits_of_a_thread_go_together_and_do_the_same_as_one_by_one() -> None
     for commit, _ in found:
         finish(together.commit(commit))
     for name in ("a", "b"):
-        at = records.branch(name)
+        at = sample_records.branch(name)
         assert finish(together.head(name)) == finish(singly.head(name))
         assert finish(together.rows(name, at.id, 1, 9)) == finish(singly.rows(name, at.id, 1, 9))
         assert finish(together.blob_ids(name)) == finish(singly.blob_ids(name))
@@ -83,11 +83,11 @@ def test_a_shipment_is_bounded() -> None:
     for commit in chain("t", 600):
         pending.add(commit)
     assert [saves for _, saves in shipped(pending)] == [256, 256, 88]
-    at, large = records.branch("t"), b"x" * 700_000
+    at, large = sample_records.branch("t"), b"x" * 700_000
     for step in range(1, 4):
-        before = records.head(at, step, step)
-        rows = (records.row(at, step + 1, payload=large),)
-        pending.add(Commit("t", (Swap("t", before.key, records.head(at, step + 1, step + 1)),), rows))
+        before = sample_records.head(at, step, step)
+        rows = (sample_records.row(at, step + 1, payload=large),)
+        pending.add(Commit("t", (Swap("t", before.key, sample_records.head(at, step + 1, step + 1)),), rows))
     assert [saves for _, saves in shipped(pending)] == [1, 1, 1]
 
 

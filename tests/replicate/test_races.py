@@ -16,7 +16,7 @@ import backtrail
 import backtrail.aio
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, NewRow, Swap
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.retry import RetryPolicy
 from backtrail.engines.sqlite import SQLiteEngine
@@ -24,7 +24,7 @@ from backtrail.replicate import replay, role_record
 from backtrail.replicate.anti_entropy import reconcile
 from backtrail.replicate.report import Diverged
 from backtrail.replicate.spool import Spool
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from fix_flaky import Flaky
 from fix_pairs import Pair
 
@@ -451,9 +451,9 @@ def test_a_save_in_doubt_that_reaches_the_spool_after_the_others_were_delivered_
 
 
 def _saved(branch: Branch, step: int, before: Head | None) -> Commit:
-    head = records.head(branch, step, step)
+    head = sample_records.head(branch, step, step)
     branches = (branch,) if before is None or before.branch != branch.id else ()
-    row: NewRow = records.row(branch, step)
+    row: NewRow = sample_records.row(branch, step)
     return Commit(branch.lineage, (Swap("t", before.key if before else None, head),), (row,), branches)
 
 
@@ -465,7 +465,7 @@ def _new_head(commit: Commit) -> Head:
 
 def test_a_save_from_which_others_go_on_with_a_new_branch_while_we_look_was_made() -> None:
     engine = MemoryEngine()
-    own = records.branch("t")
+    own = sample_records.branch("t")
     first = _saved(own, 1, None)
     finish(engine.commit(first))
     new = Branch(b"n" * 16, own.lineage, "t", own.owner, (own.id, 1))
@@ -493,7 +493,7 @@ def test_a_save_from_which_others_go_on_with_a_new_branch_while_we_look_was_made
 
 def test_a_save_that_retention_has_taken_away_since_was_made() -> None:
     engine = MemoryEngine()
-    own = records.branch("t")
+    own = sample_records.branch("t")
     commits = [_saved(own, 1, None)]
     for step in (2, 3):
         commits.append(_saved(own, step, _new_head(commits[-1])))
@@ -508,7 +508,7 @@ def test_a_save_that_retention_has_taken_away_since_was_made() -> None:
 def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(tmp_path: Path) -> None:
     """Rows come over before their head. What builds on them is not beside anything then, and no thread of its own."""
     active, other, spool = MemoryEngine(), MemoryEngine(), Spool.open(tmp_path)
-    own = records.branch("t")
+    own = sample_records.branch("t")
     first = _saved(own, 1, None)
     finish(other.commit(first))
     finish(active.commit(Commit(own.lineage, rows=first.rows, branches=first.branches)))
@@ -542,13 +542,13 @@ def test_a_save_to_a_thread_that_is_just_being_brought_over_waits_for_its_head(t
         finish(replay.deliver(spool, here, target._replace(active=Just(active)), own.lineage))
     assert finish(replay.deliver(spool, here, target, own.lineage))
     assert kept == []
-    assert finish(active.head("t")) == records.head(own, 2, 2)
+    assert finish(active.head("t")) == sample_records.head(own, 2, 2)
     finish(spool.engine.close())
 
 
 def test_a_thread_that_another_process_delivered_and_somebody_deleted_is_not_made_anew(tmp_path: Path) -> None:
     side, spool = MemoryEngine(), Spool.open(tmp_path)
-    own = records.branch("t")
+    own = sample_records.branch("t")
     first = _saved(own, 1, None)
     finish(spool.put(first))
 

@@ -11,7 +11,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Branch, Commit
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate.spool import Spool
 from fix_flaky import Flaky

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import concurrency
 from backtrail.replicate.replay import deliver

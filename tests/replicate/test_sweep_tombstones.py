@@ -8,10 +8,10 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Drop
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.replicate import sweep_tombstones
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from fix_pairs import Pair
 
 LONG = "text that is long enough to be a blob " * 100
@@ -132,9 +132,9 @@ def test_a_process_that_finds_stones_sweeps_the_other_side(pair: Pair) -> None:
 
 def test_stones_name_everything_and_never_what_is_there_again() -> None:
     side, other = MemoryEngine(), MemoryEngine()
-    own = records.branch("t")
+    own = sample_records.branch("t")
     for engine in (side, other):
-        finish(engine.commit(records.first(own, 200)))
+        finish(engine.commit(sample_records.first(own, 200)))
     head = finish(side.head("t"))
     assert head is not None
     drop = Drop("t", [("t", head.key)], rows=[(own.id, n) for n in range(1, 150)], bodies=[(own.id, 150)])
@@ -159,9 +159,9 @@ def test_stones_name_everything_and_never_what_is_there_again() -> None:
 
 def test_a_stone_that_is_left_while_others_are_taken_away_is_not_forgotten() -> None:
     side, other = MemoryEngine(), MemoryEngine()
-    own = records.branch("t")
+    own = sample_records.branch("t")
     for engine in (side, other):
-        finish(engine.commit(records.first(own, 9)))
+        finish(engine.commit(sample_records.first(own, 9)))
     head = finish(side.head("t"))
     assert head is not None
     expect = [("t", head.key)]

@@ -17,10 +17,10 @@ import pytest
 import backtrail
 import backtrail.aio
 from backtrail.engines.base import Lease, Taken
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.run import lease_owner
-from backtrail.run import run as run_module
+from backtrail.run import run_core as run_module
 from fix_children import Child
 from fix_children import run as in_child
 
@@ -282,9 +282,11 @@ def test_a_process_that_lost_the_lease_cannot_write_or_finish(opener: Any, monke
 
 
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.sync.TTL", 0.03)  # renews every 0.01 s; the lease itself lasts as long as ever
+    monkeypatch.setattr(
+        "backtrail.run.sync_api.TTL", 0.03
+    )  # renews every 0.01 s; the lease itself lasts as long as ever
     with backtrail.open(tmp_path / "s.db") as store, store.run("r") as run:
-        token, ends = run._core.thread.writer.fence.token, finish(_end_of_lease(store))
+        token, ends = run._core.thread.fence.token, finish(_end_of_lease(store))
         while finish(_end_of_lease(store)) <= ends:
             time.sleep(0.001)
         with pytest.raises(backtrail.LockTimeout), store.run("r"):
@@ -294,7 +296,7 @@ def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, 
 
 
 def test_the_async_facade_renews_the_lease_as_well(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.aio.TTL", 0.03)
+    monkeypatch.setattr("backtrail.run.async_api.TTL", 0.03)
 
     async def main() -> None:
         async with await backtrail.aio.open(tmp_path / "s.db") as store, store.run("r") as run:
@@ -317,7 +319,7 @@ async def _end_of_lease(store: Any) -> int:
 
 
 def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_acquire_its_lease_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("backtrail.run.aio.TTL", 0.03)
+    monkeypatch.setattr("backtrail.run.async_api.TTL", 0.03)
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(MemoryEngine):
@@ -354,7 +356,7 @@ def test_a_lease_that_expired_is_acquired_again_if_nobody_saved_the_run_meanwhil
         renewed = inner._core.renew()
         on_loop = hasattr(store, "loop")
         assert (store.loop.run_until_complete(inner._runner(renewed)) if on_loop else finish(renewed)) is True
-        assert inner._core.thread.writer.fence.token > before.token
+        assert inner._core.thread.fence.token > before.token
         run.checkpoint()
 
 

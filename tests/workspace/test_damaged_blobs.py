@@ -11,7 +11,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Commit, Drop
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import Corrupt
 from backtrail.workspace import trees
 

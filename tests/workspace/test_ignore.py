@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backtrail.workspace.exclusions import ScanRoot
-from backtrail.workspace.ignore import Rules
+from backtrail.workspace.ignore_files import Rules
 from backtrail.workspace.walk import walk
 
 PATTERNS = [

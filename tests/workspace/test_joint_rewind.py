@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import CheckpointNotFound, Conflict, Corrupt, InvalidInput, NoCheckpoint
 from backtrail.workspace import scanner
 from backtrail.workspace.joint_rewind import HeadMove

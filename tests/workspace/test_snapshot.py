@@ -203,7 +203,7 @@ def test_equal_files_and_unchanged_directories_are_stored_once(sqlite_project: P
 
 
 def _blobs(project: Project) -> list[tuple[bytes, int]]:
-    from backtrail.engines.drive import finish
+    from backtrail.engines.coroutines import finish
 
     return finish(project.store._core.context.engine.blob_ids(project.ws.name))
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from backtrail.engines.base import Commit
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import BacktrailError, Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.workspace import apply, trees
 from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, TreeEntry

@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.piece_table import MAX_PIECES, join_adjacent, reuse_pieces
+from backtrail.encode.record_types import Kind, Unreadable, Unregistered, is_record
 from backtrail.encode.row_format import (
     ENOUGH_STREAMS,
     MAX_STREAMS,
@@ -35,7 +36,6 @@ from backtrail.encode.row_format import (
     pack_payload,
     split_pages,
 )
-from backtrail.encode.types import Kind, Unreadable, Unregistered, is_record
 from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values
 from backtrail.errors import EncodeError, InvalidInput
 

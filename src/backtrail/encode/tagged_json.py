@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from backtrail.encode.types import Unregistered
+from backtrail.encode.record_types import Unregistered
 from backtrail.errors import InvalidInput
 
 _SAFE = 2**53

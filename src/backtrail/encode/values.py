@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.types import Types, Unreadable, Unregistered, is_record
+from backtrail.encode.record_types import Types, Unreadable, Unregistered, is_record
 from backtrail.errors import BacktrailError, Corrupt, EncodeError
 
 MAX_DEPTH = 128

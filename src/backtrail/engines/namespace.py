@@ -14,7 +14,7 @@ import msgspec
 
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Row, Step, Swap, Taken
 from backtrail.engines.capabilities import SavesAdrift, capability
-from backtrail.engines.reserved import NAMESPACE_END, RESERVED, count, is_reserved
+from backtrail.engines.reserved_names import NAMESPACE_END, RESERVED, count, is_reserved
 from backtrail.errors import InvalidInput
 
 MAX_NAMESPACE = 64

@@ -14,7 +14,7 @@ import msgspec
 
 from backtrail.encode.frame import describe_row
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Step
-from backtrail.engines.origins import Segment, is_complete, previous_position, walk_back
+from backtrail.engines.branch_origins import Segment, is_complete, previous_position, walk_back
 from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.records import MarkBody, Meta, checkpoint, open_note, read_step, uuid_text

@@ -21,7 +21,7 @@ from backtrail.encode.piece_table import pieces_between
 from backtrail.encode.row_format import ListNode, Root, only_section
 from backtrail.encode.values import Values, is_plain
 from backtrail.engines.base import Branch, Engine, Head, Position
-from backtrail.engines.fork_safety import ForkSafe
+from backtrail.engines.process_fork import ForkSafe
 from backtrail.history.records import Note
 from backtrail.lru import LRU
 

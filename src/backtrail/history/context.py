@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from backtrail.encode.frame import Frames
+from backtrail.encode.record_types import Types
 from backtrail.encode.seal import Ring, SealedFrames
-from backtrail.encode.types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability

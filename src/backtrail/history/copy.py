@@ -18,9 +18,9 @@ from backtrail.encode.seal import SealedFrames
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.errors import Conflict, Corrupt
-from backtrail.history.checks import LineageCheck
 from backtrail.history.context import Context
 from backtrail.history.keyring import adopt_names
+from backtrail.history.lineage_checks import LineageCheck
 from backtrail.history.records import deletion, now_micros, unpack_mark
 from backtrail.history.reencrypt import Reencryption
 from backtrail.history.retry import COPIES

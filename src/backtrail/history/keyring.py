@@ -10,7 +10,7 @@ from typing import Any
 
 from backtrail.encode.seal import Ring, SealedFrames, check_keys, lock_ring, refuse_sealed, unlock_ring
 from backtrail.engines.base import Head
-from backtrail.engines.reserved import RESERVED, user_lineages
+from backtrail.engines.reserved_names import RESERVED, user_lineages
 from backtrail.engines.reserved_record import record, swap
 from backtrail.errors import Conflict, InvalidInput
 from backtrail.history.context import Context

@@ -8,8 +8,8 @@ from typing import Any
 from backtrail.encode.planner import Planner
 from backtrail.errors import Unavailable
 from backtrail.history.caches import Tip
-from backtrail.history.facts import Facts, OnConflict
 from backtrail.history.save import find_saved, save_plan
+from backtrail.history.save_arguments import Facts, OnConflict
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.model import Checkpoint
 

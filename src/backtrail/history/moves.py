@@ -16,7 +16,6 @@ from backtrail.engines.conflicts import Refused
 from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
 from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, resolve, to_checkpoint
 from backtrail.history.context import Context
-from backtrail.history.facts import pack_custom
 from backtrail.history.records import (
     MAX_MOVES,
     MarkBody,
@@ -31,6 +30,7 @@ from backtrail.history.records import (
     with_note,
 )
 from backtrail.history.retry import rereading
+from backtrail.history.save_arguments import pack_custom
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_label, check_name, check_tags
 from backtrail.model import Checkpoint

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from backtrail.encode.record_types import Unregistered
 from backtrail.encode.row_format import Blob, Inline, ListNode, Node, Slot, Tree
-from backtrail.encode.types import Unregistered
 from backtrail.errors import InvalidInput, NotFound
 from backtrail.history.reads import read_root
 from backtrail.history.state_reader import StateReader

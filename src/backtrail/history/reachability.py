@@ -11,11 +11,11 @@ from backtrail.encode.assemble import RowRanges, blobs_needed, merge_spans, rows
 from backtrail.encode.frame import describe_row
 from backtrail.encode.row_format import unpack_root
 from backtrail.engines.base import Position
-from backtrail.engines.origins import previous_position, walk_back
+from backtrail.engines.branch_origins import previous_position, walk_back
 from backtrail.errors import Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
-from backtrail.history.lineage import LineageView, Throttle
+from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.state_reader import StateReader
 from backtrail.history.zstd_dictionary import is_dictionary
 

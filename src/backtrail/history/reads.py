@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from backtrail.encode.frame import describe_row
 from backtrail.encode.planner import PlannedRow
+from backtrail.encode.record_types import conform
 from backtrail.encode.row_format import ListNode, Root
-from backtrail.encode.types import conform
 from backtrail.encode.values import Values
 from backtrail.engines.base import Head, Position
 from backtrail.errors import Corrupt, ThreadNotFound

@@ -21,7 +21,7 @@ from backtrail.encode.row_format import pack_root
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row, Step
 from backtrail.errors import Corrupt
-from backtrail.history.facts import Facts
+from backtrail.history.save_arguments import Facts
 from backtrail.model import Checkpoint, ThreadInfo
 
 _ENCODER = msgspec.msgpack.Encoder()

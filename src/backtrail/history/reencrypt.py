@@ -26,7 +26,7 @@ from backtrail.encode.row_format import (
     unpack_root,
 )
 from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row
-from backtrail.engines.origins import previous_position
+from backtrail.engines.branch_origins import previous_position
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE, GAP

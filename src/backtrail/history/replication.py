@@ -15,17 +15,17 @@ import msgspec
 
 from backtrail.encode.seal import refuse_sealed
 from backtrail.engines.base import Commit, Engine, Head, Mark, Position, Swap
+from backtrail.engines.branch_origins import leads_through
 from backtrail.engines.capabilities import capability
 from backtrail.engines.conflicts import Refused, refusals_as_conflicts
 from backtrail.engines.namespace import head_in_namespace, in_namespace_of, without_namespace
-from backtrail.engines.origins import leads_through
-from backtrail.engines.reserved import user_threads
+from backtrail.engines.reserved_names import user_threads
 from backtrail.engines.reserved_record import swap
 from backtrail.errors import InvalidInput, NotFound, Unavailable
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
 from backtrail.history.keyring import RING, share_ring
-from backtrail.history.lineage import LineageView
+from backtrail.history.lineage_view import LineageView
 from backtrail.history.records import (
     MarkBody,
     Note,
@@ -38,7 +38,7 @@ from backtrail.history.records import (
     uuid_text,
     with_note,
 )
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_name
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.anti_entropy import differing, reconcile
@@ -154,7 +154,7 @@ async def keep_lost_head(context: Context, found: Diverged) -> Kept:
         here = head_in_namespace(context.engine, found.here) if found.here is not None else head
         if here is None:
             return Kept.ENOUGH
-        thread: Thread[object] = Thread(context, here.thread)
+        thread: ThreadCore[object] = ThreadCore(context, here.thread)
         if found.said:
             return await _apply_marks(thread, head.owner, found.said)
         lost = found.newest or note.checkpoint
@@ -174,13 +174,13 @@ async def keep_lost_head(context: Context, found: Diverged) -> Kept:
         if existing is not None and existing.owner != head.owner:
             number += 1
         elif existing is not None and existing.position == head.position:
-            return await _correct_head(Thread(context, name), head.lineage)
+            return await _correct_head(ThreadCore(context, name), head.lineage)
         elif existing is not None and not await _leads_through(context, head, existing):
-            await _label(Thread(context, name), uuid_text(note.checkpoint), generation_of(head.branch))
-            await _correct_head(Thread(context, name), head.lineage)
+            await _label(ThreadCore(context, name), uuid_text(note.checkpoint), generation_of(head.branch))
+            await _correct_head(ThreadCore(context, name), head.lineage)
             return Kept.NAMED
         elif await _put_under_name(context, existing, head, note, name):
-            await _correct_head(Thread(context, name), head.lineage)
+            await _correct_head(ThreadCore(context, name), head.lineage)
             return Kept.NAMED
 
 
@@ -202,7 +202,7 @@ async def _leads_through(context: Context, head: Head, other: Head) -> bool:
     return leads_through(head.position, other.position, branches.get)
 
 
-async def _label(thread: Thread[object], id: str, generation: int) -> None:
+async def _label(thread: ThreadCore[object], id: str, generation: int) -> None:
     try:
         lost = await thread.get(id)
         label = lost.label or f"{LABEL} in generation {generation}"
@@ -211,7 +211,7 @@ async def _label(thread: Thread[object], id: str, generation: int) -> None:
         return  # it was deleted meanwhile, as its owner wanted
 
 
-async def _apply_marks(thread: Thread[object], owner: bytes, marks: Sequence[Mark]) -> Kept:
+async def _apply_marks(thread: ThreadCore[object], owner: bytes, marks: Sequence[Mark]) -> Kept:
     """Put marks on a thread's checkpoints that have no newer one."""
     context = thread.context
     while True:
@@ -264,7 +264,7 @@ class _Survey(msgspec.Struct, frozen=True):
         return not self.marks[one.position].deleted if one.position in self.marks else one.alive
 
 
-async def _survey(thread: Thread[object], lineage: str) -> _Survey | None:
+async def _survey(thread: ThreadCore[object], lineage: str) -> _Survey | None:
     view = await LineageView.read(thread.context, lineage)
     head = next((head for head in view.heads if head.thread == thread.id), None)
     if head is None:
@@ -274,7 +274,7 @@ async def _survey(thread: Thread[object], lineage: str) -> _Survey | None:
     return _Survey(head, view.notes[head.thread], own, to_head, _marks_on_duplicates(own, to_head, now_micros()))
 
 
-async def _is_unlabelled(thread: Thread[object], lineage: str, id: bytes) -> bool:
+async def _is_unlabelled(thread: ThreadCore[object], lineage: str, id: bytes) -> bool:
     """True if a checkpoint is there beside the way to the head, without a label, and the head does not count it: it was
     brought by a comparison that was cut before it could label it."""
     while True:
@@ -288,7 +288,7 @@ async def _is_unlabelled(thread: Thread[object], lineage: str, id: bytes) -> boo
             return True
 
 
-async def _correct_head(thread: Thread[object], lineage: str) -> Kept:
+async def _correct_head(thread: ThreadCore[object], lineage: str) -> Kept:
     """Let the head count the checkpoints that came over, and the next save go beside them."""
     frames = thread.context.frames
     while True:

@@ -18,8 +18,8 @@ import msgspec
 from backtrail.engines.base import Head
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.ancestry import HistoryStep
-from backtrail.history.facts import Facts
 from backtrail.history.records import MarkBody, Meta, open_note, with_note
+from backtrail.history.save_arguments import Facts
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.model import Retention
 

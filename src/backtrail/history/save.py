@@ -23,11 +23,10 @@ from backtrail.encode.row_format import ENOUGH_STREAMS, Root
 from backtrail.engines.base import Branch, Commit, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Conflict, Corrupt, InvalidInput, Unavailable
-from backtrail.history import save_retention, zstd_dictionary
+from backtrail.history import retention_on_save, zstd_dictionary
 from backtrail.history.ancestry import Ancestry, step_at, to_checkpoint
 from backtrail.history.caches import Tip
 from backtrail.history.context import NO_PREFIX
-from backtrail.history.facts import NO_FACTS, Facts, OnConflict, check_id
 from backtrail.history.file_refs import file_reference
 from backtrail.history.records import (
     NO_DIGEST,
@@ -42,6 +41,7 @@ from backtrail.history.records import (
     uuid_text,
 )
 from backtrail.history.retry import attempts, repeat_while_moving
+from backtrail.history.save_arguments import NO_FACTS, Facts, OnConflict, check_id
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_name, check_names
@@ -325,9 +325,9 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
     row, blobs, meta = seal_row(
         frames, base.position, id, base.digest, base.parent, now, planned, request.facts, dictionary.name
     )
-    retired = save_retention.NONE
+    retired = retention_on_save.NONE
     if context.retention.keep_last is not None or (tip is not None and tip.note.retention):
-        retired = await save_retention.retire(context, tip, base.position, request.facts)
+        retired = await retention_on_save.retire(context, tip, base.position, request.facts)
     old = Note(id) if tip is None else tip.note
     caption = old.custom if thread.caption is None else thread.caption(planned.root, id)
     note = Note(id, False, old.moves, caption, old.retention, dictionary.name)
@@ -343,7 +343,7 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
     context.caches.tips.put(Tip(head, note, row.digest, planned.root, base.lists, retired.window))
     thread.base_id = id
     if retired.window is not None:
-        await save_retention.sweep_if_due(context, base.lineage, retired.window)
+        await retention_on_save.sweep_if_due(context, base.lineage, retired.window)
     return checkpoint(context.values, thread.id, id, base.position[1], meta, None, base.parent)
 
 

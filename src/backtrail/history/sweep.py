@@ -20,10 +20,10 @@ import msgspec
 
 from backtrail.engines.base import Commit, Drop, Head, Position, Swap
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.reserved import user_lineages, user_threads
+from backtrail.engines.reserved_names import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
-from backtrail.history.lineage import LineageView, Throttle
+from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
 from backtrail.history.records import bump_version, deletion, now_micros, uuid_text
 from backtrail.history.retention import check_retention, expired, kept, unpack_retention

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from backtrail.engines.reserved import RESERVED
+from backtrail.engines.reserved_names import RESERVED
 from backtrail.errors import InvalidInput
 
 MAX_NAME = 512

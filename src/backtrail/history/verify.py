@@ -11,12 +11,12 @@ import msgspec
 
 from backtrail.encode.frame import describe_row
 from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
+from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.origins import previous_position
 from backtrail.errors import BacktrailError, Conflict
-from backtrail.history.checks import LineageCheck, gap_id
 from backtrail.history.context import Context
-from backtrail.history.lineage import LineageView
+from backtrail.history.lineage_checks import LineageCheck, gap_id
+from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import ASIDE, GAP, PLAIN_KINDS
 from backtrail.history.records import Note, deletion, now_micros, with_note
 from backtrail.history.retry import CHECKS

@@ -11,14 +11,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from backtrail.engines.drive import finish
+from backtrail.async_runner import AsyncRunner
+from backtrail.engines.coroutines import finish
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
-from backtrail.importers import claude, ductwork, message_list, openrouter, own_jsonl, picoclaw
+from backtrail.importers import claude_code, ductwork, message_list, openrouter, own_jsonl, picoclaw
 from backtrail.importers.model import BadFile, ForeignThread, Report, ReportLine
 from backtrail.importers.source_files import find_files, read_file
 from backtrail.importers.store_writer import import_thread
-from backtrail.runner import AsyncRunner
 
 __all__ = ["FORMATS", "Report", "ReportLine", "import_async", "import_sync"]
 
@@ -27,7 +27,7 @@ FORMATS: dict[str, ModuleType] = {
     "picoclaw": picoclaw,
     "ductwork": ductwork,
     "openrouter": openrouter,
-    "claude": claude,
+    "claude": claude_code,
     "openai": message_list,
 }
 Progress = Callable[[int, int], object]

@@ -12,15 +12,15 @@ from typing import Any, Literal
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.context import Context
-from backtrail.history.facts import Facts
 from backtrail.history.save import Plan
+from backtrail.history.save_arguments import Facts
 from backtrail.history.validation import check_name
 from backtrail.importers.model import ForeignThread, Message, Segment
 from backtrail.model import Checkpoint
-from backtrail.run.run import RunCore
+from backtrail.run.run_core import RunCore
 from backtrail.session.edits import plan_append, plan_replace
 from backtrail.session.message_window import SUMMARY, TURNS
-from backtrail.session.session import SessionCore
+from backtrail.session.session_core import SessionCore
 
 Outcome = Literal["imported", "updated", "unchanged", "skipped"]
 # Custom fields that hold the digest: of a finished import, and of one that was begun.

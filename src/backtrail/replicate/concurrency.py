@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Fence
-from backtrail.engines.drive import finish
-from backtrail.replicate.delegating import DelegatingEngine
+from backtrail.engines.coroutines import finish
+from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.status import log
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from backtrail.engines.base import Engine, Head, Position
-from backtrail.engines.origins import walk_back
+from backtrail.engines.branch_origins import walk_back
 
 _MOST = 1 << 17  # ids that are looked at; a checkpoint beyond them counts as lost, which is safe
 _LOW, _HIGH = bytes(16), b"\xff" * 16

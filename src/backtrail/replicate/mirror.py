@@ -24,7 +24,7 @@ from backtrail.engines.capabilities import FailsFast, PrefixesBranches, capabili
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import LockLost, Unavailable
 from backtrail.replicate import concurrency, role_record, sweep_tombstones
-from backtrail.replicate.delegating import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.failover import Failover, Standing, opposite
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.report import Diverged, KeepOn, Kept

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from backtrail.engines.base import Commit, Engine, Head, NewRow, Swap
+from backtrail.engines.branch_origins import leads_through, previous_position
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.origins import leads_through, previous_position
 from backtrail.errors import Corrupt, LockLost, Unavailable
 from backtrail.replicate import limits, role_record
 from backtrail.replicate.anti_entropy import clear

@@ -19,14 +19,14 @@ from typing import Literal
 
 import msgspec
 
-from backtrail.engines import reserved
+from backtrail.engines import reserved_names
 from backtrail.engines.base import Engine, Fence, Head, Lease
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, swap, update
 from backtrail.errors import Corrupt, LockLost
 
 Name = Literal["primary", "replica"]
-RESERVED = reserved.RESERVED * 2  #: no listing of a user shows it, nor is it the name of a namespace
+RESERVED = reserved_names.RESERVED * 2  #: no listing of a user shows it, nor is it the name of a namespace
 LINEAGE = f"{RESERVED}mirror"
 GONE = f"{RESERVED}gone/"
 _ROLE = f"{RESERVED}role"

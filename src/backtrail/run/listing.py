@@ -14,8 +14,8 @@ from backtrail.encode.row_format import Inline, Root
 from backtrail.engines.base import Head
 from backtrail.history.context import Context
 from backtrail.history.records import open_note, thread_info
-from backtrail.history.store import list_heads
-from backtrail.history.thread import Thread
+from backtrail.history.store_core import list_heads
+from backtrail.history.thread_core import ThreadCore
 from backtrail.model import ThreadInfo
 
 KIND = "run"
@@ -59,7 +59,7 @@ async def run_info(context: Context, head: Head) -> RunInfo:
         told = _NO_CAPTION
     facts = told[1:]
     if told[0] != note.checkpoint[-6:]:
-        facts = _facts((await Thread[Any](context, head.thread).read_root()).root)
+        facts = _facts((await ThreadCore[Any](context, head.thread).read_root()).root)
     info = thread_info(context.frames, head)
     common = {name: getattr(info, name) for name in ThreadInfo.__struct_fields__}
     return RunInfo(**common, task=facts[0], iteration=facts[1], input_tokens=facts[2], output_tokens=facts[3])

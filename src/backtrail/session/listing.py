@@ -14,8 +14,8 @@ from backtrail.encode.row_format import Inline, ListNode, Node, Root
 from backtrail.engines.base import Head
 from backtrail.history.context import Context
 from backtrail.history.records import open_note, thread_info
-from backtrail.history.store import list_heads
-from backtrail.history.thread import Thread
+from backtrail.history.store_core import list_heads
+from backtrail.history.thread_core import ThreadCore
 from backtrail.model import ThreadInfo
 from backtrail.session.message_window import MESSAGES, TURNS
 
@@ -61,7 +61,7 @@ async def session_info(context: Context, head: Head) -> SessionInfo:
         told = _NO_CAPTION
     counts = told[1:]
     if told[0] != note.checkpoint[-6:]:
-        counts = _counts((await Thread[Any](context, head.thread).read_root()).root)
+        counts = _counts((await ThreadCore[Any](context, head.thread).read_root()).root)
     info = thread_info(context.frames, head)
     common = {name: getattr(info, name) for name in ThreadInfo.__struct_fields__}
     return SessionInfo(**common, messages=counts[0], user_turns=counts[1])

@@ -14,7 +14,7 @@ from backtrail import message_shapes
 from backtrail.encode.row_format import Inline, ListNode, Node
 from backtrail.errors import InvalidInput, NotFound
 from backtrail.history.state_reader import StateReader
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
 
 MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
@@ -25,7 +25,9 @@ _MAX_DISTANCE = 256  # messages from a call to its result, if there is a user tu
 class MessageWindow:
     """The messages and values of a session at one checkpoint, whose id is `checkpoint`."""
 
-    def __init__(self, thread: Thread[Any], checkpoint: bytes, children: dict[str, Node], reader: StateReader) -> None:
+    def __init__(
+        self, thread: ThreadCore[Any], checkpoint: bytes, children: dict[str, Node], reader: StateReader
+    ) -> None:
         self.thread = thread
         self.checkpoint = checkpoint
         self.reader = reader

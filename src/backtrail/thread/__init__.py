@@ -2,6 +2,6 @@
 
 from backtrail.thread.autosave import Autosave
 from backtrail.thread.lock import Lock
-from backtrail.thread.sync import Thread
+from backtrail.thread.sync_api import Thread
 
 __all__ = ["Autosave", "Lock", "Thread"]

@@ -10,8 +10,8 @@ from backtrail.model import Checkpoint
 from backtrail.typing import Facts, S, State
 
 if TYPE_CHECKING:
-    from backtrail.thread.aio import AsyncThread
-    from backtrail.thread.sync import Thread
+    from backtrail.thread.async_api import AsyncThread
+    from backtrail.thread.sync_api import Thread
 
 
 class EveryNth:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from types import TracebackType
 
+from backtrail.async_runner import AsyncRunner
 from backtrail.engines.base import Taken
-from backtrail.engines.drive import finish
-from backtrail.history.lock import POLL
-from backtrail.history.lock import Lock as CoreLock
-from backtrail.runner import AsyncRunner
+from backtrail.engines.coroutines import finish
+from backtrail.history.thread_lock import POLL
+from backtrail.history.thread_lock import Lock as CoreLock
 
 
 class Lock:

@@ -5,11 +5,11 @@
 `journal` writes it. A restore: `restore_plan` decides, `apply` changes the directory, `restore` keeps both crash-safe.
 """
 
-from backtrail.workspace.aio import AsyncWorkspace
+from backtrail.workspace.async_api import AsyncWorkspace
 from backtrail.workspace.journal import reachable_blobs
 from backtrail.workspace.model import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
-from backtrail.workspace.sync import Workspace
-from backtrail.workspace.workspace import WorkspaceCore, rewind_together, workspace_of
+from backtrail.workspace.sync_api import Workspace
+from backtrail.workspace.workspace_core import WorkspaceCore, rewind_together, workspace_of
 
 __all__ = [
     "AsyncWorkspace",

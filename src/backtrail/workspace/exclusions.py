@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from backtrail.errors import FilesError
-from backtrail.workspace.ignore import IGNORE_FILES, Rules
+from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
 from backtrail.workspace.model import Limits
 from backtrail.workspace.paths import folder_of, is_version_control
 

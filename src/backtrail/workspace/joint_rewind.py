@@ -7,19 +7,19 @@ from typing import Any, Literal
 from backtrail.history.ancestry import Ancestry, resolve
 from backtrail.history.context import Context
 from backtrail.history.records import open_note, uuid_text
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 
 
 class HeadMove:
     """A rewind of one thread from exactly one position, as plain data that survives the process."""
 
-    def __init__(self, context: Context, data: dict[str, Any], thread: Thread[Any] | None = None) -> None:
+    def __init__(self, context: Context, data: dict[str, Any], thread: ThreadCore[Any] | None = None) -> None:
         self._context = context
-        self._thread: Thread[Any] = Thread(context, data["thread"]) if thread is None else thread
+        self._thread: ThreadCore[Any] = ThreadCore(context, data["thread"]) if thread is None else thread
         self.data = data
 
     @classmethod
-    async def plan(cls, thread: Thread[Any], at: Any) -> HeadMove:
+    async def plan(cls, thread: ThreadCore[Any], at: Any) -> HeadMove:
         """The move of `thread` from its head to the checkpoint `at`."""
         context = thread.context
         head = await thread.require_head()

@@ -18,9 +18,9 @@ from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import CheckpointNotFound, Corrupt, NoCheckpoint
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
-from backtrail.history.facts import Facts
 from backtrail.history.reachability import ASIDE
-from backtrail.history.thread import Thread
+from backtrail.history.save_arguments import Facts
+from backtrail.history.thread_core import ThreadCore
 from backtrail.lru import LRU
 from backtrail.model import Checkpoint
 from backtrail.workspace import trees
@@ -94,7 +94,7 @@ class Journal:
 
     def __init__(self, context: Context, thread: str) -> None:
         self._context = context
-        self._thread: Thread[Any] = Thread(context, thread, kind=KIND)
+        self._thread: ThreadCore[Any] = ThreadCore(context, thread, kind=KIND)
         self._frames = context.frames.compressing(LEVEL)
         self._trees: LRU[bytes, Tree] = LRU(MAX_TREES)
         self.name = thread

@@ -22,7 +22,7 @@ from backtrail.workspace import trees
 from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
 from backtrail.workspace.batches import batches
 from backtrail.workspace.exclusions import ScanRoot
-from backtrail.workspace.ignore import IGNORE_FILES, Rules
+from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
 from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
 from backtrail.workspace.pack import PackSettings, read_entry

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from backtrail.workspace.ignore import Rules
+from backtrail.workspace.ignore_files import Rules
 from backtrail.workspace.model import Change, ChangeKind, Skipped
 from backtrail.workspace.paths import all_parents, folder_of, parents, to_text
 from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, Op, TreeEntry

@@ -20,7 +20,7 @@ import msgspec
 
 from backtrail.errors import FilesError
 from backtrail.workspace.exclusions import Exclusions, FolderExclusions, ScanRoot, unreadable_error
-from backtrail.workspace.ignore import IGNORE_FILES
+from backtrail.workspace.ignore_files import IGNORE_FILES
 from backtrail.workspace.index import Folder, Index
 from backtrail.workspace.signatures import Signature, lstat_signature, signature, trusted
 from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, TreeEntry

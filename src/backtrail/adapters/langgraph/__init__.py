@@ -26,7 +26,7 @@ with require_extra("langgraph"):
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    from backtrail.adapters.langgraph.cache import CheckpointCache
+    from backtrail.adapters.langgraph.checkpoint_cache import CheckpointCache
     from backtrail.adapters.langgraph.checkpoints import Checkpoints
     from backtrail.adapters.langgraph.maintenance import Maintenance
 

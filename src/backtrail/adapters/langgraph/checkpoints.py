@@ -15,8 +15,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from backtrail.adapters.langgraph.cache import CachedCheckpoint, CheckpointCache
-from backtrail.adapters.langgraph.delta import CheckpointDelta, plan_delta
+from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint, CheckpointCache
+from backtrail.adapters.langgraph.checkpoint_delta import CheckpointDelta, plan_delta
 from backtrail.adapters.langgraph.ids import GraphThread, backtrail_id, graph_id
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
 from backtrail.adapters.langgraph.pending_writes import PendingWrites, saving_key

@@ -13,7 +13,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
-from backtrail.adapters.langgraph.cache import CachedCheckpoint, CachedWrites, CheckpointCache
+from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint, CachedWrites, CheckpointCache
 from backtrail.adapters.langgraph.compression import compress, decompress
 from backtrail.adapters.langgraph.ids import GraphThread, writes_id
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec

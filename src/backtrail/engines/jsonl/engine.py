@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from backtrail.engines import conflicts, fork_safety
+from backtrail.engines import conflicts, process_fork
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import StoredLocally
 from backtrail.engines.dict_engine import check_rows, page
@@ -68,7 +68,7 @@ class JSONLEngine(Engine, StoredLocally):
         self._repaired = 0
         with self._translating_errors():
             directory_of_a_store(self.directory, create=create, start=self._catalogue.write_hints)
-        fork_safety.watch(self)
+        process_fork.watch(self)
 
     @property
     def path(self) -> Path:

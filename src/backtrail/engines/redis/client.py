@@ -21,7 +21,7 @@ from redis import exceptions
 
 from backtrail.engines import tls
 from backtrail.engines.redis.connect import Login
-from backtrail.engines.redis.raw_client import AsyncConnections, BlockingConnections, packed
+from backtrail.engines.redis.pooled_client import AsyncConnections, BlockingConnections, packed
 from backtrail.engines.retry import Interrupted
 from backtrail.errors import Unavailable
 

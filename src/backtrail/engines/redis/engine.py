@@ -13,7 +13,7 @@ import msgspec
 from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import FailsFast
-from backtrail.engines.redis import keys, pointers, script_args
+from backtrail.engines.redis import keys, script_args, shard_pointers
 from backtrail.engines.redis.client import Argument, BlockingClient, Script, client_for, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
 from backtrail.engines.retry import LEASE_POLL, NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
@@ -24,10 +24,10 @@ PAGE = 1000
 #: A lease that expired this long ago is forgotten by compact().
 LEASE_MEMORY = timedelta(days=1)
 
-OPEN, APPEND, COMMIT, DROP = map(Script, ("open", "append", "commit", "drop"))
+OPEN, APPEND, COMMIT, DROP = map(Script, ("open_store", "append_row", "commit", "drop"))
 HEAD, HEADS = map(Script, ("head", "heads"))
-LIST, LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("list", "lineages", "branches", "rows", "locate"))
-BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "token"))
+LIST, LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("list_threads", "lineages", "branches", "rows", "locate"))
+BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "newest_token"))
 STATS, COMPACT = map(Script, ("stats", "compact"))
 
 
@@ -187,17 +187,19 @@ class RedisEngine(Engine, FailsFast):
         fence = commit.fence
         if fence and shards.of(fence.name) != here and int(await self._of(fence.name, TOKEN)) != fence.token:
             raise conflicts.fence_stale(fence)
-        versions = await pointers.set_pointers(self._run, shards, commit)
+        versions = await shard_pointers.set_pointers(self._run, shards, commit)
         while True:
             answer, again = await self._call(COMMIT, here, script_args.of_commit(shards, commit, versions, self._ttl))
             if answer == b"OK":
                 return
             lost = lost or again
             if answer[0] == b"elsewhere":
-                await pointers.delete_pointer(self._run, shards, answer[1].decode(), answer[2])
+                await shard_pointers.delete_pointer(self._run, shards, answer[1].decode(), answer[2])
             elif answer[0] == b"blocked":
                 thread = answer[1].decode()
-                versions[thread] = await pointers.set_pointer(self._run, shards, thread, commit.lineage, anew=True)
+                versions[thread] = await shard_pointers.set_pointer(
+                    self._run, shards, thread, commit.lineage, anew=True
+                )
             else:
                 await self._refuse(commit, answer, lost)
                 return

@@ -11,7 +11,7 @@ from backtrail.errors import LockLost
 
 
 def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] | None:
-    """Arguments of append.lua, for a commit that is one row behind the head and the head's move onto it; else None."""
+    """Arguments of append_row.lua for a commit that is one row behind the head and the head's move; else None."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
     if commit.branches or commit.marks or commit.blobs:
@@ -65,7 +65,7 @@ def of_drop(drop: Drop) -> list[Argument]:
 
 
 def refusal(commit: Commit, answer: list[bytes]) -> Refused | LockLost:
-    """The error for a refusal of append.lua or commit.lua."""
+    """The error for a refusal of append_row.lua or commit.lua."""
     reason, *facts = answer
     if reason == b"moved":
         return conflicts.moved(facts[0].decode())

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import SharesCommits, StoredLocally
-from backtrail.engines.drive import park, sharing
+from backtrail.engines.coroutines import park, sharing
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite import transactions
+from backtrail.engines.sqlite.connections import ForkSafeConnections
 from backtrail.engines.sqlite.database_file import DatabaseFile
-from backtrail.engines.sqlite.fork_safety import ForkSafeConnections
 from backtrail.engines.sqlite.reader_pool import ReaderPool
 from backtrail.engines.sqlite.transactions import NOWHERE, Leasing, Numbers, Writing
 from backtrail.engines.sqlite.writer import GroupCommitWriter, SharedWrite

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 import pytest
 
 from backtrail.engines.base import Engine
-from backtrail.testing import drive
+from backtrail.testing import call_modes
 
 Self = TypeVar("Self", bound="Binding")
 
@@ -18,7 +18,7 @@ class Binding:
     """The facts that a subclass gives about its engine."""
 
     #: For an engine that awaits its client: ("awaited",).
-    modes: ClassVar[tuple[drive.Mode, ...]] = ("direct", "threaded")
+    modes: ClassVar[tuple[call_modes.Mode, ...]] = ("direct", "threaded")
 
     _directory: Path
     _wrap: Callable[[Engine], Engine]
@@ -40,10 +40,10 @@ class Binding:
             metafunc.parametrize("mode", self.modes)
 
 
-def case(test: Callable[[Self, Engine], Awaitable[None]]) -> Callable[[Self, drive.Mode, Path], None]:
+def case(test: Callable[[Self, Engine], Awaitable[None]]) -> Callable[[Self, call_modes.Mode, Path], None]:
     """Turn `async def test_…(self, engine)` into a test for pytest, run once in each mode."""
 
-    def in_mode(self: Self, mode: drive.Mode, tmp_path: Path) -> None:
+    def in_mode(self: Self, mode: call_modes.Mode, tmp_path: Path) -> None:
         async def whole(wrap: Callable[[Engine], Engine]) -> None:
             self._directory, self._wrap, self._opened = tmp_path, wrap, []
             try:
@@ -52,7 +52,7 @@ def case(test: Callable[[Self, Engine], Awaitable[None]]) -> Callable[[Self, dri
                 for engine in self._opened:
                     await engine.close()
 
-        drive.run(mode, whole)
+        call_modes.run(mode, whole)
 
     # Not functools.wraps: pytest would look through it and ask for a fixture named `engine`.
     for part in ("__name__", "__qualname__", "__doc__", "__module__"):

@@ -7,7 +7,7 @@ import pytest
 
 from backtrail.engines.base import Engine, Fence, Lease, Taken
 from backtrail.errors import LockLost
-from backtrail.testing import drive, records
+from backtrail.testing import call_modes, sample_records
 from backtrail.testing.contract.binding import Binding, case
 
 LONG, SHORT = 300.0, 0.02
@@ -24,7 +24,7 @@ async def taken(engine: Engine, name: str, owner: str, ttl: float = LONG) -> Lea
 async def once_expired(engine: Engine, name: str, owner: str) -> Lease:
     """Ask for a lease again and again until the one who has it has let it expire."""
     while isinstance(lease := await engine.lease(name, owner, LONG), Taken):
-        await drive.pause(SHORT)
+        await call_modes.pause(SHORT)
     return lease
 
 
@@ -56,7 +56,7 @@ class LeaseCases(Binding):
     @case
     async def test_an_owner_that_let_its_lease_expire_gets_a_higher_token(self, engine: Engine) -> None:
         mine = await taken(engine, "x", "me", SHORT)
-        await drive.pause(SHORT * 3)
+        await call_modes.pause(SHORT * 3)
         assert (await taken(engine, "x", "me")).token > mine.token
 
     @case
@@ -85,40 +85,40 @@ class LeaseCases(Binding):
 
     @case
     async def test_a_lease_may_be_named_like_anything(self, engine: Engine) -> None:
-        await engine.commit(records.first(records.branch("x")))
+        await engine.commit(sample_records.first(sample_records.branch("x")))
         for name in "x", "lock:x", "{x}", "a b", "日本語", "%", "'":
             assert (await taken(engine, name, "😀 owner")).owner == "😀 owner"
             assert isinstance(await engine.lease(name, "other", LONG), Taken)
-        assert await engine.head("x") == records.head(records.branch("x"))
+        assert await engine.head("x") == sample_records.head(sample_records.branch("x"))
         assert len(await engine.threads()) == 1
 
     @case
     async def test_a_commit_behind_a_valid_fence_is_applied(self, engine: Engine) -> None:
-        at = records.branch("t")
+        at = sample_records.branch("t")
         lease = await taken(engine, "the lock", "me")
-        await engine.commit(msgspec.structs.replace(records.first(at), fence=Fence("the lock", lease.token)))
-        assert await engine.head("t") == records.head(at)
+        await engine.commit(msgspec.structs.replace(sample_records.first(at), fence=Fence("the lock", lease.token)))
+        assert await engine.head("t") == sample_records.head(at)
         renewed = await taken(engine, "the lock", "me")
-        following = records.following(records.head(at), at)
+        following = sample_records.following(sample_records.head(at), at)
         await engine.commit(msgspec.structs.replace(following, fence=Fence("the lock", renewed.token)))
-        assert await engine.head("t") == records.head(at, 2, 2)
+        assert await engine.head("t") == sample_records.head(at, 2, 2)
 
     @case
     async def test_a_stale_owner_that_wakes_up_late_is_refused(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         mine = await taken(engine, "the lock", "me", SHORT)
         yours = await once_expired(engine, "the lock", "you")
-        following = records.following(records.head(at), at)
+        following = sample_records.following(sample_records.head(at), at)
         with pytest.raises(LockLost):
             await engine.commit(msgspec.structs.replace(following, fence=Fence("the lock", mine.token)))
-        assert await engine.head("t") == records.head(at)
+        assert await engine.head("t") == sample_records.head(at)
         await engine.commit(msgspec.structs.replace(following, fence=Fence("the lock", yours.token)))
-        assert await engine.head("t") == records.head(at, 2, 2)
+        assert await engine.head("t") == sample_records.head(at, 2, 2)
 
     @case
     async def test_eight_who_ask_at_once_get_one_lease(self, engine: Engine) -> None:
-        answers = await drive.race([engine.lease("x", f"owner {n}", LONG) for n in range(8)])
+        answers = await call_modes.race([engine.lease("x", f"owner {n}", LONG) for n in range(8)])
         won = [answer for answer in answers if isinstance(answer, Lease)]
         assert len(won) == 1
         assert [answer for answer in answers if answer not in won] == [Taken(won[0].owner, won[0].expires)] * 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from backtrail.testing.contract.binding import Binding, case
 
 NAMES = [
@@ -17,9 +17,11 @@ NAMES = [
 
 async def begin(engine: Engine, name: str, updated: int = 0, kind: str = "thread") -> Head:
     """A thread with one step."""
-    at = records.branch(name)
-    head = records.head(at, kind=kind, updated=updated)
-    await engine.commit(Commit(at.lineage, swaps=[Swap(name, None, head)], rows=[records.row(at, 1)], branches=[at]))
+    at = sample_records.branch(name)
+    head = sample_records.head(at, kind=kind, updated=updated)
+    await engine.commit(
+        Commit(at.lineage, swaps=[Swap(name, None, head)], rows=[sample_records.row(at, 1)], branches=[at])
+    )
     return head
 
 
@@ -100,10 +102,10 @@ class ListingCases(Binding):
 
     @case
     async def test_a_thread_may_change_its_kind(self, engine: Engine) -> None:
-        at, before = records.branch("t"), await begin(engine, "t", 10)
+        at, before = sample_records.branch("t"), await begin(engine, "t", 10)
         await begin(engine, "u", 20)
-        after = msgspec.structs.replace(records.head(at, 2, 2), kind="session", updated=30)
-        await engine.commit(Commit("t", swaps=[Swap("t", before.key, after)], rows=[records.row(at, 2)]))
+        after = msgspec.structs.replace(sample_records.head(at, 2, 2), kind="session", updated=30)
+        await engine.commit(Commit("t", swaps=[Swap("t", before.key, after)], rows=[sample_records.row(at, 2)]))
         assert (
             await engine.threads(kind="session") == await engine.threads(kind="session", newest_first=True) == [after]
         )
@@ -121,7 +123,7 @@ class ListingCases(Binding):
     @case
     async def test_lineages_are_those_that_still_have_something(self, engine: Engine) -> None:
         await begin(engine, "with a head")
-        await engine.commit(Commit("with a branch", branches=[records.branch("with a branch")]))
+        await engine.commit(Commit("with a branch", branches=[sample_records.branch("with a branch")]))
         await engine.commit(Commit("with a blob", blobs={b"a": b"1"}))
         await engine.commit(Commit("ünïcode", blobs={b"a": b"1"}))
         await begin(engine, "fork", 0)
@@ -132,10 +134,10 @@ class ListingCases(Binding):
         assert await engine.lineages(after="with") == names[1:]
         assert await engine.lineages(limit=0) == []
         await engine.drop(Drop("with a blob", [], blobs=[b"a"]))
-        await engine.drop(Drop("with a branch", [], branches=[records.branch("with a branch").id]))
+        await engine.drop(Drop("with a branch", [], branches=[sample_records.branch("with a branch").id]))
         assert await engine.lineages() == ["fork", "with a head", "ünïcode"]
-        at = records.branch("fork")
-        await engine.commit(Commit("fork", swaps=[Swap("fork", records.head(at).key, None)]))
+        at = sample_records.branch("fork")
+        await engine.commit(Commit("fork", swaps=[Swap("fork", sample_records.head(at).key, None)]))
         assert "fork" in await engine.lineages(), "its branch is still there"
         await engine.drop(Drop("fork", [], branches=[at.id]))
         assert await engine.lineages() == ["with a head", "ünïcode"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Mark, NewRow, Swap
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from backtrail.testing.contract.binding import Binding, case
 
 LOW, HIGH = bytes(16), b"\xff" * 16
@@ -16,8 +16,8 @@ class ReadingCases(Binding):
 
     @case
     async def test_what_is_not_there_is_nothing(self, engine: Engine) -> None:
-        await engine.commit(records.first(records.branch("other")))
-        name = records.name16("nowhere")
+        await engine.commit(sample_records.first(sample_records.branch("other")))
+        name = sample_records.name16("nowhere")
         assert await engine.head("t") is None
         assert await engine.tip("t") is None
         assert await engine.heads("t") == []
@@ -30,44 +30,49 @@ class ReadingCases(Binding):
         assert await engine.blobs("t", [b"a"]) == {}
         assert await engine.blobs("t", []) == {}
         assert await engine.blob_ids("t") == []
-        assert await engine.row("other", records.branch("other").id, 2) is None
+        assert await engine.row("other", sample_records.branch("other").id, 2) is None
 
     @case
     async def test_the_tip_is_the_head_and_its_row_without_the_payload(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
-        assert await engine.tip("t") == (records.head(at, 3), records.as_row(records.row(at, 3), payload=False))
-        back = records.head(at, 2, 2)
-        await engine.commit(Commit("t", swaps=[Swap("t", records.head(at, 3).key, back)], marks=[Mark(at.id, 2, b"m")]))
-        assert await engine.tip("t") == (back, records.as_row(records.row(at, 2), b"m", payload=False))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
+        assert await engine.tip("t") == (
+            sample_records.head(at, 3),
+            sample_records.as_row(sample_records.row(at, 3), payload=False),
+        )
+        back = sample_records.head(at, 2, 2)
+        await engine.commit(
+            Commit("t", swaps=[Swap("t", sample_records.head(at, 3).key, back)], marks=[Mark(at.id, 2, b"m")])
+        )
+        assert await engine.tip("t") == (back, sample_records.as_row(sample_records.row(at, 2), b"m", payload=False))
 
     @case
     async def test_the_tip_of_a_thread_may_lie_in_the_branch_of_another(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 2))
-        fork = msgspec.structs.replace(records.head(at, 1), thread="fork", owner=records.name16("fork"))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 2))
+        fork = msgspec.structs.replace(sample_records.head(at, 1), thread="fork", owner=sample_records.name16("fork"))
         await engine.commit(Commit("t", swaps=[Swap("fork", None, fork)]))
-        assert await engine.tip("fork") == (fork, records.as_row(records.row(at, 1), payload=False))
-        assert await engine.heads("t") == [fork, records.head(at, 2)]
+        assert await engine.tip("fork") == (fork, sample_records.as_row(sample_records.row(at, 1), payload=False))
+        assert await engine.heads("t") == [fork, sample_records.head(at, 2)]
 
     @case
     async def test_the_tip_of_a_head_without_a_row_has_none(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(Commit("t", swaps=[Swap("t", None, records.head(at, 7))], branches=[at]))
-        assert await engine.tip("t") == (records.head(at, 7), None)
+        at = sample_records.branch("t")
+        await engine.commit(Commit("t", swaps=[Swap("t", None, sample_records.head(at, 7))], branches=[at]))
+        assert await engine.tip("t") == (sample_records.head(at, 7), None)
 
     @case
     async def test_a_row_is_read_without_its_payload(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 2))
-        assert await engine.row("t", at.id, 1) == records.as_row(records.row(at, 1), payload=False)
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 2))
+        assert await engine.row("t", at.id, 1) == sample_records.as_row(sample_records.row(at, 1), payload=False)
         assert await engine.row("t", at.id, 3) is None
 
     @case
     async def test_a_range_holds_both_its_ends_and_only_what_exists(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 5))
-        await engine.drop(Drop("t", [("t", records.head(at, 5).key)], rows=[(at.id, 3)]))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 5))
+        await engine.drop(Drop("t", [("t", sample_records.head(at, 5).key)], rows=[(at.id, 3)]))
         for first, last, there in [
             (1, 5, [1, 2, 4, 5]),
             (2, 4, [2, 4]),
@@ -78,20 +83,20 @@ class ReadingCases(Binding):
             (6, 9, []),
             (2, 2**31, [2, 4, 5]),
         ]:
-            rows = [records.row(at, n) for n in there]
-            assert await engine.steps("t", at.id, first, last) == [records.as_step(row) for row in rows]
+            rows = [sample_records.row(at, n) for n in there]
+            assert await engine.steps("t", at.id, first, last) == [sample_records.as_step(row) for row in rows]
             assert await engine.payloads("t", at.id, first, last) == [(row.step, row.payload) for row in rows]
-            assert await engine.rows("t", at.id, first, last) == [records.as_row(row) for row in rows]
+            assert await engine.rows("t", at.id, first, last) == [sample_records.as_row(row) for row in rows]
 
     @case
     async def test_a_branch_may_begin_anywhere_and_is_read_in_the_order_of_numbers(self, engine: Engine) -> None:
-        at = records.branch("t", origin=(records.name16("parent"), 7))
-        rows = [records.row(at, n) for n in range(8, 1208)]
+        at = sample_records.branch("t", origin=(sample_records.name16("parent"), 7))
+        rows = [sample_records.row(at, n) for n in range(8, 1208)]
         await engine.commit(Commit("t", rows=rows[:700], branches=[at]))
         await engine.commit(Commit("t", rows=rows[700:]))
-        assert await engine.steps("t", at.id, 1, 2**31) == [records.as_step(row) for row in rows]
+        assert await engine.steps("t", at.id, 1, 2**31) == [sample_records.as_step(row) for row in rows]
         assert await engine.payloads("t", at.id, 9, 1101) == [(row.step, row.payload) for row in rows[1:1094]]
-        assert await engine.rows("t", at.id, 98, 102) == [records.as_row(row) for row in rows[90:95]]
+        assert await engine.rows("t", at.id, 98, 102) == [sample_records.as_row(row) for row in rows[90:95]]
 
     @case
     async def test_branches_come_in_the_order_they_were_written(self, engine: Engine) -> None:
@@ -100,24 +105,26 @@ class ReadingCases(Binding):
         await engine.commit(Commit("t", branches=written[:2]))
         for one in written[2:]:
             await engine.commit(Commit("t", branches=[one]))
-            await engine.commit(Commit("elsewhere", branches=[records.branch("elsewhere", one.id[0])]))
+            await engine.commit(Commit("elsewhere", branches=[sample_records.branch("elsewhere", one.id[0])]))
         assert await engine.branches("t") == written
 
     @case
     async def test_heads_are_those_of_one_lineage_by_thread(self, engine: Engine) -> None:
         names = ["b", "a", "c", "ä", "B"]
         for name in names:
-            await engine.commit(records.first(records.branch(name, lineage="t")))
-        await engine.commit(records.first(records.branch("other")))
-        assert await engine.heads("t") == [records.head(records.branch(name, lineage="t")) for name in sorted(names)]
+            await engine.commit(sample_records.first(sample_records.branch(name, lineage="t")))
+        await engine.commit(sample_records.first(sample_records.branch("other")))
+        assert await engine.heads("t") == [
+            sample_records.head(sample_records.branch(name, lineage="t")) for name in sorted(names)
+        ]
         assert [head.thread for head in await engine.heads("other")] == ["other"]
 
     @case
     async def test_locate_finds_the_rows_of_a_lineage_by_a_range_of_ids(self, engine: Engine) -> None:
-        one, two, other = records.branch("t"), records.branch("t", 2), records.branch("other")
+        one, two, other = sample_records.branch("t"), sample_records.branch("t", 2), sample_records.branch("other")
 
         def numbered(at: Branch, step: int, n: int) -> NewRow:
-            return records.row(at, step)._replace(id=n.to_bytes(16, "big"))
+            return sample_records.row(at, step)._replace(id=n.to_bytes(16, "big"))
 
         rows = [numbered(one, 1, 256), numbered(one, 2, 255), numbered(two, 1, 257), numbered(one, 3, 2**127)]
         await engine.commit(Commit("t", rows=rows, branches=[one, two]))

@@ -8,7 +8,7 @@ import pytest
 from backtrail.engines.base import Branch, Commit, Engine, Fence, Head, Lease, Mark, NewRow, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import LockLost
-from backtrail.testing import records
+from backtrail.testing import sample_records
 from backtrail.testing.contract.binding import Binding, case
 
 EVERY_BYTE = bytes(range(256))
@@ -25,13 +25,13 @@ async def refused(engine: Engine, commit: Commit, error: type[Exception] = Refus
     loaded = msgspec.structs.replace(
         commit,
         blobs={**commit.blobs, b"only with the commit": b"!"},
-        branches=[*commit.branches, records.branch("t", 77)],
-        marks=[*commit.marks, Mark(records.branch("t").id, 1, b"only with the commit")],
+        branches=[*commit.branches, sample_records.branch("t", 77)],
+        marks=[*commit.marks, Mark(sample_records.branch("t").id, 1, b"only with the commit")],
     )
-    before = await records.everything(engine, "t"), await records.everything(engine, "other")
+    before = await sample_records.everything(engine, "t"), await sample_records.everything(engine, "other")
     with pytest.raises(error):
         await engine.commit(loaded)
-    assert (await records.everything(engine, "t"), await records.everything(engine, "other")) == before
+    assert (await sample_records.everything(engine, "t"), await sample_records.everything(engine, "other")) == before
 
 
 class WritingCases(Binding):
@@ -39,59 +39,73 @@ class WritingCases(Binding):
 
     @case
     async def test_a_commit_is_read_back_exactly(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
-        assert await engine.head("t") == records.head(at, 3)
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
+        assert await engine.head("t") == sample_records.head(at, 3)
         assert await engine.branches("t") == [at]
-        assert await engine.rows("t", at.id, 1, 3) == [records.as_row(records.row(at, n)) for n in (1, 2, 3)]
+        assert await engine.rows("t", at.id, 1, 3) == [
+            sample_records.as_row(sample_records.row(at, n)) for n in (1, 2, 3)
+        ]
 
     @case
     async def test_a_commit_appends_to_a_branch_and_moves_its_head(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         for n in range(1, 12):
-            await engine.commit(records.following(records.head(at, n, n), at))
-        assert await engine.head("t") == records.head(at, 12, 12)
+            await engine.commit(sample_records.following(sample_records.head(at, n, n), at))
+        assert await engine.head("t") == sample_records.head(at, 12, 12)
         assert [row.step for row in await engine.rows("t", at.id, 1, 99)] == list(range(1, 13))
 
     @case
     async def test_one_commit_may_hold_several_branches_threads_rows_marks_and_blobs(self, engine: Engine) -> None:
-        one, two = records.branch("t", 1), records.branch("u", 2, lineage="t", origin=(records.branch("t").id, 2))
-        rows = [records.row(one, 1), records.row(two, 3), records.row(one, 2), records.row(two, 4), records.row(two, 5)]
+        one, two = (
+            sample_records.branch("t", 1),
+            sample_records.branch("u", 2, lineage="t", origin=(sample_records.branch("t").id, 2)),
+        )
+        rows = [
+            sample_records.row(one, 1),
+            sample_records.row(two, 3),
+            sample_records.row(one, 2),
+            sample_records.row(two, 4),
+            sample_records.row(two, 5),
+        ]
         await engine.commit(
             Commit(
                 "t",
-                swaps=[Swap("t", None, records.head(one, 2)), Swap("u", None, records.head(two, 5))],
+                swaps=[Swap("t", None, sample_records.head(one, 2)), Swap("u", None, sample_records.head(two, 5))],
                 rows=rows,
                 branches=[one, two],
                 marks=[Mark(one.id, 2, b"m"), Mark(two.id, 3, b"n")],
                 blobs={b"a": b"1", b"b": b"2"},
             )
         )
-        assert await engine.heads("t") == [records.head(one, 2), records.head(two, 5)]
+        assert await engine.heads("t") == [sample_records.head(one, 2), sample_records.head(two, 5)]
         assert await engine.branches("t") == [one, two]
-        assert await engine.rows("t", one.id, 0, 9) == [records.as_row(rows[0]), records.as_row(rows[2], b"m")]
+        assert await engine.rows("t", one.id, 0, 9) == [
+            sample_records.as_row(rows[0]),
+            sample_records.as_row(rows[2], b"m"),
+        ]
         assert await engine.rows("t", two.id, 0, 9) == [
-            records.as_row(rows[1], b"n"),
-            records.as_row(rows[3]),
-            records.as_row(rows[4]),
+            sample_records.as_row(rows[1], b"n"),
+            sample_records.as_row(rows[3]),
+            sample_records.as_row(rows[4]),
         ]
         assert await engine.blobs("t", [b"a", b"b"]) == {b"a": b"1", b"b": b"2"}
 
     @case
     async def test_a_commit_may_move_a_head_alone(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
-        back = records.head(at, 1, 2, note=b"rewound")
-        await engine.commit(Commit("t", swaps=[Swap("t", records.head(at, 3).key, back)]))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
+        back = sample_records.head(at, 1, 2, note=b"rewound")
+        await engine.commit(Commit("t", swaps=[Swap("t", sample_records.head(at, 3).key, back)]))
         assert await engine.head("t") == back
         assert len(await engine.rows("t", at.id, 1, 3)) == 3
 
     @case
     async def test_a_commit_may_ask_that_a_head_stands_still(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
-        head, other = records.head(at, 3), records.head(at, 2, 2)
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
+        head, other = sample_records.head(at, 3), sample_records.head(at, 2, 2)
         await engine.commit(Commit("t", swaps=[Swap("t", head.key, head)], marks=[Mark(at.id, 1, b"said")]))
         with pytest.raises(Refused):
             await engine.commit(Commit("t", swaps=[Swap("t", other.key, other)], marks=[Mark(at.id, 1, None)]))
@@ -100,26 +114,26 @@ class WritingCases(Binding):
 
     @case
     async def test_a_commit_may_hold_rows_or_blobs_or_nothing_and_no_swap(self, engine: Engine) -> None:
-        at = records.branch("t")
+        at = sample_records.branch("t")
         await engine.commit(Commit("t", branches=[at]))
-        await engine.commit(Commit("t", rows=[records.row(at, 1)]))
+        await engine.commit(Commit("t", rows=[sample_records.row(at, 1)]))
         await engine.commit(Commit("t", blobs={b"a": b"1"}))
         await engine.commit(Commit("t"))
         assert await engine.head("t") is None
-        assert await engine.row("t", at.id, 1) == records.as_row(records.row(at, 1), payload=False)
+        assert await engine.row("t", at.id, 1) == sample_records.as_row(sample_records.row(at, 1), payload=False)
         assert await engine.blobs("t", [b"a"]) == {b"a": b"1"}
 
     @case
     async def test_a_head_is_deleted_and_its_thread_can_begin_again(self, engine: Engine) -> None:
-        at, again = records.branch("t"), records.branch("t", 2)
-        await engine.commit(records.first(at))
-        await engine.commit(Commit("t", swaps=[Swap("t", records.head(at).key, None)]))
+        at, again = sample_records.branch("t"), sample_records.branch("t", 2)
+        await engine.commit(sample_records.first(at))
+        await engine.commit(Commit("t", swaps=[Swap("t", sample_records.head(at).key, None)]))
         assert await engine.head("t") is None
         assert await engine.tip("t") is None
         assert await engine.threads() == []
         assert len(await engine.rows("t", at.id, 1, 1)) == 1, "deleting a head takes nothing else away"
-        await engine.commit(records.first(again))
-        assert await engine.head("t") == records.head(again)
+        await engine.commit(sample_records.first(again))
+        assert await engine.head("t") == sample_records.head(again)
 
     @case
     async def test_every_field_of_a_head_and_a_branch_is_kept_exactly(self, engine: Engine) -> None:
@@ -151,11 +165,16 @@ class WritingCases(Binding):
     async def test_awkward_thread_names_never_meet(self, engine: Engine) -> None:
         for n, name in enumerate(AWKWARD):
             await engine.commit(
-                msgspec.structs.replace(records.first(records.branch(name, n)), blobs={b"k": name.encode()})
+                msgspec.structs.replace(
+                    sample_records.first(sample_records.branch(name, n)), blobs={b"k": name.encode()}
+                )
             )
         for n, name in enumerate(AWKWARD):
-            at = records.branch(name, n)
-            assert await engine.tip(name) == (records.head(at), records.as_row(records.row(at, 1), payload=False))
+            at = sample_records.branch(name, n)
+            assert await engine.tip(name) == (
+                sample_records.head(at),
+                sample_records.as_row(sample_records.row(at, 1), payload=False),
+            )
             assert await engine.branches(name) == [at]
             assert await engine.blobs(name, [b"k"]) == {b"k": name.encode()}
         assert [head.thread for head in await engine.threads()] == sorted(AWKWARD)
@@ -170,7 +189,7 @@ class WritingCases(Binding):
             commit = Commit("t", rows=[rows[name]], branches=[at], marks=[Mark(name, n + 1, EVERY_BYTE)])
             await engine.commit(msgspec.structs.replace(commit, blobs={name: EVERY_BYTE + name, name * 2: name}))
         for n, name in enumerate(NAMES):
-            assert await engine.rows("t", name, 0, 99) == [records.as_row(rows[name], EVERY_BYTE)]
+            assert await engine.rows("t", name, 0, 99) == [sample_records.as_row(rows[name], EVERY_BYTE)]
             assert await engine.payloads("t", name, n + 1, n + 1) == [(n + 1, EVERY_BYTE * 3)]
             assert await engine.blobs("t", [name, name * 2]) == {name: EVERY_BYTE + name, name * 2: name}
         assert [branch.id for branch in await engine.branches("t")] == NAMES
@@ -178,21 +197,21 @@ class WritingCases(Binding):
 
     @case
     async def test_empty_byte_strings_are_kept_and_are_not_nothing(self, engine: Engine) -> None:
-        at = records.branch("t")
+        at = sample_records.branch("t")
         bare = NewRow(at.id, 1, bytes(16), b"", bytes(16), b"", b"")
         await engine.commit(Commit("t", rows=[bare], branches=[at], marks=[Mark(at.id, 1, b"")], blobs={b"e": b""}))
-        assert await engine.rows("t", at.id, 1, 1) == [records.as_row(bare, b"")]
-        assert await engine.steps("t", at.id, 1, 1) == [records.as_step(bare, b"")]
+        assert await engine.rows("t", at.id, 1, 1) == [sample_records.as_row(bare, b"")]
+        assert await engine.steps("t", at.id, 1, 1) == [sample_records.as_step(bare, b"")]
         assert await engine.blobs("t", [b"e"]) == {b"e": b""}
         assert await engine.blob_ids("t") == [(b"e", 0)]
 
     @case
     async def test_large_values_are_kept(self, engine: Engine) -> None:
-        at = records.branch("t")
+        at = sample_records.branch("t")
         large = EVERY_BYTE * (5 * 2**12)
-        rows = [records.row(at, 1, payload=large, root=large[1:]), records.row(at, 2)]
+        rows = [sample_records.row(at, 1, payload=large, root=large[1:]), sample_records.row(at, 2)]
         await engine.commit(Commit("t", rows=rows, branches=[at], blobs={b"large": large[2:]}))
-        assert await engine.rows("t", at.id, 1, 2) == [records.as_row(row) for row in rows]
+        assert await engine.rows("t", at.id, 1, 2) == [sample_records.as_row(row) for row in rows]
         assert await engine.blobs("t", [b"large"]) == {b"large": large[2:]}
         assert await engine.blob_ids("t") == [(b"large", len(large) - 2)]
 
@@ -200,8 +219,8 @@ class WritingCases(Binding):
 
     @case
     async def test_the_newest_mark_counts_and_a_mark_can_be_taken_away(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
         for marks, expected in [
             ([Mark(at.id, 2, b"one")], [None, b"one", None]),
             ([Mark(at.id, 2, b"two"), Mark(at.id, 3, b"three")], [None, b"two", b"three"]),
@@ -236,70 +255,77 @@ class WritingCases(Binding):
 
     @case
     async def test_a_swap_that_expects_no_thread_is_refused_where_there_is_one(self, engine: Engine) -> None:
-        await engine.commit(records.first(records.branch("t")))
-        await refused(engine, records.first(records.branch("t", 2)))
+        await engine.commit(sample_records.first(sample_records.branch("t")))
+        await refused(engine, sample_records.first(sample_records.branch("t", 2)))
 
     @case
     async def test_a_swap_that_expects_a_head_is_refused_where_there_is_none(self, engine: Engine) -> None:
-        at = records.branch("t")
+        at = sample_records.branch("t")
         await engine.commit(Commit("t", branches=[at]))
-        await refused(engine, records.following(records.head(at), at))
-        await refused(engine, Commit("t", swaps=[Swap("t", records.head(at).key, None)]))
+        await refused(engine, sample_records.following(sample_records.head(at), at))
+        await refused(engine, Commit("t", swaps=[Swap("t", sample_records.head(at).key, None)]))
 
     @case
     async def test_a_swap_is_refused_unless_branch_step_and_version_are_the_ones_there(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
-        branch, step, version = records.head(at, 3).key
-        for wrong in [(branch, step, version + 1), (branch, step - 1, version), (records.name16("x"), step, version)]:
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
+        branch, step, version = sample_records.head(at, 3).key
+        for wrong in [
+            (branch, step, version + 1),
+            (branch, step - 1, version),
+            (sample_records.name16("x"), step, version),
+        ]:
             await refused(
-                engine, Commit("t", swaps=[Swap("t", wrong, records.head(at, 3, 2))], rows=[records.row(at, 4)])
+                engine,
+                Commit("t", swaps=[Swap("t", wrong, sample_records.head(at, 3, 2))], rows=[sample_records.row(at, 4)]),
             )
             await refused(engine, Commit("t", swaps=[Swap("t", wrong, None)]))
 
     @case
     async def test_one_wrong_swap_among_right_ones_refuses_them_all(self, engine: Engine) -> None:
-        at, other = records.branch("t"), records.branch("u", lineage="t")
-        await engine.commit(records.first(at))
-        await engine.commit(records.first(other))
-        right = Swap("t", records.head(at).key, records.head(at, 2, 2))
-        wrong = Swap("u", records.head(other, 9).key, records.head(other, 1, 2))
+        at, other = sample_records.branch("t"), sample_records.branch("u", lineage="t")
+        await engine.commit(sample_records.first(at))
+        await engine.commit(sample_records.first(other))
+        right = Swap("t", sample_records.head(at).key, sample_records.head(at, 2, 2))
+        wrong = Swap("u", sample_records.head(other, 9).key, sample_records.head(other, 1, 2))
         for swaps in [right, wrong], [wrong, right]:
-            await refused(engine, Commit("t", swaps=swaps, rows=[records.row(at, 2)]))
+            await refused(engine, Commit("t", swaps=swaps, rows=[sample_records.row(at, 2)]))
 
     @case
     async def test_a_taken_step_is_refused(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at, 3))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at, 3))
         for steps in [3], [1], [3, 4], [2, 4]:
-            await refused(engine, Commit("t", rows=[records.row(at, n, payload=b"other") for n in steps]))
-        swap = Swap("t", records.head(at, 3).key, records.head(at, 3, 2))
-        await refused(engine, Commit("t", swaps=[swap], rows=[records.row(at, 3, payload=b"other")]))
+            await refused(engine, Commit("t", rows=[sample_records.row(at, n, payload=b"other") for n in steps]))
+        swap = Swap("t", sample_records.head(at, 3).key, sample_records.head(at, 3, 2))
+        await refused(engine, Commit("t", swaps=[swap], rows=[sample_records.row(at, 3, payload=b"other")]))
 
     @case
     async def test_a_taken_branch_id_is_refused_wherever_it_was_taken(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at))
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
         await refused(engine, Commit("t", branches=[at]))
         elsewhere = msgspec.structs.replace(at, lineage="other", thread="other")
-        await engine.commit(records.first(records.branch("other")))
-        before = await records.everything(engine, "other")
+        await engine.commit(sample_records.first(sample_records.branch("other")))
+        before = await sample_records.everything(engine, "other")
         with pytest.raises(Refused):
-            await engine.commit(Commit("other", branches=[records.branch("other", 2), elsewhere], blobs={b"x": b"x"}))
-        assert await records.everything(engine, "other") == before
+            await engine.commit(
+                Commit("other", branches=[sample_records.branch("other", 2), elsewhere], blobs={b"x": b"x"})
+            )
+        assert await sample_records.everything(engine, "other") == before
 
     @case
     async def test_a_row_for_a_branch_that_is_nowhere_is_refused(self, engine: Engine) -> None:
-        at, gone = records.branch("t"), records.branch("t", 9)
-        await engine.commit(records.first(at))
-        await refused(engine, Commit("t", rows=[records.row(gone, 1)]))
-        await refused(engine, Commit("t", rows=[records.row(at, 2), records.row(gone, 1)]))
+        at, gone = sample_records.branch("t"), sample_records.branch("t", 9)
+        await engine.commit(sample_records.first(at))
+        await refused(engine, Commit("t", rows=[sample_records.row(gone, 1)]))
+        await refused(engine, Commit("t", rows=[sample_records.row(at, 2), sample_records.row(gone, 1)]))
 
     @case
     async def test_a_commit_behind_a_stale_fence_is_refused(self, engine: Engine) -> None:
-        at = records.branch("t")
-        await engine.commit(records.first(at))
-        following = records.following(records.head(at), at)
+        at = sample_records.branch("t")
+        await engine.commit(sample_records.first(at))
+        following = sample_records.following(sample_records.head(at), at)
         await refused(engine, msgspec.structs.replace(following, fence=Fence("never taken", 1)), LockLost)
         first = await engine.lease("the lock", "me", 60)
         assert await engine.release("the lock", "me")

@@ -179,7 +179,7 @@ else
     -- one instant for all keys of the lineage: they go together
     local now = redis.call('TIME')
     local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
-    redis.call('HSET', tops, 'expires', due) -- append.lua sees it where it looks anyway
+    redis.call('HSET', tops, 'expires', due) -- append_row.lua sees it where it looks anyway
     for _, key in ipairs(all) do redis.call('PEXPIREAT', key, due) end
   elseif redis.call('PTTL', heads) > 0 or redis.call('PTTL', branches) > 0 or redis.call('PTTL', blobs) > 0 then
     redis.call('HDEL', tops, 'expires')

@@ -1,7 +1,7 @@
 -- Rows of a lineage by a range of ids.        KEYS[1]  the shard
 -- ARGV  lineage, lowest id, highest id, how many        Returns {id .. branch .. step, …}, or MORE: ask again.
 --
--- append.lua leaves ids out of the index, and the rest of its work is done here, some thousand rows at a time. A server
+-- append_row.lua leaves ids out of the index, and the rest of its work is done here, some thousand rows at a time. A server
 -- that is full refuses that; then the rows themselves are looked through, as often as somebody asks.
 
 local base, lineage, low, high, limit = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

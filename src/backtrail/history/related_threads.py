@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backtrail.engines.base import Branch, Head
-from backtrail.engines.origins import Segment
+from backtrail.engines.branch_origins import Segment
 from backtrail.history.ancestry import Ancestry, step_at
 from backtrail.history.context import Context
 from backtrail.history.records import uuid_text

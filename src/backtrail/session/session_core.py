@@ -21,18 +21,18 @@ from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
 from backtrail.history.ancestry import Ancestry
 from backtrail.history.context import Context
-from backtrail.history.facts import Facts
 from backtrail.history.file_refs import file_reference
 from backtrail.history.records import uuid_text
 from backtrail.history.retry import attempts
 from backtrail.history.save import Plan
-from backtrail.history.thread import Thread
+from backtrail.history.save_arguments import Facts
+from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_limit, check_name
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import Checkpoint
-from backtrail.session.compaction import Compaction
 from backtrail.session.edits import check_messages, message_list, plan_append, plan_keep, plan_replace
 from backtrail.session.listing import KIND, SessionInfo, caption, session_info
+from backtrail.session.message_compaction import Compaction
 from backtrail.session.message_window import FIRST, MESSAGES, SUMMARY, TURNS, MessageWindow, message_ids
 
 SNAPSHOT = "snapshot"  # the custom field that ties a checkpoint to a message
@@ -68,7 +68,7 @@ class SessionCore:
     def __init__(self, context: Context, id: str, errors: Errors = "raise") -> None:
         if errors not in ("raise", "log"):
             raise InvalidInput(f"errors={errors!r} is unknown: use 'raise' or 'log'")
-        self.thread: Thread[Any] = Thread(context, id, kind=KIND)
+        self.thread: ThreadCore[Any] = ThreadCore(context, id, kind=KIND)
         self.thread.caption = caption
         self.id = self.thread.id
         self.errors: Errors = errors

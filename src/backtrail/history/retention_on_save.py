@@ -19,9 +19,9 @@ from backtrail.errors import BacktrailError
 from backtrail.history.ancestry import Ancestry
 from backtrail.history.caches import KeepLastWindow, Tip
 from backtrail.history.context import Context
-from backtrail.history.facts import Facts
 from backtrail.history.records import deletion, now_micros
 from backtrail.history.retention import protected, unpack_retention
+from backtrail.history.save_arguments import Facts
 from backtrail.history.sweep import Sweeper
 from backtrail.model import Retention
 

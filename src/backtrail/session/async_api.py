@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
+from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import At, Checkpoint
-from backtrail.runner import AsyncRunner, AwaitableList
-from backtrail.session.session import SessionCore
-from backtrail.session.sync import check_callable
-from backtrail.thread.aio import AsyncThread
+from backtrail.session.session_core import SessionCore
+from backtrail.session.sync_api import check_callable
+from backtrail.thread.async_api import AsyncThread
 from backtrail.typing import F_co, Files
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 from backtrail.engines.base import Fence, Lease, Taken
 from backtrail.errors import InvalidInput, LockTimeout
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_seconds
 
 POLL = 0.02  # seconds between two attempts to get a lock that another has
@@ -22,7 +22,7 @@ POLL = 0.02  # seconds between two attempts to get a lock that another has
 class Lock:
     """One owner's right to a thread."""
 
-    def __init__(self, thread: Thread[Any], timeout: float, ttl: float) -> None:
+    def __init__(self, thread: ThreadCore[Any], timeout: float, ttl: float) -> None:
         self._thread = thread
         self.timeout = check_seconds(timeout, "timeout")
         self.ttl = check_seconds(ttl, "ttl")

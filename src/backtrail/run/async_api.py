@@ -8,13 +8,13 @@ import time
 from types import TracebackType
 from typing import Any
 
+from backtrail.async_runner import AsyncRunner
 from backtrail.errors import Unavailable
-from backtrail.history.lock import POLL
+from backtrail.history.thread_lock import POLL
 from backtrail.model import Checkpoint
-from backtrail.run.run import TTL, RunCore
-from backtrail.run.sync import Attributes, Raised
-from backtrail.runner import AsyncRunner
-from backtrail.thread.aio import AsyncThread
+from backtrail.run.run_core import TTL, RunCore
+from backtrail.run.sync_api import Attributes, Raised
+from backtrail.thread.async_api import AsyncThread
 
 
 class AsyncRun(Attributes):

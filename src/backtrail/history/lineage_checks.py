@@ -15,7 +15,7 @@ from backtrail.encode.assemble import unread_pages
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_payload, unpack_root
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
-from backtrail.engines.origins import is_complete, previous_position, walk_back
+from backtrail.engines.branch_origins import is_complete, previous_position, walk_back
 from backtrail.errors import BacktrailError, Corrupt
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE, GAP

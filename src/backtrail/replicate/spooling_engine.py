@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 from backtrail.engines.base import Commit, Drop, Head, Row
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import BacktrailError, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits
-from backtrail.replicate.delegating import DelegatingEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.head_cache import HeadCache
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.replay import Delivery

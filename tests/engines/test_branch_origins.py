@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backtrail.engines.base import Branch
-from backtrail.engines.origins import first_step, is_complete, leads_through, previous_position, walk_back
+from backtrail.engines.branch_origins import first_step, is_complete, leads_through, previous_position, walk_back
 
 FIRST = Branch(b"1", "l", "t", b"o")
 SECOND = Branch(b"2", "l", "t", b"o", (b"1", 5))

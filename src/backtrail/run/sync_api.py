@@ -7,11 +7,11 @@ import time
 from types import TracebackType
 from typing import Any
 
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import Unavailable
-from backtrail.history.lock import POLL
+from backtrail.history.thread_lock import POLL
 from backtrail.model import Checkpoint
-from backtrail.run.run import TTL, RunCore
+from backtrail.run.run_core import TTL, RunCore
 from backtrail.thread import Thread
 
 Raised = type[BaseException] | None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.model import At, Progress
 from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
-from backtrail.workspace.workspace import WorkspaceCore
+from backtrail.workspace.workspace_core import WorkspaceCore
 
 
 class Workspace:

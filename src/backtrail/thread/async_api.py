@@ -1,40 +1,40 @@
-"""`Thread`: one conversation or run, with a head and a history. Each method runs the core's coroutine in place."""
+"""`AsyncThread`: the names of `Thread`, to be awaited. Lists may also be looped over with `async for`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from backtrail.engines.drive import finish
-from backtrail.history.lock import Lock as CoreLock
+from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.history.outline import outline
-from backtrail.history.relatives import forks
-from backtrail.history.thread import Thread as CoreThread
+from backtrail.history.related_threads import forks
+from backtrail.history.thread_core import ThreadCore
+from backtrail.history.thread_lock import Lock as CoreLock
 from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Retention
-from backtrail.thread.autosave import Autosave
-from backtrail.thread.lock import Lock
+from backtrail.thread.autosave import AsyncAutosave
+from backtrail.thread.lock import AsyncLock
 from backtrail.typing import Expect, Files, OnConflict, Policy, S, State
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Workspace
+    from backtrail.workspace import AsyncWorkspace
 
 T = TypeVar("T")
 
 
-class Thread(Generic[S]):
+class AsyncThread(Generic[S]):
     """One conversation or run, with a head and a history.
 
     thread = store.thread("support-42")
-    thread.save({"messages": [...], "plan": "…"}, label="start")
-    thread.append("messages", [{"role": "user", "content": "hello"}])
-    state = thread.load()
+    await thread.append("messages", [{"role": "user", "content": "hello"}])
+    state = await thread.load()
     """
 
-    def __init__(self, core: CoreThread[S]) -> None:
+    def __init__(self, core: ThreadCore[S], runner: AsyncRunner) -> None:
         self._core = core
+        self._runner = runner
 
     @property
     def id(self) -> str:
@@ -42,25 +42,25 @@ class Thread(Generic[S]):
         return self._core.id
 
     @property
-    def head(self) -> Checkpoint | None:
-        """The checkpoint the thread stands at; None if it has none."""
-        return finish(self._core.head())
+    async def head(self) -> Checkpoint | None:
+        """The checkpoint the thread stands at, None if it has none: `await thread.head`."""
+        return await self._runner(self._core.head())
 
     @property
-    def step(self) -> int:
-        """The step of the head; 0 if there is none."""
-        return finish(self._core.step())
+    async def step(self) -> int:
+        """The step of the head, 0 if there is none: `await thread.step`."""
+        return await self._runner(self._core.step())
 
     @property
-    def retention(self) -> Retention | None:
-        """The thread's own policy; None if it has the store's. `retain` sets it."""
-        return finish(self._core.retention())
+    async def retention(self) -> Retention | None:
+        """The thread's own policy, None if it has the store's: `await thread.retention`. `retain` sets it."""
+        return await self._runner(self._core.retention())
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
     @overload
-    def save(
-        self: Thread[dict[str, Any]],
+    async def save(
+        self: AsyncThread[dict[str, Any]],
         state: State,
         label: str | None = None,
         tags: Iterable[str] = (),
@@ -72,7 +72,7 @@ class Thread(Generic[S]):
         parent: Expect | UnsetType = UNSET,
     ) -> Checkpoint: ...
     @overload
-    def save(
+    async def save(
         self,
         state: S,
         label: str | None = None,
@@ -84,7 +84,7 @@ class Thread(Generic[S]):
         on_conflict: OnConflict = "raise",
         parent: Expect | UnsetType = UNSET,
     ) -> Checkpoint: ...
-    def save(
+    async def save(
         self,
         state: Any,
         label: str | None = None,
@@ -98,7 +98,7 @@ class Thread(Generic[S]):
     ) -> Checkpoint:
         """Save the whole state; only what changed since the head is written.
 
-            thread.save({"messages": [], "plan": "…"}, label="start", tags=["draft"])
+            await thread.save({"messages": [], "plan": "…"}, label="start", tags=["draft"])
 
         `expect` is the checkpoint that must be the head, None for a thread that must not exist yet; without it, the
         last one that this handle loaded or saved. If the head is another, `Conflict` is raised; with
@@ -107,9 +107,11 @@ class Thread(Generic[S]):
         `parent` is the checkpoint to build on wherever the head is: if they differ, a branch begins at `parent` and
         the head goes along. `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
         """
-        return finish(self._core.save(state, label, tags, custom, files, expect, id, on_conflict, parent))
+        return await self._write(
+            self._core.save(state, label, tags, custom, files, expect, id, on_conflict, parent), files
+        )
 
-    def append(
+    async def append(
         self,
         key: str,
         items: list[Any] | tuple[Any, ...],
@@ -122,13 +124,13 @@ class Thread(Generic[S]):
     ) -> Checkpoint:
         """Add items at the end of the list `state[key]`, without reading what is in it.
 
-            thread.append("messages", [{"role": "user", "content": "hello"}])
+            await thread.append("messages", [{"role": "user", "content": "hello"}])
 
         If another writer was faster, the items go behind theirs. A thread or a list that does not exist is made.
         """
-        return finish(self._core.append(key, items, label, tags, custom, files, expect, id))
+        return await self._write(self._core.append(key, items, label, tags, custom, files, expect, id), files)
 
-    def update(
+    async def update(
         self,
         changes: Mapping[str, Any],
         label: str | None = None,
@@ -144,123 +146,131 @@ class Thread(Generic[S]):
     ) -> Checkpoint:
         """Set some top-level keys; every other key stays as it is, unread.
 
-            thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
+            await thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
         In the same checkpoint, the keys in `remove` are taken away, and `append=(key, items)` extends one list.
         """
-        return finish(
-            self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
-        )
+        work = self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
+        return await self._write(work, files)
 
-    def autosave(self, every: int = 1) -> Autosave[S]:
-        """Save every n-th state: call the result with each one; `flush()`, or the end of the `with`, saves the last.
+    def _write(self, work: Coroutine[Any, Any, Checkpoint], files: Files | None) -> Coroutine[Any, Any, Checkpoint]:
+        """Run a save, in one commit with those of other tasks; a snapshot of files may take long, and runs alone."""
+        return self._runner.together(work) if files is None else self._runner(work)
 
-        with thread.autosave(every=10) as save:
-            save(state)
+    def autosave(self, every: int = 1) -> AsyncAutosave[S]:
+        """Save every n-th state: await the result with each; `flush()`, or the end of the `async with`, saves the last.
+
+        async with thread.autosave(every=10) as save:
+            await save(state)
         """
-        return Autosave(self, every)
+        return AsyncAutosave(self, every)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @overload
-    def load(self, at: At | None = None, as_: None = None) -> S: ...
+    async def load(self, at: At | None = None, as_: None = None) -> S: ...
     @overload
-    def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
+    async def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
     @overload
-    def load(self, at: At | None, as_: type[T]) -> T: ...
-    def load(self, at: At | None = None, as_: type[Any] | None = None) -> Any:
+    async def load(self, at: At | None, as_: type[T]) -> T: ...
+    async def load(self, at: At | None = None, as_: type[Any] | None = None) -> Any:
         """Load the state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number.
 
-            thread.load()
-            thread.load(3, as_=Plan)
+            await thread.load()
+            await thread.load(3, as_=Plan)
 
         With `as_`, the state is validated and given as that type.
         """
-        return finish(self._core.load(at, as_))
+        return await self._runner(self._core.load(at, as_))
 
-    def pick(self, keys: Iterable[str], at: At | None = None) -> dict[str, Any]:
+    async def pick(self, keys: Iterable[str], at: At | None = None) -> dict[str, Any]:
         """Load some top-level keys of the state; those that it does not have are left out, the rest is not read."""
-        return finish(self._core.pick(keys, at))
+        return await self._runner(self._core.pick(keys, at))
 
-    def tail(self, key: str, count: int, at: At | None = None) -> list[Any]:
+    def tail(self, key: str, count: int, at: At | None = None) -> AwaitableList[Any]:
         """Load the last `count` items of the list `state[key]`, without reading those before them."""
-        return finish(self._core.tail(key, count, at))
+        return AwaitableList(self._runner(self._core.tail(key, count, at)))
 
-    def exists(self) -> bool:
+    async def exists(self) -> bool:
         """True if the thread has a checkpoint."""
-        return finish(self._core.exists())
+        return await self._runner(self._core.exists())
 
-    def get(self, at: At) -> Checkpoint:
+    async def get(self, at: At) -> Checkpoint:
         """Get the checkpoint that `at` names."""
-        return finish(self._core.get(at))
+        return await self._runner(self._core.get(at))
 
-    def history(self, limit: int | None = None, newest_first: bool = False, all: bool = False) -> list[Checkpoint]:
+    def history(
+        self, limit: int | None = None, newest_first: bool = False, all: bool = False
+    ) -> AwaitableList[Checkpoint]:
         """List the checkpoints on the way to the head, oldest first; a fork's include those it inherited.
+
+            async for checkpoint in thread.history(): ...
 
         `limit` keeps the newest. `all` adds those that rewinds left behind.
         """
-        return finish(self._core.history(limit, newest_first, all))
+        return AwaitableList(self._runner(self._core.history(limit, newest_first, all)))
 
     def find(
         self, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
-    ) -> list[Checkpoint]:
+    ) -> AwaitableList[Checkpoint]:
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
-        return finish(self._core.find(tag, label, custom))
+        return AwaitableList(self._runner(self._core.find(tag, label, custom)))
 
-    def diff(self, a: At, b: At | None = None) -> Diff:
+    async def diff(self, a: At, b: At | None = None) -> Diff:
         """Compare the states at `a` and at `b`, the head if not given; only where they differ is anything read.
 
-        print(thread.diff(1, 2))
+        print(await thread.diff(1, 2))
         """
-        return finish(self._core.diff(a, b))
+        return await self._runner(self._core.diff(a, b))
 
-    def outline(
+    async def outline(
         self, path: Sequence[str | int] = (), at: At | None = None, start: int = 0, stop: int | None = None
     ) -> Outline:
         """Describe one level of the state at `path`: kinds, counts and sizes; of a list, items `start` to `stop`.
 
-        thread.outline(["messages"], start=100, stop=150)
+        await thread.outline(["messages"], start=100, stop=150)
         """
-        return finish(outline(self._core, path, at, start, stop))
+        return await self._runner(outline(self._core, path, at, start, stop))
 
-    def forks(self) -> list[Fork]:
+    def forks(self) -> AwaitableList[Fork]:
         """List every other thread of the lineage, with the last checkpoint that both have."""
-        return finish(forks(self._core))
+        return AwaitableList(self._runner(forks(self._core)))
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
-    def fork(self, to: str | None = None, at: At | None = None) -> Thread[S]:
+    async def fork(self, to: str | None = None, at: At | None = None) -> AsyncThread[S]:
         """Make a new thread that stands where this one does, or at `at`; it shares all that was saved so far.
 
-            other = thread.fork("support-42-retry", at=3)
+            other = await thread.fork("support-42-retry", at=3)
 
         Without `to`, it is called "<id>#fork-<n>".
         """
         core = self._core
-        return Thread(CoreThread(core.context, finish(core.fork(to, at)), core.type, core.kind))
+        name = await self._runner(core.fork(to, at))
+        return AsyncThread(ThreadCore(core.context, name, core.type, core.kind), self._runner)
 
-    def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
+    async def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
         """Move the head back, or anywhere else, to `at`.
 
-            thread.rewind(3)
+            await thread.rewind(3)
 
         What is left behind stays reachable, and `undo` goes back to it; with `prune`, the checkpoints between `at` and
         the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved with
         `at`: both move, or neither does.
         """
         if not files:
-            return finish(self._core.rewind(at, prune))
+            return await self._runner(self._core.rewind(at, prune))
         from backtrail.workspace import rewind_together
 
-        return finish(rewind_together(self._core, at, prune))
+        return await self._runner(rewind_together(self._core, at, prune, work=self._runner.work))
 
-    def undo(self) -> Checkpoint:
+    async def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
-        return finish(self._core.undo())
+        return await self._runner(self._core.undo())
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 
-    def annotate(
+    async def annotate(
         self,
         at: At,
         label: str | UnsetType | None = UNSET,
@@ -268,38 +278,38 @@ class Thread(Generic[S]):
         custom: Mapping[str, Any] | UnsetType | None = UNSET,
     ) -> Checkpoint:
         """Change the label, tags or custom fields of a checkpoint; those that are not given stay."""
-        return finish(self._core.annotate(at, label, tags, custom))
+        return await self._runner(self._core.annotate(at, label, tags, custom))
 
-    def retain(self, policy: Policy) -> None:
+    async def retain(self, policy: Policy) -> None:
         """Give the thread a retention policy of its own, which counts instead of the store's; None takes it away.
 
         The policy stays with the thread, and forks made from now on have it too.
         """
-        finish(self._core.retain(policy))
+        await self._runner(self._core.retain(policy))
 
-    def delete(self, at: At | None = None) -> None:
+    async def delete(self, at: At | None = None) -> None:
         """Delete the thread, or one checkpoint of it; checkpoints that followed it, and forks, stay loadable.
 
         If the head is deleted, the thread goes back to the checkpoint before it, or else to the newest that a rewind
         left behind; when none is left, the thread is gone.
         """
-        finish(self._core.delete(at))
+        await self._runner(self._core.delete(at))
 
     # -- files and locks ----------------------------------------------------------------------------------------------
 
-    def workspace(self, at: At | None = None) -> Workspace:
+    async def workspace(self, at: At | None = None) -> AsyncWorkspace:
         """Open the directory whose snapshot was saved with the head, or with `at`."""
-        from backtrail.workspace import Workspace, workspace_of
+        from backtrail.workspace import AsyncWorkspace, workspace_of
 
-        return Workspace(finish(workspace_of(self._core, at)))
+        return AsyncWorkspace(await self._runner(workspace_of(self._core, at, work=self._runner.work)), self._runner)
 
-    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
+    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
         """Lock the thread; saves of this handle are refused once the lock is lost.
 
-        with thread.lock():
-            thread.update({"plan": plan(thread.load())})
+        async with thread.lock():
+            await thread.update({"plan": plan(await thread.load())})
         """
-        return Lock(CoreLock(self._core, timeout, ttl))
+        return AsyncLock(CoreLock(self._core, timeout, ttl), self._runner)
 
     def __repr__(self) -> str:
-        return f"<backtrail.Thread {self.id!r}>"
+        return f"<backtrail.AsyncThread {self.id!r}>"

@@ -1,40 +1,40 @@
-"""`AsyncThread`: the names of `Thread`, to be awaited. Lists may also be looped over with `async for`."""
+"""`Thread`: one conversation or run, with a head and a history. Each method runs the core's coroutine in place."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from msgspec import UNSET, UnsetType
 
-from backtrail.history.lock import Lock as CoreLock
+from backtrail.engines.coroutines import finish
 from backtrail.history.outline import outline
-from backtrail.history.relatives import forks
-from backtrail.history.thread import Thread as CoreThread
+from backtrail.history.related_threads import forks
+from backtrail.history.thread_core import ThreadCore
+from backtrail.history.thread_lock import Lock as CoreLock
 from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Retention
-from backtrail.runner import AsyncRunner, AwaitableList
-from backtrail.thread.autosave import AsyncAutosave
-from backtrail.thread.lock import AsyncLock
+from backtrail.thread.autosave import Autosave
+from backtrail.thread.lock import Lock
 from backtrail.typing import Expect, Files, OnConflict, Policy, S, State
 
 if TYPE_CHECKING:
-    from backtrail.workspace import AsyncWorkspace
+    from backtrail.workspace import Workspace
 
 T = TypeVar("T")
 
 
-class AsyncThread(Generic[S]):
+class Thread(Generic[S]):
     """One conversation or run, with a head and a history.
 
     thread = store.thread("support-42")
-    await thread.append("messages", [{"role": "user", "content": "hello"}])
-    state = await thread.load()
+    thread.save({"messages": [...], "plan": "…"}, label="start")
+    thread.append("messages", [{"role": "user", "content": "hello"}])
+    state = thread.load()
     """
 
-    def __init__(self, core: CoreThread[S], runner: AsyncRunner) -> None:
+    def __init__(self, core: ThreadCore[S]) -> None:
         self._core = core
-        self._runner = runner
 
     @property
     def id(self) -> str:
@@ -42,25 +42,25 @@ class AsyncThread(Generic[S]):
         return self._core.id
 
     @property
-    async def head(self) -> Checkpoint | None:
-        """The checkpoint the thread stands at, None if it has none: `await thread.head`."""
-        return await self._runner(self._core.head())
+    def head(self) -> Checkpoint | None:
+        """The checkpoint the thread stands at; None if it has none."""
+        return finish(self._core.head())
 
     @property
-    async def step(self) -> int:
-        """The step of the head, 0 if there is none: `await thread.step`."""
-        return await self._runner(self._core.step())
+    def step(self) -> int:
+        """The step of the head; 0 if there is none."""
+        return finish(self._core.step())
 
     @property
-    async def retention(self) -> Retention | None:
-        """The thread's own policy, None if it has the store's: `await thread.retention`. `retain` sets it."""
-        return await self._runner(self._core.retention())
+    def retention(self) -> Retention | None:
+        """The thread's own policy; None if it has the store's. `retain` sets it."""
+        return finish(self._core.retention())
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
     @overload
-    async def save(
-        self: AsyncThread[dict[str, Any]],
+    def save(
+        self: Thread[dict[str, Any]],
         state: State,
         label: str | None = None,
         tags: Iterable[str] = (),
@@ -72,7 +72,7 @@ class AsyncThread(Generic[S]):
         parent: Expect | UnsetType = UNSET,
     ) -> Checkpoint: ...
     @overload
-    async def save(
+    def save(
         self,
         state: S,
         label: str | None = None,
@@ -84,7 +84,7 @@ class AsyncThread(Generic[S]):
         on_conflict: OnConflict = "raise",
         parent: Expect | UnsetType = UNSET,
     ) -> Checkpoint: ...
-    async def save(
+    def save(
         self,
         state: Any,
         label: str | None = None,
@@ -98,7 +98,7 @@ class AsyncThread(Generic[S]):
     ) -> Checkpoint:
         """Save the whole state; only what changed since the head is written.
 
-            await thread.save({"messages": [], "plan": "…"}, label="start", tags=["draft"])
+            thread.save({"messages": [], "plan": "…"}, label="start", tags=["draft"])
 
         `expect` is the checkpoint that must be the head, None for a thread that must not exist yet; without it, the
         last one that this handle loaded or saved. If the head is another, `Conflict` is raised; with
@@ -107,11 +107,9 @@ class AsyncThread(Generic[S]):
         `parent` is the checkpoint to build on wherever the head is: if they differ, a branch begins at `parent` and
         the head goes along. `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
         """
-        return await self._write(
-            self._core.save(state, label, tags, custom, files, expect, id, on_conflict, parent), files
-        )
+        return finish(self._core.save(state, label, tags, custom, files, expect, id, on_conflict, parent))
 
-    async def append(
+    def append(
         self,
         key: str,
         items: list[Any] | tuple[Any, ...],
@@ -124,13 +122,13 @@ class AsyncThread(Generic[S]):
     ) -> Checkpoint:
         """Add items at the end of the list `state[key]`, without reading what is in it.
 
-            await thread.append("messages", [{"role": "user", "content": "hello"}])
+            thread.append("messages", [{"role": "user", "content": "hello"}])
 
         If another writer was faster, the items go behind theirs. A thread or a list that does not exist is made.
         """
-        return await self._write(self._core.append(key, items, label, tags, custom, files, expect, id), files)
+        return finish(self._core.append(key, items, label, tags, custom, files, expect, id))
 
-    async def update(
+    def update(
         self,
         changes: Mapping[str, Any],
         label: str | None = None,
@@ -146,131 +144,123 @@ class AsyncThread(Generic[S]):
     ) -> Checkpoint:
         """Set some top-level keys; every other key stays as it is, unread.
 
-            await thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
+            thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
         In the same checkpoint, the keys in `remove` are taken away, and `append=(key, items)` extends one list.
         """
-        work = self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
-        return await self._write(work, files)
+        return finish(
+            self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
+        )
 
-    def _write(self, work: Coroutine[Any, Any, Checkpoint], files: Files | None) -> Coroutine[Any, Any, Checkpoint]:
-        """Run a save, in one commit with those of other tasks; a snapshot of files may take long, and runs alone."""
-        return self._runner.together(work) if files is None else self._runner(work)
+    def autosave(self, every: int = 1) -> Autosave[S]:
+        """Save every n-th state: call the result with each one; `flush()`, or the end of the `with`, saves the last.
 
-    def autosave(self, every: int = 1) -> AsyncAutosave[S]:
-        """Save every n-th state: await the result with each; `flush()`, or the end of the `async with`, saves the last.
-
-        async with thread.autosave(every=10) as save:
-            await save(state)
+        with thread.autosave(every=10) as save:
+            save(state)
         """
-        return AsyncAutosave(self, every)
+        return Autosave(self, every)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @overload
-    async def load(self, at: At | None = None, as_: None = None) -> S: ...
+    def load(self, at: At | None = None, as_: None = None) -> S: ...
     @overload
-    async def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
+    def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
     @overload
-    async def load(self, at: At | None, as_: type[T]) -> T: ...
-    async def load(self, at: At | None = None, as_: type[Any] | None = None) -> Any:
+    def load(self, at: At | None, as_: type[T]) -> T: ...
+    def load(self, at: At | None = None, as_: type[Any] | None = None) -> Any:
         """Load the state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number.
 
-            await thread.load()
-            await thread.load(3, as_=Plan)
+            thread.load()
+            thread.load(3, as_=Plan)
 
         With `as_`, the state is validated and given as that type.
         """
-        return await self._runner(self._core.load(at, as_))
+        return finish(self._core.load(at, as_))
 
-    async def pick(self, keys: Iterable[str], at: At | None = None) -> dict[str, Any]:
+    def pick(self, keys: Iterable[str], at: At | None = None) -> dict[str, Any]:
         """Load some top-level keys of the state; those that it does not have are left out, the rest is not read."""
-        return await self._runner(self._core.pick(keys, at))
+        return finish(self._core.pick(keys, at))
 
-    def tail(self, key: str, count: int, at: At | None = None) -> AwaitableList[Any]:
+    def tail(self, key: str, count: int, at: At | None = None) -> list[Any]:
         """Load the last `count` items of the list `state[key]`, without reading those before them."""
-        return AwaitableList(self._runner(self._core.tail(key, count, at)))
+        return finish(self._core.tail(key, count, at))
 
-    async def exists(self) -> bool:
+    def exists(self) -> bool:
         """True if the thread has a checkpoint."""
-        return await self._runner(self._core.exists())
+        return finish(self._core.exists())
 
-    async def get(self, at: At) -> Checkpoint:
+    def get(self, at: At) -> Checkpoint:
         """Get the checkpoint that `at` names."""
-        return await self._runner(self._core.get(at))
+        return finish(self._core.get(at))
 
-    def history(
-        self, limit: int | None = None, newest_first: bool = False, all: bool = False
-    ) -> AwaitableList[Checkpoint]:
+    def history(self, limit: int | None = None, newest_first: bool = False, all: bool = False) -> list[Checkpoint]:
         """List the checkpoints on the way to the head, oldest first; a fork's include those it inherited.
-
-            async for checkpoint in thread.history(): ...
 
         `limit` keeps the newest. `all` adds those that rewinds left behind.
         """
-        return AwaitableList(self._runner(self._core.history(limit, newest_first, all)))
+        return finish(self._core.history(limit, newest_first, all))
 
     def find(
         self, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
-    ) -> AwaitableList[Checkpoint]:
+    ) -> list[Checkpoint]:
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
-        return AwaitableList(self._runner(self._core.find(tag, label, custom)))
+        return finish(self._core.find(tag, label, custom))
 
-    async def diff(self, a: At, b: At | None = None) -> Diff:
+    def diff(self, a: At, b: At | None = None) -> Diff:
         """Compare the states at `a` and at `b`, the head if not given; only where they differ is anything read.
 
-        print(await thread.diff(1, 2))
+        print(thread.diff(1, 2))
         """
-        return await self._runner(self._core.diff(a, b))
+        return finish(self._core.diff(a, b))
 
-    async def outline(
+    def outline(
         self, path: Sequence[str | int] = (), at: At | None = None, start: int = 0, stop: int | None = None
     ) -> Outline:
         """Describe one level of the state at `path`: kinds, counts and sizes; of a list, items `start` to `stop`.
 
-        await thread.outline(["messages"], start=100, stop=150)
+        thread.outline(["messages"], start=100, stop=150)
         """
-        return await self._runner(outline(self._core, path, at, start, stop))
+        return finish(outline(self._core, path, at, start, stop))
 
-    def forks(self) -> AwaitableList[Fork]:
+    def forks(self) -> list[Fork]:
         """List every other thread of the lineage, with the last checkpoint that both have."""
-        return AwaitableList(self._runner(forks(self._core)))
+        return finish(forks(self._core))
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
-    async def fork(self, to: str | None = None, at: At | None = None) -> AsyncThread[S]:
+    def fork(self, to: str | None = None, at: At | None = None) -> Thread[S]:
         """Make a new thread that stands where this one does, or at `at`; it shares all that was saved so far.
 
-            other = await thread.fork("support-42-retry", at=3)
+            other = thread.fork("support-42-retry", at=3)
 
         Without `to`, it is called "<id>#fork-<n>".
         """
         core = self._core
-        name = await self._runner(core.fork(to, at))
-        return AsyncThread(CoreThread(core.context, name, core.type, core.kind), self._runner)
+        return Thread(ThreadCore(core.context, finish(core.fork(to, at)), core.type, core.kind))
 
-    async def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
+    def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
         """Move the head back, or anywhere else, to `at`.
 
-            await thread.rewind(3)
+            thread.rewind(3)
 
         What is left behind stays reachable, and `undo` goes back to it; with `prune`, the checkpoints between `at` and
         the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved with
         `at`: both move, or neither does.
         """
         if not files:
-            return await self._runner(self._core.rewind(at, prune))
+            return finish(self._core.rewind(at, prune))
         from backtrail.workspace import rewind_together
 
-        return await self._runner(rewind_together(self._core, at, prune, work=self._runner.work))
+        return finish(rewind_together(self._core, at, prune))
 
-    async def undo(self) -> Checkpoint:
+    def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
-        return await self._runner(self._core.undo())
+        return finish(self._core.undo())
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 
-    async def annotate(
+    def annotate(
         self,
         at: At,
         label: str | UnsetType | None = UNSET,
@@ -278,38 +268,38 @@ class AsyncThread(Generic[S]):
         custom: Mapping[str, Any] | UnsetType | None = UNSET,
     ) -> Checkpoint:
         """Change the label, tags or custom fields of a checkpoint; those that are not given stay."""
-        return await self._runner(self._core.annotate(at, label, tags, custom))
+        return finish(self._core.annotate(at, label, tags, custom))
 
-    async def retain(self, policy: Policy) -> None:
+    def retain(self, policy: Policy) -> None:
         """Give the thread a retention policy of its own, which counts instead of the store's; None takes it away.
 
         The policy stays with the thread, and forks made from now on have it too.
         """
-        await self._runner(self._core.retain(policy))
+        finish(self._core.retain(policy))
 
-    async def delete(self, at: At | None = None) -> None:
+    def delete(self, at: At | None = None) -> None:
         """Delete the thread, or one checkpoint of it; checkpoints that followed it, and forks, stay loadable.
 
         If the head is deleted, the thread goes back to the checkpoint before it, or else to the newest that a rewind
         left behind; when none is left, the thread is gone.
         """
-        await self._runner(self._core.delete(at))
+        finish(self._core.delete(at))
 
     # -- files and locks ----------------------------------------------------------------------------------------------
 
-    async def workspace(self, at: At | None = None) -> AsyncWorkspace:
+    def workspace(self, at: At | None = None) -> Workspace:
         """Open the directory whose snapshot was saved with the head, or with `at`."""
-        from backtrail.workspace import AsyncWorkspace, workspace_of
+        from backtrail.workspace import Workspace, workspace_of
 
-        return AsyncWorkspace(await self._runner(workspace_of(self._core, at, work=self._runner.work)), self._runner)
+        return Workspace(finish(workspace_of(self._core, at)))
 
-    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
+    def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
         """Lock the thread; saves of this handle are refused once the lock is lost.
 
-        async with thread.lock():
-            await thread.update({"plan": plan(await thread.load())})
+        with thread.lock():
+            thread.update({"plan": plan(thread.load())})
         """
-        return AsyncLock(CoreLock(self._core, timeout, ttl), self._runner)
+        return Lock(CoreLock(self._core, timeout, ttl))
 
     def __repr__(self) -> str:
-        return f"<backtrail.AsyncThread {self.id!r}>"
+        return f"<backtrail.Thread {self.id!r}>"

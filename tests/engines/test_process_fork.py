@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from backtrail.engines import fork_safety
+from backtrail.engines import process_fork
 from fix_children import run as in_child
 
 
@@ -14,7 +14,7 @@ class Watching:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        fork_safety.watch(self)
+        process_fork.watch(self)
 
     def before_fork(self) -> None:
         self.asked.append("stand still")

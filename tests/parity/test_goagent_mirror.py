@@ -1,4 +1,4 @@
-"""S0's DistributedCheckpointer: primary, secondary, replication, failover, failback, status, and what it got wrong."""
+"""goagent's DistributedCheckpointer: primary, secondary, failover, failback, status, and what it got wrong."""
 
 from __future__ import annotations
 

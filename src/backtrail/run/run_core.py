@@ -14,9 +14,9 @@ from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.engines.base import Fence, Lease, Taken
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from backtrail.history.context import Context
-from backtrail.history.facts import Facts
 from backtrail.history.records import open_note
-from backtrail.history.thread import Thread
+from backtrail.history.save_arguments import Facts
+from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
 from backtrail.run.lease_owner import is_gone, new_owner
 from backtrail.run.listing import KIND, NUMBERS, caption
@@ -30,7 +30,7 @@ class RunCore:
     def __init__(self, context: Context, id: str, task: str = "") -> None:
         if type(task) is not str:
             raise InvalidInput(f"task must be a str, not {type(task).__qualname__}")
-        self.thread: Thread[Any] = Thread(context, id, kind=KIND)
+        self.thread: ThreadCore[Any] = ThreadCore(context, id, kind=KIND)
         self.thread.caption = caption
         self.id = self.thread.id
         self.task = task

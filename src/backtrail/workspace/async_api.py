@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.model import At, Progress
-from backtrail.runner import AsyncRunner, AwaitableList
 from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
-from backtrail.workspace.workspace import WorkspaceCore
+from backtrail.workspace.workspace_core import WorkspaceCore
 
 
 class AsyncWorkspace:

@@ -11,7 +11,7 @@ import msgspec
 from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 
-from backtrail.adapters.langgraph.cache import CachedCheckpoint
+from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint
 from backtrail.adapters.langgraph.compression import compress
 from backtrail.adapters.langgraph.ids import state_key
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec

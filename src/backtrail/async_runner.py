@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import SharesCommits, capability
-from backtrail.engines.drive import finish, finish_all
+from backtrail.engines.coroutines import finish, finish_all
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future

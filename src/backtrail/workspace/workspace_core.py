@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
 from backtrail.history.context import Context
-from backtrail.history.thread import Thread
+from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_name
 from backtrail.model import Checkpoint
 from backtrail.workspace import diff as file_diff
@@ -174,7 +174,7 @@ class WorkspaceCore:
         async with self._locked():
             return await self._restorer.restore(await self._journal.find(snapshot), dry_run=dry_run)
 
-    async def rewind(self, thread: Thread[Any], at: Any, dry_run: bool = False) -> Changes:
+    async def rewind(self, thread: ThreadCore[Any], at: Any, dry_run: bool = False) -> Changes:
         """Rewind a thread to a checkpoint and the directory to that checkpoint's snapshot, both or neither."""
         async with self._locked():
             checkpoint = await thread.get(at)
@@ -263,7 +263,7 @@ def cache_file(cache: str | os.PathLike[str] | Literal[False] | None, real: byte
     return folder / f"{blake3(real + bytes(1) + name.encode()).hexdigest(20)}.index"
 
 
-async def rewind_together(thread: Thread[Any], at: Any, prune: bool = False, **options: Any) -> Checkpoint:
+async def rewind_together(thread: ThreadCore[Any], at: Any, prune: bool = False, **options: Any) -> Checkpoint:
     """Rewind a thread, and its directory to the checkpoint's snapshot, both or neither."""
     if prune:
         raise InvalidInput("rewind(files=True) keeps what it leaves behind, so that it can be undone: leave prune out")
@@ -272,7 +272,7 @@ async def rewind_together(thread: Thread[Any], at: Any, prune: bool = False, **o
     return checkpoint
 
 
-async def workspace_of(thread: Thread[Any], at: Any = None, **options: Any) -> WorkspaceCore:
+async def workspace_of(thread: ThreadCore[Any], at: Any = None, **options: Any) -> WorkspaceCore:
     """The workspace whose snapshot was saved with the head, or with `at`."""
     checkpoint = await thread.get(await thread.step() if at is None else at)
     if checkpoint.files is None:

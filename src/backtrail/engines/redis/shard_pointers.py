@@ -18,7 +18,7 @@ from backtrail.engines.redis.keys import Shards
 
 Run = Callable[[Script, int, Sequence[Argument]], Awaitable[Any]]
 
-SET_POINTER, BLOCK_POINTER, DELETE_POINTER = map(Script, ("set_pointer", "block_pointer", "delete_pointer"))
+SET_POINTER, BLOCK_STALE_CLAIMS, DELETE_POINTER = map(Script, ("set_pointer", "block_stale_claims", "delete_pointer"))
 
 
 async def set_pointers(run: Run, shards: Shards, commit: Commit) -> dict[str, int]:
@@ -55,5 +55,5 @@ async def delete_pointer(run: Run, shards: Shards, thread: str, pointer: bytes) 
 async def _block(run: Run, thread: str, pointer: bytes) -> None:
     """Let nobody begin the thread where the pointer leads; `Refused` if it exists there."""
     shard, version, lineage = pointer.split(b":", 2)
-    if not await run(BLOCK_POINTER, int(shard), [thread, lineage, version]):
+    if not await run(BLOCK_STALE_CLAIMS, int(shard), [thread, lineage, version]):
         raise conflicts.moved(thread)

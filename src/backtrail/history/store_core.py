@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from backtrail.engines.base import Head
 from backtrail.engines.capabilities import capability
 from backtrail.engines.namespace import NamespaceEngine, namespaces
-from backtrail.engines.reserved import user_stats, user_threads
+from backtrail.engines.reserved_names import user_stats, user_threads
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history import keyring
 from backtrail.history.context import Context
-from backtrail.history.lineage import LineageView
+from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
 from backtrail.history.records import thread_info
 from backtrail.history.sweep import Progress, Sweeper, lineages

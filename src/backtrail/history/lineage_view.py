@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
-from backtrail.engines.origins import is_complete, walk_back
+from backtrail.engines.branch_origins import is_complete, walk_back
 from backtrail.history.ancestry import HistoryStep, broken_walk
 from backtrail.history.context import Context
 from backtrail.history.records import Note, open_note, read_step

@@ -5,14 +5,14 @@ A method is an `async def` on a `ThreadHandle` in the module that it belongs to,
 
 from __future__ import annotations
 
-from backtrail.history import moves, reads, relatives
+from backtrail.history import moves, reads, related_threads
 from backtrail.history import outline as outlines
 from backtrail.history import retention as policies
 from backtrail.history import save as saves
 from backtrail.history.thread_handle import S, ThreadHandle
 
 
-class Thread(ThreadHandle[S]):
+class ThreadCore(ThreadHandle[S]):
     """One thread of a store."""
 
     save = saves.save
@@ -30,7 +30,7 @@ class Thread(ThreadHandle[S]):
     find = reads.find
     diff = reads.diff
     outline = outlines.outline
-    forks = relatives.forks
+    forks = related_threads.forks
 
     fork = moves.fork
     rewind = moves.rewind

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from backtrail.engines import fork_safety
+from backtrail.engines import process_fork
 from backtrail.engines.retry import FORK
 from backtrail.engines.sqlite.reader_pool import ReaderPool
 from backtrail.engines.sqlite.writer import GroupCommitWriter
@@ -22,7 +22,7 @@ class ForkSafeConnections:
         self.writer = writer
         self.readers = readers
         self._paused = False
-        fork_safety.watch(self)
+        process_fork.watch(self)
 
     def before_fork(self) -> None:
         deadline = time.monotonic() + FORK.deadline

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
-from backtrail.engines.drive import finish
+from backtrail.engines.coroutines import finish
 from backtrail.errors import InvalidInput
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import At, Checkpoint
-from backtrail.session.session import SessionCore
+from backtrail.session.session_core import SessionCore
 from backtrail.thread import Thread
 from backtrail.typing import F_co, Files
 
