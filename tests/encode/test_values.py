@@ -247,7 +247,7 @@ def test_a_state_may_be_a_registered_record_and_comes_back_as_one() -> None:
     assert thread.diff(1, 2).changes[0].path == "steps[20]"
 
 
-def test_load_as_validates() -> None:
+def test_load_as_a_type_validates_the_state() -> None:
     class Shape(msgspec.Struct):
         name: str
         size: int = 3

@@ -121,7 +121,7 @@ def test_a_rewound_thread_keeps_its_undo(opener: Any) -> None:
     assert store.verify().ok
 
 
-def test_a_policy_must_be_one() -> None:
+def test_a_policy_that_is_none_is_refused() -> None:
     with backtrail.open("memory:") as store:
         store.thread("t").save({})
         with pytest.raises(backtrail.errors.InvalidInput):

@@ -1,4 +1,4 @@
-"""What the seeds did must work on every engine."""
+"""The features of the seeds (S0 to S4), each tested on every engine."""
 
 from __future__ import annotations
 

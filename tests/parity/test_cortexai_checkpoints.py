@@ -1,5 +1,4 @@
-"""cortexai's checkpoint store: each of its operations under backtrail's nouns, and its traps, which backtrail has
-not."""
+"""S2, cortexai: each operation of its checkpoint store, and the traps it had."""
 
 from __future__ import annotations
 
@@ -117,7 +116,7 @@ def test_auto_checkpoint_interval_is_read(store: Any) -> None:
     assert thread.load() == {"n": 11}
 
 
-def test_compression_is_real(opener: Any) -> None:
+def test_compression_makes_the_store_smaller(opener: Any) -> None:
     text = "the same words again and again " * 300
     plain = opener().thread("plain").save({"text": text, "more": text * 10})
     packed = opener(compression="zstd").thread("packed").save({"text": text, "more": text * 10})

@@ -1,4 +1,4 @@
-"""ductwork's session store: each of its operations as a run, and its traps, which backtrail has not."""
+"""S1, ductwork: each operation of its session store as a run, and the traps it had."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_model_first_prompt_and_error_count_are_not_lost(opener: Any) -> None:
     assert run.custom == {"model": "m-1", "prompt": "fix the build", "errors": 2}
 
 
-def test_the_directory_is_made(tmp_path: Path) -> None:
+def test_the_directory_of_a_store_is_made(tmp_path: Path) -> None:
     with backtrail.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
         store.run("r").checkpoint(messages=MESSAGES)
     with backtrail.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:

@@ -1,4 +1,4 @@
-"""goagent's checkpointer configuration: history, age, compression, automatic cleanup; each of them on every engine."""
+"""S0, goagent: the configuration of its checkpointer (history, age, compression, cleanup), on every engine."""
 
 from __future__ import annotations
 

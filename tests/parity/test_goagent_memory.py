@@ -1,5 +1,4 @@
-"""goagent's in-memory checkpointer: each of its operations under backtrail's nouns, and its traps, which backtrail has
-not."""
+"""S0, goagent: each operation of its in-memory checkpointer, and the traps it had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""goagent's DistributedCheckpointer: primary, secondary, failover, failback, status, and what it got wrong."""
+"""S0, goagent: its DistributedCheckpointer (replication, failover, failback, status), and what it got wrong."""
 
 from __future__ import annotations
 

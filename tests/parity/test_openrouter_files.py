@@ -1,4 +1,4 @@
-"""openrouter-agent-sdk's file checkpoints: SnapshotFiles and RewindFiles, and everything they got wrong."""
+"""S4, openrouter-agent-sdk: its file checkpoints (SnapshotFiles and RewindFiles), and what they got wrong."""
 
 from __future__ import annotations
 

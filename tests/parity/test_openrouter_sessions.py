@@ -1,5 +1,4 @@
-"""openrouter-agent-sdk's sessions, the half about conversations: each operation, and its traps, which backtrail has
-not."""
+"""S4, openrouter-agent-sdk: each operation of its sessions on conversations, and the traps they had."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import pytest
 import backtrail
 
 
-def test_get_or_create_and_get(store: Any) -> None:
+def test_a_session_exists_once_it_was_saved(store: Any) -> None:
     assert not store.session("s").exists()
     store.session("s").save()
     assert store.session("s").exists()

@@ -1,4 +1,4 @@
-"""picoclaw's sessions: each of its operations under backtrail's nouns, and its traps, which backtrail has not."""
+"""S3, picoclaw: each operation of its sessions, and the traps they had."""
 
 from __future__ import annotations
 
