@@ -22,9 +22,9 @@ from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
-from backtrail.run import RunCore, RunInfo, list_runs
+from backtrail.run import RUNS, RunCore, RunInfo
 from backtrail.run.async_api import AsyncRun
-from backtrail.session import SessionCore, SessionInfo, list_sessions
+from backtrail.session import SESSIONS, SessionCore, SessionInfo
 from backtrail.session.async_api import AsyncSession
 from backtrail.thread.async_api import AsyncThread
 from backtrail.thread.autosave import AsyncAutosave
@@ -127,7 +127,7 @@ class AsyncStore:
         self, prefix: str = "", limit: int | None = None, after: str | None = None
     ) -> AwaitableList[SessionInfo]:
         """List sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-        return AwaitableList(self._runner(list_sessions(self._core.context, prefix, limit, after)))
+        return AwaitableList(self._runner(SESSIONS.page(self._core.context, prefix, limit, after)))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> AsyncRun:
         """Get a thread seen as a resumable job; if another process has it, wait `timeout` seconds for it.
@@ -140,7 +140,7 @@ class AsyncStore:
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> AwaitableList[RunInfo]:
         """List runs that have not finished, newest first; `after` is the last id of the page before."""
-        return AwaitableList(self._runner(list_runs(self._core.context, prefix, limit, after)))
+        return AwaitableList(self._runner(RUNS.page(self._core.context, prefix, limit, after)))
 
     def workspace(
         self,

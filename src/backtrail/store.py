@@ -116,9 +116,9 @@ class Store:
 
     def sessions(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[SessionInfo]:
         """List sessions whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
-        from backtrail.session import list_sessions
+        from backtrail.session import SESSIONS
 
-        return finish(list_sessions(self._core.context, prefix, limit, after))
+        return finish(SESSIONS.page(self._core.context, prefix, limit, after))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
         """Get a thread seen as a resumable job; if another process has it, wait `timeout` seconds for it.
@@ -133,9 +133,9 @@ class Store:
 
     def runs(self, prefix: str = "", limit: int | None = None, after: str | None = None) -> list[RunInfo]:
         """List runs that have not finished, newest first; `after` is the last id of the page before."""
-        from backtrail.run import list_runs
+        from backtrail.run import RUNS
 
-        return finish(list_runs(self._core.context, prefix, limit, after))
+        return finish(RUNS.page(self._core.context, prefix, limit, after))
 
     def workspace(
         self,

@@ -1,7 +1,7 @@
 """A run: a thread seen as a resumable job. `run` has its operations as coroutines, `sync` and `aio` the facades."""
 
-from backtrail.run.listing import RunInfo, list_runs
+from backtrail.run.listing import RUNS, RunInfo
 from backtrail.run.run_core import RunCore
 from backtrail.run.sync_api import Run
 
-__all__ = ["Run", "RunCore", "RunInfo", "list_runs"]
+__all__ = ["RUNS", "Run", "RunCore", "RunInfo"]

@@ -19,7 +19,7 @@ from backtrail.history.save_arguments import Facts
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
 from backtrail.run.lease_owner import is_gone, new_owner
-from backtrail.run.listing import KIND, NUMBERS, caption
+from backtrail.run.listing import KIND, NUMBERS, RUNS
 
 TTL = 30.0  # seconds from the last renewal of a lease until it expires
 
@@ -31,7 +31,7 @@ class RunCore:
         if type(task) is not str:
             raise InvalidInput(f"task must be a str, not {type(task).__qualname__}")
         self.thread: ThreadCore[Any] = ThreadCore(context, id, kind=KIND)
-        self.thread.caption = caption
+        self.thread.caption = RUNS.caption
         self.id = self.thread.id
         self.task = task
         self.iteration = 0

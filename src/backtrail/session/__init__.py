@@ -1,7 +1,7 @@
 """A session: a thread seen as messages. `session` has its operations as coroutines, `sync` and `aio` the facades."""
 
-from backtrail.session.listing import SessionInfo, list_sessions
+from backtrail.session.listing import SESSIONS, SessionInfo
 from backtrail.session.session_core import SessionCore
 from backtrail.session.sync_api import Session
 
-__all__ = ["Session", "SessionCore", "SessionInfo", "list_sessions"]
+__all__ = ["SESSIONS", "Session", "SessionCore", "SessionInfo"]

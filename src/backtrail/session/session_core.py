@@ -31,7 +31,7 @@ from backtrail.history.validation import check_limit, check_name
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import Checkpoint
 from backtrail.session.edits import check_messages, message_list, plan_append, plan_keep, plan_replace
-from backtrail.session.listing import KIND, SessionInfo, caption, session_info
+from backtrail.session.listing import KIND, SESSIONS, SessionInfo
 from backtrail.session.message_compaction import Compaction
 from backtrail.session.message_window import FIRST, MESSAGES, SUMMARY, TURNS, MessageWindow, message_ids
 
@@ -69,7 +69,7 @@ class SessionCore:
         if errors not in ("raise", "log"):
             raise InvalidInput(f"errors={errors!r} is unknown: use 'raise' or 'log'")
         self.thread: ThreadCore[Any] = ThreadCore(context, id, kind=KIND)
-        self.thread.caption = caption
+        self.thread.caption = SESSIONS.caption
         self.id = self.thread.id
         self.errors: Errors = errors
         self.failed = 0
@@ -150,7 +150,7 @@ class SessionCore:
 
     async def info(self) -> SessionInfo:
         """The session as a listing shows it."""
-        return await session_info(self.thread.context, await self.thread.require_head())
+        return await SESSIONS.info(self.thread.context, await self.thread.require_head())
 
     async def stats(self) -> dict[str, int]:
         """The numbers of messages, of user turns, and of this handle's writes that failed (errors="log")."""

@@ -1,0 +1,60 @@
+"""Captions: what a listing shows of a session or a run, from its head alone.
+
+Each save leaves a caption in the head's note. It names the checkpoint it is true of: after a rewind or a fork the head
+is at another one, and only then is a row read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from backtrail.encode.row_format import Root
+from backtrail.engines.base import Head
+from backtrail.history.context import Context
+from backtrail.history.records import open_note, thread_info
+from backtrail.history.store_core import list_heads
+from backtrail.history.thread_core import ThreadCore
+from backtrail.model import ThreadInfo
+
+Info = TypeVar("Info", bound=ThreadInfo)
+_encode = msgspec.msgpack.Encoder().encode
+_COMMON = ThreadInfo.__struct_fields__
+
+
+class CaptionedListing(Generic[Info]):
+    """The listing of one kind of thread. `facts` gives, from a root, the fields that `info` has besides a
+    `ThreadInfo`'s, in their order; `shape` is the type of that tuple."""
+
+    def __init__(self, kind: str, info: type[Info], shape: Any, facts: Callable[[Root], tuple[Any, ...]]) -> None:
+        self.kind = kind
+        self._info = info
+        self._facts = facts
+        self._decode = msgspec.msgpack.Decoder(tuple[bytes, shape]).decode
+        self._fields = [name for name in info.__struct_fields__ if name not in _COMMON]
+
+    def caption(self, root: Root, id: bytes) -> bytes:
+        """The caption for a head's note; `id` is the checkpoint it is true of."""
+        return _encode((id[-6:], self._facts(root)))
+
+    async def info(self, context: Context, head: Head) -> Info:
+        """The thread of a head, as the listing shows it."""
+        note = open_note(context.frames, head)
+        try:
+            checkpoint, facts = self._decode(note.custom) if note.custom else (b"", ())
+        except msgspec.DecodeError:  # the last save was made as another kind of thread, and left a caption of that
+            checkpoint, facts = b"", ()
+        if checkpoint != note.checkpoint[-6:]:
+            facts = self._facts((await ThreadCore[Any](context, head.thread).read_root()).root)
+        common = thread_info(context.frames, head)
+        fields = {name: getattr(common, name) for name in _COMMON}
+        return self._info(**fields, **dict(zip(self._fields, facts, strict=True)))
+
+    async def page(
+        self, context: Context, prefix: str = "", limit: int | None = None, after: str | None = None
+    ) -> list[Info]:
+        """Threads whose id starts with `prefix`, newest first; `after` is the last id of the page before."""
+        heads = await list_heads(context, prefix, limit, after, self.kind)
+        return [await self.info(context, head) for head in heads]
