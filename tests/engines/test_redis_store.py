@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -101,30 +101,38 @@ def test_nothing_is_left_of_a_lineage_that_was_swept(engine: RedisEngine, admin:
     assert left == {b"store", b"counts", b"kinds", b"leases"}
 
 
+def times_to_live(admin: redis.Redis, keys: Sequence[bytes]) -> set[int]:
+    """How long these keys live, in milliseconds: one number if all of them expire at the same instant."""
+    script = "local t = {} for i, k in ipairs(KEYS) do t[i] = redis.call('PTTL', k) end return t"
+    for _ in range(50):  # a millisecond may pass between two keys, so the server is asked until it answers within one
+        found = set(admin.eval(script, len(keys), *keys))
+        if len(found) == 1:
+            break
+    return found
+
+
 def test_all_keys_of_a_lineage_expire_at_the_same_instant(
     redis_server: RedisServer, admin: redis.Redis, prefix: str
 ) -> None:
     engine = RedisEngine(redis_server.url, prefix=prefix, ttl=timedelta(hours=1))
     fill(engine)
     fill(engine, "other")
-    # Inside a script the clock stands still.
-    script = "local t = {} for i, k in ipairs(KEYS) do t[i] = redis.call('PTTL', k) end return t"
     own = sorted(key for key in admin.scan_iter(f"{prefix}*") if key.endswith((b":t", b":other")))
     assert len(own) == 20
     for name in b":t", b":other":
         keys = [key for key in own if key.endswith(name)]
-        first = set(admin.eval(script, len(keys), *keys))
+        first = times_to_live(admin, keys)
         assert len(first) == 1
         assert 0 < first.pop() <= 3_600_000
     longer = RedisEngine(redis_server.url, prefix=prefix, ttl=7200)
     step(longer.commit(Commit("t", marks=[Mark(sample_records.branch("t").id, 2, b"renews all")])))
     keys = [key for key in own if key.endswith(b":t")]
-    renewed = set(admin.eval(script, len(keys), *keys))
+    renewed = times_to_live(admin, keys)
     assert len(renewed) == 1
     assert renewed.pop() > 3_600_000
     forever = RedisEngine(redis_server.url, prefix=prefix)
     step(forever.commit(Commit("t", marks=[Mark(sample_records.branch("t").id, 2, b"keeps all")])))
-    assert set(admin.eval(script, len(keys), *keys)) == {-1}
+    assert times_to_live(admin, keys) == {-1}
     for one in engine, longer, forever:
         step(one.close())
 
@@ -132,7 +140,6 @@ def test_all_keys_of_a_lineage_expire_at_the_same_instant(
 def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
     redis_server: RedisServer, admin: redis.Redis, prefix: str
 ) -> None:
-    script = "local t = {} for i, k in ipairs(KEYS) do t[i] = redis.call('PTTL', k) end return t"
     at, n = sample_records.branch("t"), itertools.count(4)
 
     def expiry_after_a_row(ttl: float | None) -> set[int]:
@@ -141,16 +148,15 @@ def test_a_single_row_renews_the_expiry_of_all_keys_or_takes_it_away(
         step(engine.close())
         keys = [key for key in admin.scan_iter(f"{prefix}*") if key.endswith(b":t")]
         assert len(keys) == 10
-        return set(admin.eval(script, len(keys), *keys))
+        return times_to_live(admin, keys)
 
     engine = RedisEngine(redis_server.url, prefix=prefix)
     fill(engine)
     step(engine.close())
     assert expiry_after_a_row(None) == {-1}
     for ttl, least in (3600, 0), (7200, 3_600_000):
-        left = expiry_after_a_row(ttl)
-        assert least < min(left) <= max(left) <= ttl * 1000
-        assert max(left) - min(left) < 1000, "one expiry for all; the server may be interrupted between two keys"
+        (left,) = expiry_after_a_row(ttl)
+        assert least < left <= ttl * 1000
     assert expiry_after_a_row(None) == {-1}
     assert expiry_after_a_row(None) == {-1}
 
