@@ -1,6 +1,6 @@
-"""Engines store bytes. `base` is the contract that all of them keep; each other package is one engine.
+"""Engines store bytes. `base` is the contract that all of them implement; each subpackage is one engine.
 
-A URL's scheme chooses the engine, from a table of names that are imported only when they are used, and from the
+A URL's scheme selects the engine: from a table of our own engines, which are imported on first use, or from the
 entry-point group `backtrail.engines` for those of other packages.
 """
 
@@ -48,7 +48,8 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):")  # two letters at least: C:\… is
 
 
 class Address(NamedTuple):
-    """The parts of a URL: its scheme, the target that the engine is given, and the options behind the question mark."""
+    """The parts of a URL: its scheme, the target that is passed to the engine, and the options after the question
+    mark."""
 
     scheme: str
     target: str
@@ -56,7 +57,7 @@ class Address(NamedTuple):
 
 
 def parse(url: str) -> Address:
-    """Take a URL or a path apart."""
+    """Parse a URL or a path."""
     match = _SCHEME.match(url)
     if match is None:
         return Address("sqlite", url, {})
@@ -67,13 +68,14 @@ def parse(url: str) -> Address:
         rest = rest[match.end() :]
         if rest.startswith("//"):
             rest = rest[2:]
-            # sqlite:///relative and sqlite:////absolute, as everybody writes it
+            # sqlite:///relative and sqlite:////absolute, the usual convention
             rest = rest.removeprefix("/")
     return Address(scheme, rest, options)
 
 
 def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) -> Engine:
-    """The engine of an address, with options that are its own. Unknown schemes and options name the known ones."""
+    """Open the engine of an address with its own options. An unknown scheme or option raises an error that lists the
+    known ones."""
     make, takes_target = _factory(address)
     parameters = inspect.signature(make).parameters
     known = {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY and name != "asynchronous"}
@@ -115,7 +117,7 @@ def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
 
 
 def _convert(name: str, value: Any, default: Any) -> Any:
-    """Text from a URL as the type that the option's default has."""
+    """Text from a URL, converted to the type of the option's default."""
     if not isinstance(value, str) or isinstance(default, str):
         return value
     try:

@@ -1,23 +1,23 @@
-"""The engine contract: all that backtrail needs of something that stores bytes.
+"""The engine contract: everything that backtrail needs from a storage backend.
 
 An engine knows nothing of states, messages or types. It keeps five kinds of record, all of them small and flat:
 
 * **branch**: which thread started it, and the row it continues (`origin`). Written once.
 * **row**: one step of a branch, in four parts: `meta`, `root`, `payload`, `digest`. Written once, never changed.
-* **head**: the row at which a thread is. The only record that moves, and only by compare-and-swap.
+* **head**: the position that a thread is at. The only record that moves, and only by compare-and-swap.
 * **mark**: an annotation or a deletion of a row. Only the newest one counts.
-* **blob**: bytes under a name that was made from them, in a pool. Written once; writing it again is no change.
+* **blob**: bytes named by their hash, in a pool. Written once; writing it again changes nothing.
 
-Every byte string is opaque and already framed with a checksum by the layers above: an engine gives back exactly what
-it was given, or raises. Everything that belongs to one *lineage* (a thread and its forks) may live in one shard; a
+Every byte string is opaque and already framed with a checksum by the layers above: an engine returns exactly what it
+was given, or raises. Everything that belongs to one *lineage* (a thread and its forks) may be kept in one shard; a
 commit never spans two lineages.
 
 All methods are `async def`. An engine whose `properties.blocking` is true never suspends in them (it does its I/O in
-place, and is safe to call from several threads at once); any other engine awaits its client and is used from one
-event loop. A store that cannot be used (closed, full, read-only, unreachable) is `Unavailable`, with the driver's error
-as `__cause__`; such a call may be repeated. A change that does not fit what is there is `Refused`.
+place, and is safe to call from several threads at once); any other engine awaits its client and is used from one event
+loop. A store that cannot be used (closed, full, read-only, unreachable) raises `Unavailable`, with the driver's error
+as `__cause__`; such a call may be repeated. A change that does not fit the stored data raises `Refused`.
 
-Abilities that only some engines have are declared in `capabilities`, and found with `capability()`.
+Features that only some engines have are declared in `capabilities`, and found with `capability()`.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ import msgspec
 
 LAST_STEP = 2**32 - 1  #: the highest number that a step can have
 
-#: Where a row is: (branch id, step). Rows never move, so a position means the same row for as long as it exists.
+#: The address of a row: (branch id, step). Rows never move, so a position names the same row for as long as it exists.
 Position = tuple[bytes, int]
-#: Compared by the compare-and-swap of a head: (branch id, step, version). Never the same twice in the life of a store.
+#: Compared by the compare-and-swap of a head: (branch id, step, version). No key ever occurs twice in a store.
 HeadKey = tuple[bytes, int, int]
 
 
 class Branch(msgspec.Struct, frozen=True, gc=False):
-    """An append-only log of steps. Its first step is `origin[1] + 1`, or 1 where there is no origin."""
+    """An append-only log of steps. Its first step is `origin[1] + 1`, or 1 without an origin."""
 
     id: bytes  #: 16 random bytes, unique everywhere
     lineage: str
     thread: str  #: the thread that wrote it
-    owner: bytes  #: 16 bytes: the incarnation of that thread; a thread deleted and made again has another
+    owner: bytes  #: 16 bytes: the incarnation of that thread; a thread that is deleted and created again gets another
     origin: Position | None = None  #: the row that the first row follows
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """The row at which a thread is, and what a listing of threads shows of it."""
+    """The position that a thread is at, and the fields that a listing of threads shows."""
 
     thread: str
     lineage: str
@@ -71,13 +71,13 @@ class Head(msgspec.Struct, frozen=True, gc=False):
         @property
         def position(self) -> Position: ...
 
-    else:  # every save reads them several times: no Python frame for that
+    else:  # every save reads them several times: this avoids a Python frame
         key = property(attrgetter("branch", "step", "version"))
         position = property(attrgetter("branch", "step"))
 
 
 class Step(NamedTuple):
-    """The light half of a row: all that history, find and listings read."""
+    """The light half of a row: the part that history, find and listings read."""
 
     step: int
     id: bytes  #: the checkpoint's id, 16 bytes
@@ -134,7 +134,7 @@ class Fence(NamedTuple):
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """Everything that one call changes. All of it happens, or none."""
+    """Everything that one call changes, applied as a whole or not at all."""
 
     lineage: str
     swaps: Sequence[Swap] = ()
@@ -146,7 +146,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """All that a sweep deletes from one lineage, if its heads are still the ones the sweep looked at."""
+    """Everything that a sweep deletes from one lineage, provided its heads are still the ones that the sweep read."""
 
     lineage: str
     expect: Sequence[tuple[str, HeadKey]]  #: (thread, Head.key) of every head of the lineage
@@ -157,7 +157,7 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 class Lease(NamedTuple):
-    """A named, timed right. `token` grows with every new owner."""
+    """A named lock with an owner and an expiry. `token` grows with every new owner."""
 
     name: str
     owner: str
@@ -166,7 +166,7 @@ class Lease(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """The answer to a request for a lease that another owner has."""
+    """The answer to a request for a lease that another owner holds."""
 
     owner: str
     expires: int
@@ -187,8 +187,8 @@ class Engine(ABC):
     properties: Properties
 
     def unwrap(self) -> Engine | None:
-        """The engine that this one only wraps, for `capability()`; None for an engine that stores anything itself, or
-        that stands before several."""
+        """The engine that this one only wraps, for `capability()`; None for an engine that stores data itself or
+        combines several engines."""
         return None
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -205,18 +205,18 @@ class Engine(ABC):
 
     @abstractmethod
     async def drop(self, drop: Drop) -> None:
-        """Delete what a sweep found unreachable, atomically; `Refused` if any head of the lineage has moved,
-        appeared or gone since. Something that is not there is no error. A lineage without heads has `expect=()`."""
+        """Delete what a sweep found unreachable, atomically; `Refused` if any head of the lineage has moved, appeared
+        or gone since. Naming something that does not exist is not an error. A lineage without heads has `expect=()`."""
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def head(self, thread: str) -> Head | None:
-        """The head of a thread now."""
+        """The current head of a thread."""
 
     @abstractmethod
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
-        """`head(thread)` and the row it points at (payload left empty), in one round trip where that can be.
+        """`head(thread)` and the row it points at (payload left empty), in one round trip if the engine can.
 
         The row is None when it is missing, which the caller treats as damage."""
 
@@ -281,12 +281,12 @@ class Engine(ABC):
 
     @abstractmethod
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        """Take `name` for `owner` for `ttl` seconds, or renew it if `owner` has it (same token). A lease that expired
-        or was released is given with a higher token than any before it under that name."""
+        """Acquire `name` for `owner` for `ttl` seconds, or renew it if `owner` holds it (same token). A lease that
+        expired or was released is granted with a higher token than any before it under that name."""
 
     @abstractmethod
     async def release(self, name: str, owner: str) -> bool:
-        """Give a lease back; False if `owner` did not have it (never frees another's)."""
+        """Release a lease; False if `owner` did not hold it (another owner's lease is never released)."""
 
     # -- the store ----------------------------------------------------------------------------------------------
 
@@ -296,12 +296,12 @@ class Engine(ABC):
 
     @abstractmethod
     async def stats(self) -> dict[str, int]:
-        """At least threads, branches, rows, blobs and bytes (all that the store occupies)."""
+        """At least threads, branches, rows, blobs and bytes (the space that the whole store occupies)."""
 
     @abstractmethod
     async def compact(self) -> None:
-        """Give freed space back to where it came from, as far as the engine can."""
+        """Return freed space to the disk or server, if the engine can."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Release everything. Closing twice is no error; any other call afterwards is `Unavailable`."""
+        """Release everything. Closing twice is not an error; any other call afterwards raises `Unavailable`."""

@@ -1,6 +1,6 @@
-"""The way back from a position, along the `origin` of each branch: the one walk that every layer uses.
+"""The walk from a position back along the `origin` of each branch: the only one, used by every layer.
 
-It is pure: the caller says where records of branches are found. A thread's history is the way back from its head.
+It does no I/O: the caller passes a lookup of branch records. A thread's history is the walk back from its head.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Segment(NamedTuple):
 
 
 def walk_back(position: Position, branch_of: BranchLookup) -> Iterator[Segment]:
-    """The parts of branches on the way from `position` to the first row of all, newest first.
+    """The segments of branches from `position` back to the thread's first row, newest first.
 
-    Ends early where a branch is missing or comes a second time; see `is_complete`."""
+    Ends early if a branch is missing or occurs a second time; see `is_complete`."""
     following: Position | None = position
     passed: set[bytes] = set()
     while following is not None and following[0] not in passed:
@@ -37,12 +37,12 @@ def walk_back(position: Position, branch_of: BranchLookup) -> Iterator[Segment]:
 
 
 def is_complete(segments: list[Segment]) -> bool:
-    """True if a walk came to the first row of all."""
+    """True if a walk reached the thread's first row."""
     return bool(segments) and segments[-1].branch.origin is None
 
 
 def leads_through(position: Position, target: Position, branch_of: BranchLookup) -> bool:
-    """True if `target` is on the way back from `position`, or is that position."""
+    """True if `target` is an ancestor of `position`, or is that position."""
     if position[0] == target[0]:
         return position[1] >= target[1]
     origins = (segment.branch.origin for segment in walk_back(position, branch_of))
@@ -55,7 +55,7 @@ def first_step(branch: Branch) -> int:
 
 
 def previous_position(branch: Branch, step: int) -> Position | None:
-    """The position of the row before this one, to which it is chained; None for the first of all."""
+    """The position of the row before this one, to which its digest is chained; None for a thread's first row."""
     if step > first_step(branch):
         return (branch.id, step - 1)
     return branch.origin

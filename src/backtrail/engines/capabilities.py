@@ -1,8 +1,8 @@
-"""Capabilities that only some engines have: small classes that such an engine inherits, and one way to find them.
+"""Capabilities that only some engines have: small base classes for such engines, and one function that finds them.
 
-`capability(engine, SharesCommits)` gives the engine that has the capability, or None. It looks at the engine itself and
-then, through `Engine.unwrap`, at the one that it wraps. A mirror wraps nothing in that sense: it stands before two
-engines, and what one of them can do alone is not what both can do.
+`capability(engine, SharesCommits)` returns the engine that has the capability, or None: the engine itself or, through
+`Engine.unwrap`, one that it wraps. A mirror does not unwrap: it combines two engines, and a capability of one of them
+is not a capability of both.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ def capability(engine: Engine, kind: type[T]) -> T | None:
 
 
 class PrefixesBranches(ABC):
-    """An engine that says how the ids of branches begin (a mirror).
+    """An engine that prescribes how the ids of branches begin (a mirror).
 
-    A save goes on with a branch only while its id begins like that, and begins a new one otherwise. So when the prefix
-    changes, nobody writes to the branches of before."""
+    A save continues a branch only if its id has the current prefix, and starts a new one otherwise. So once the prefix
+    changes, no writer adds to the earlier branches."""
 
     @property
     @abstractmethod
     def branch_prefix(self) -> bytes:
-        """The first bytes of the ids of branches that may be written to now. It may change at any time."""
+        """The first bytes of the ids of branches that may be written to. It may change at any time."""
 
 
 class SavesAdrift(ABC):
-    """An engine that still takes saves when what was saved before cannot be read (a mirror with a spool)."""
+    """An engine that accepts saves even while earlier ones cannot be read (a mirror with a spool)."""
 
     adrift: bool  #: saves go to the spool for now, and only the spool can be read
 
     @abstractmethod
     async def base(self, thread: str) -> tuple[Head, Row | None] | None:
-        """Where the next save of a thread builds on: its tip, or, adrift, the newest that this process knows of it. Not
-        to be given out as the thread's state, because it may be old."""
+        """The head and row that the thread's next save follows: its tip or, adrift, the newest one that this process
+        knows. Never returned to a user as the thread's state, because it may be old."""
 
 
 class FailsFast:
-    """An engine over a network, which waits for a server that may be just starting."""
+    """An engine over a network. Normally it waits for a server that may just be starting."""
 
     #: If set and true, a refused connection is final: a healthy peer can answer. A mirror sets it.
     fail_fast: Callable[[], bool] | None = None
 
 
 class SharesCommits:
-    """A blocking engine that commits for many at once: coroutines that `finish_all` runs share one transaction."""
+    """A blocking engine with group commit: coroutines that `finish_all` runs share one transaction."""
 
 
 class StoredLocally(ABC):
-    """An engine whose data is a file or a directory of this machine."""
+    """An engine whose data is a file or a directory on this machine."""
 
     @property
     @abstractmethod
     def path(self) -> Path:
-        """The file or directory: no workspace takes it up, and no spool may lie in it."""
+        """The file or directory. Workspaces exclude it from snapshots, and a spool must not be inside it."""

@@ -1,7 +1,8 @@
 """The reasons for which an engine refuses a commit or a drop, in one wording for all engines.
 
-An engine knows branches, steps and threads, not checkpoint ids. So it raises `Refused`, and the layers above look again
-and retry, or give up with the public `Conflict`, which says which checkpoint was expected and which one is there.
+An engine knows branches, steps and threads, not checkpoint ids. So it raises `Refused`, and the layers above read again
+and retry, or give up with the public `Conflict`, which names the checkpoint that was expected and the one that is
+there.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from backtrail.errors import Conflict, LockLost, Unavailable
 class Refused(Exception):
     """An engine refused a commit or a drop because of what is there now, and changed nothing.
 
-    It never reaches a user, and is therefore no `BacktrailError`. `name` is the thread or lineage it is about."""
+    It never reaches a user, so it is not a `BacktrailError`. `name` is the thread or lineage it concerns."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(reason)
         self.name = name
 
     def as_conflict(self) -> Conflict:
-        """The error for a caller whose change was refused for good."""
+        """The public error, for a change that is not retried any more."""
         return Conflict(self.name, message=str(self))
 
 
 @contextmanager
 def refusals_as_conflicts() -> Iterator[None]:
-    """Raise the public `Conflict` for a refusal inside of the block: for changes that are not retried."""
+    """Turn a refusal inside the block into the public `Conflict`, for changes that are not retried."""
     try:
         yield
     except Refused as refused:
@@ -37,7 +38,7 @@ def refusals_as_conflicts() -> Iterator[None]:
 
 
 def moved(thread: str) -> Refused:
-    """A swap's `expect` is not what is there."""
+    """A swap's `expect` is not the current head."""
     return Refused(thread, f"thread {thread!r} moved: its head is not the one this commit was built on")
 
 
@@ -59,14 +60,14 @@ def branch_gone(lineage: str, branch: bytes) -> Refused:
 def fence_stale(fence: Fence) -> LockLost:
     """The lease that the commit relies on has had another owner since.
 
-    Looking again cannot help its caller, so this one is a public error from the start."""
+    A retry cannot help, so this is a public error from the start."""
     return LockLost(
         fence.name, message=f"the lock {fence.name!r} was lost: token {fence.token} is not its newest; take it anew"
     )
 
 
 def swept_meanwhile(lineage: str) -> Refused:
-    """A head of the lineage moved, appeared or went while a sweep was looking."""
+    """A head of the lineage moved, appeared or disappeared during a sweep."""
     return Refused(lineage, f"the heads of {lineage!r} changed during the sweep: sweep it again")
 
 

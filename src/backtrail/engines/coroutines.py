@@ -1,7 +1,8 @@
 """Finishing coroutines in place, so that one implementation serves both the sync and the async API.
 
-One coroutine is simply run to its end. Several at once may share a write: an engine that can commit for many in one go
-parks each commit while `sharing()`, and when all of them are parked or done, they are committed together and go on.
+A single coroutine is run to its end. Several may share a write: while `sharing()`, an engine with group commit parks
+each commit, and when every coroutine is parked or done, the parked commits are made together and their coroutines go
+on.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _local = _Local()
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, as those of a blocking engine never do."""
+    """Run a coroutine that never suspends (a blocking engine's never do)."""
     if _local.sharing:
         return _finish_apart(coroutine)
     try:
@@ -34,7 +35,7 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _finish_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that another one, which shares its writes, calls by itself: it must not wait for others."""
+    """Run a coroutine from inside one that shares its writes, without sharing: it must not wait for the others."""
     _local.sharing = False
     try:
         return finish(coroutine)
@@ -43,20 +44,20 @@ def _finish_apart(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Parked(Protocol):
-    """A write that waits for those of others."""
+    """A write that waits to be done together with others."""
 
     def write_all(self, parked: Sequence[Any]) -> None:
-        """Do all these writes, which are of this one's kind; each keeps its own result or error."""
+        """Do all these writes, which are of the same class as this one; each keeps its own result or error."""
 
 
 def sharing() -> bool:
-    """True if the coroutine that runs now is one of several that may share a write."""
+    """True if the running coroutine is one of several that may share a write."""
     return _local.sharing
 
 
 @types.coroutine
 def park(write: Parked) -> Generator[Parked, None, None]:
-    """Wait until the write was done together with others."""
+    """Suspend until the write has been done together with others."""
     yield write
 
 

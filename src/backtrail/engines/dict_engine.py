@@ -1,4 +1,4 @@
-"""Checks and listings for engines that keep their records in dicts, where no database does this."""
+"""Checks and listings for engines that keep their records in dicts and have no database to do this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backtrail.engines.base import Commit, Head, Position
 def check_rows(
     commit: Commit, is_taken: Callable[[bytes], bool], steps_of: Callable[[bytes], Container[int] | None]
 ) -> None:
-    """Refuse a commit whose branches exist, whose rows have no branch, or whose rows are at a position that is taken.
+    """Refuse a commit if one of its branches exists, or one of its rows has no branch or a position that is taken.
 
     `is_taken` knows the branches of the whole store, `steps_of` the steps of a branch of the commit's lineage."""
     new: set[bytes] = set()
@@ -38,11 +38,11 @@ def page(
     kind: str | None,
     newest_first: bool,
 ) -> list[Head]:
-    """The part of a listing that `Engine.threads` is asked for."""
+    """The page of a listing that `Engine.threads` returns for these arguments."""
     found = [head for head in heads.values() if head.thread.startswith(prefix) and (kind is None or head.kind == kind)]
     found.sort(key=_age if newest_first else _name, reverse=newest_first)
     if after is not None and newest_first:
-        # A thread that is gone has no age to compare with: nothing comes after it.
+        # A deleted thread has no time to compare with: nothing comes after it.
         last = heads.get(after)
         found = [] if last is None else [head for head in found if _age(head) < _age(last)]
     elif after is not None:

@@ -1,11 +1,10 @@
 """A lock between processes: two small files beside the store, locked with `flock`.
 
-The kernel frees such a lock when its holder dies. It does not care who came first, though: a process that releases the
-lock and takes it again at once would win over those who sleep on it. So whoever wants the lock locks the second file
-first, and unlocks that only with the lock in hand: a process that comes back finds it locked and queues like everybody
-else.
+The kernel frees such a lock when its holder dies. It is not fair, though: a process that releases the lock and takes it
+again at once would win over those that sleep on it. So a process locks the second file first, then the first one, and
+then unlocks the second: one that comes back finds the second file locked and queues like the others.
 
-The files are never removed: a lock on a name that somebody else may unlink is no lock.
+The files are never removed: if the name could be unlinked, two processes could lock two files of that name.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 
 
 class LockFile:
-    """Held by at most one process at a time. Within a process the caller must already be the only one."""
+    """Held by at most one process at a time. Within a process, the caller keeps other threads out."""
 
     def __init__(self, path: Path) -> None:
         self._lock = _open(path)
@@ -44,7 +43,7 @@ class LockFile:
         self.release()
 
     def close(self) -> None:
-        """Let go of the files (and of the lock, unless a forked child still has the same descriptions open)."""
+        """Close the files, and so release the lock, unless a forked child still has the same file descriptions open."""
         held, self._lock, self._next = (self._lock, self._next), -1, -1
         for fd in held:
             if fd >= 0:

@@ -1,7 +1,7 @@
 """`memory:`, an engine of dicts guarded by one lock.
 
-It is the contract in its plainest form: every commit is checked whole before any of it is applied. Nothing outlives
-the engine object; `store.copy_to(url)` takes what is in it somewhere durable.
+The simplest implementation of the contract: a commit is checked completely before any of it is applied. Nothing
+outlives the engine object; `store.copy_to(url)` copies its content to a durable store.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class MemoryEngine(Engine):
             said = [(log, mark.step, log.marks.get(mark.step)) for mark, log in marked]
             try:
                 self._apply(commit, lineage)
-            except BaseException:  # an interrupt, half-way: all or nothing
+            except BaseException:  # an interrupt half-way: undo, because a commit is atomic
                 for branch in commit.branches:
                     lineage.logs.pop(branch.id, None)
                     self._branches.discard(branch.id)

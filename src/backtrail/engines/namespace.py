@@ -1,8 +1,8 @@
-"""Namespaces: an engine around an engine that shows one tenant's names and no other's.
+"""Namespaces: a wrapper around an engine that shows one tenant's names only.
 
-The name of everything in a namespace is its own name behind a prefix that starts with the reserved character, which no
-name of a user may start with. So neither a hostile id nor a hostile namespace can reach into another one, and a store
-that was opened without a namespace simply uses its engine: it lists no reserved names, hence no namespaces.
+Every name in a namespace is stored with a prefix that starts with the reserved character, which no name of a user may
+start with. So neither a hostile id nor a hostile namespace can reach into another one, and a store that was opened
+without a namespace simply uses its engine: it lists no reserved names, hence no namespaces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAGE = 256
 
 
 def check_namespace(value: Any) -> str:
-    """`value` if it can name a namespace."""
+    """Return `value` if it is a valid name of a namespace, else raise `InvalidInput`."""
     if type(value) is not str or not value:
         raise InvalidInput(f"namespace must be a str that is not empty, not {value!r}")
     if len(value) > MAX_NAMESPACE:
@@ -33,7 +33,7 @@ def check_namespace(value: Any) -> str:
 
 
 async def namespaces(engine: Engine) -> list[str]:
-    """The namespaces of a store; `engine` is the one around which they are."""
+    """The namespaces of a store; `engine` is the one without a namespace."""
     found: list[str] = []
     after: str | None = RESERVED
     while names := await engine.lineages(after=after, limit=1):
@@ -41,12 +41,12 @@ async def namespaces(engine: Engine) -> list[str]:
         after = names[0]
         if mark:
             found.append(name)
-            after = f"{RESERVED}{name}{NAMESPACE_END}{RESERVED * 600}"  # behind all that is in it: no name is that long
+            after = f"{RESERVED}{name}{NAMESPACE_END}{RESERVED * 600}"  # after everything in it: no name is that long
     return found
 
 
 def in_namespace(engine: Engine, namespace: str | None) -> Engine:
-    """`engine` as a store of this namespace uses it; the engine itself if there is none."""
+    """`engine` wrapped for this namespace; the engine itself if `namespace` is None."""
     if namespace is None:
         return engine
     spool = capability(engine, SavesAdrift)
@@ -54,19 +54,20 @@ def in_namespace(engine: Engine, namespace: str | None) -> Engine:
 
 
 def in_namespace_of(engine: Engine, other: Engine) -> Engine:
-    """Another engine in the namespace that `engine` is in, if any."""
+    """`other` in the namespace that `engine` is in, if any."""
     room = capability(engine, NamespaceEngine)
     return in_namespace(other, None if room is None else room.namespace)
 
 
 def without_namespace(engine: Engine) -> Engine:
-    """The engine with everything in it: the one around which a namespace is, or `engine` itself."""
+    """The inner engine of a namespace, which holds everything; else `engine` itself."""
     room = capability(engine, NamespaceEngine)
     return engine if room is None else room.inner
 
 
 def head_in_namespace(engine: Engine, head: Head) -> Head | None:
-    """A head of `without_namespace(engine)` as `engine` names it; None if it belongs elsewhere or is reserved."""
+    """A head of `without_namespace(engine)` under the name it has in `engine`; None if it is in another namespace or
+    reserved."""
     room = capability(engine, NamespaceEngine)
     found = head if room is None else room.own_head(head)
     return None if found is None or is_reserved(found.thread) else found
@@ -97,7 +98,7 @@ class NamespaceEngine(Engine):
         return None if found is None else (self._cut_prefix(found[0]), found[1])
 
     def own_head(self, head: Head) -> Head | None:
-        """A head of the inner engine as it is named in this namespace; None if it belongs elsewhere."""
+        """A head of the inner engine under its name in this namespace; None if it is in another one."""
         return self._cut_prefix(head) if head.thread.startswith(self._prefix) else None
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -222,14 +223,14 @@ class NamespaceEngine(Engine):
 
 
 class _AdriftNamespaceEngine(NamespaceEngine, SavesAdrift):
-    """A namespace of a mirror with a spool: names of threads have to be prefixed for the spool, too."""
+    """A namespace of a mirror with a spool: thread ids are prefixed for the spool, too."""
 
     def __init__(self, engine: Engine, namespace: str, spool: SavesAdrift) -> None:
         super().__init__(engine, namespace)
         self._spool = spool
 
     @property
-    def adrift(self) -> bool:  # type: ignore[override]  # the spool's word, which changes
+    def adrift(self) -> bool:  # type: ignore[override]  # the spool's current value
         return self._spool.adrift
 
     async def base(self, thread: str) -> tuple[Head, Row | None] | None:

@@ -1,7 +1,7 @@
-"""Tells engines of this process about a fork: what is open must not be shared with the child.
+"""Prepares the engines of this process for `os.fork()`: open locks and connections must not be shared with the child.
 
-An inherited lock would be held by two processes, and an inherited connection used by two. An engine that registers here
-is asked to pause before the fork, to resume in the parent, and to start anew in the child.
+An inherited lock would be held by two processes, and an inherited connection used by two. A registered engine is paused
+before the fork, resumed in the parent, and started anew in the child.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class Forked(Protocol):
 
 
 _living: weakref.WeakSet[Forked] = weakref.WeakSet()
-_fork_lock = threading.Lock()  # of two threads that fork at once, the second waits for the first
+_fork_lock = threading.Lock()  # if two threads fork at once, the second waits for the first
 _forking: list[Forked] = []  # engines that are paused
 
 
 def watch(engine: Forked) -> None:
-    """Tell `engine` of every fork for as long as it lives."""
+    """Register `engine` for every fork, until it is garbage-collected."""
     _living.add(engine)
 
 
 class ForkSafe:
-    """An object with a lock, which a forked child must not inherit held by a thread that it does not have."""
+    """An object with a lock. A forked child must not inherit it held, by a thread that the child does not have."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

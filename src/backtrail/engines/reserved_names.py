@@ -1,8 +1,8 @@
 """Reserved names: records that a store keeps about itself, beside the threads of its users.
 
-No name that a user gives may begin with the reserved character. It is the last one there is, so in every listing by
-name what is reserved comes after all else. An engine lists reserved names like any others; the functions here list
-and count a store as its user sees it, without them.
+A name given by a user must not begin with the reserved character. That is the last code point of Unicode, so a listing
+by name has all reserved names at its end. An engine lists reserved names like any others; the functions here list and
+count a store as its user sees it, without them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ async def user_lineages(engine: Engine, *, after: str | None = None, limit: int 
 
 
 async def user_stats(engine: Engine) -> dict[str, int]:
-    """`Engine.stats` without what is reserved: the engine's own figures if at most a key ring is, else counted."""
+    """`Engine.stats` without reserved records: the engine's own figures if there is at most a key ring, else
+    counted."""
     reserved = await engine.threads(prefix=RESERVED, limit=2)
     if len(reserved) == 2 or any(NAMESPACE_END in head.thread for head in reserved):
         return await count(engine, await user_lineages(engine))
@@ -55,7 +56,7 @@ async def user_stats(engine: Engine) -> dict[str, int]:
 
 
 async def count(engine: Engine, lineages: list[str]) -> dict[str, int]:
-    """The figures of `Engine.stats` for some lineages, found by reading them."""
+    """The figures of `Engine.stats` for these lineages, counted by reading them."""
     figures = dict.fromkeys(_FIGURES, 0)
     for lineage in lineages:
         figures["threads"] += len(await engine.heads(lineage))

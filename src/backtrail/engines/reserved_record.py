@@ -1,7 +1,7 @@
-"""Small records under reserved names: what a store, a mirror or a spool keeps about itself.
+"""Small records under reserved names: metadata that a store, a mirror or a spool keeps about itself.
 
-Such a record is a head without rows: its value is the note, and every engine can keep it, list it by the prefix of its
-name and change it by compare-and-swap, which is the only way to change it.
+Such a record is a head without rows, and its value is the head's note. So every engine can store it and list it by the
+prefix of its name, and it changes only by compare-and-swap.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def record(
     created: int = 0,
     updated: int = 0,
 ) -> Head:
-    """A record with this value, as the one that comes after `before` under the same name."""
+    """A record with this value, as the successor of `before` under the same name."""
     version = 1 if before is None else before.version + 1
     return Head(name, lineage, incarnation, _NO_ID, step, version, kind, created, updated, 0, 0, value)
 
 
 async def swap(engine: Engine, before: Head | None, after: Head | None) -> bool:
-    """Put `after` in the place of `before`, or delete that (`after` None); False if another writer was faster."""
+    """Replace `before` by `after`, or delete it (`after` None); False if another writer was faster."""
     one = after or before
     if one is None:
         return True
@@ -44,9 +44,8 @@ async def swap(engine: Engine, before: Head | None, after: Head | None) -> bool:
 
 
 async def update(engine: Engine, name: str, change: Callable[[Head | None], Head | None]) -> bool:
-    """Put in place of a record what `change` makes of it, again until nobody is faster; None leaves it as it is.
-
-    False if it was left."""
+    """Replace a record by `change(record)`, retried until no other writer is faster. If `change` returns None, the
+    record is left as it is, and the result is False."""
     while True:
         known = await engine.head(name)
         new = change(known)

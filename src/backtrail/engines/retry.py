@@ -1,8 +1,8 @@
-"""Trying again: one policy with named limits, and how a call over a network is repeated safely.
+"""Retries: one policy with named limits, and safe repetition of calls over a network.
 
-An answer can be lost after its request was carried out. So a call is repeated only if that does no harm, and a commit
-that is refused after a lost answer is looked up first: if the rows it wanted to write are there, under the ids and
-digests it gave them, it had succeeded.
+An answer can be lost after its request was carried out. So a call is repeated only if that does no harm. A commit that
+is refused after a lost answer is looked up first: if its rows are stored with their ids and digests, the first attempt
+had succeeded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Interrupted(Unavailable):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How often, and for how long, something is tried again.
+    """How often, and for how long, a call is retried.
 
-    No attempt begins after `retries` more than the first one, or after `deadline` seconds; but the first `at_least`
-    are made however long they take. Where lost races are the reason, time is the better measure: a writer that has its
-    next step ready can win very many races in a row against one that has to look first."""
+    There are at most `retries` attempts after the first, and none begins after `deadline` seconds; but the first
+    `at_least` attempts are made however long they take. For lost races, time is the better limit: a writer that has its
+    next step ready can win very many races in a row against one that has to read first."""
 
     retries: float = 8  #: attempts after the first; `math.inf` for any number
     backoff: float = 0.05  #: seconds before the first of them; doubled each time, up to `longest_pause`
@@ -46,16 +46,16 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     @classmethod
     def times(cls, attempts: int) -> RetryPolicy:
-        """So many attempts, without pauses."""
+        """This many attempts, without pauses."""
         return cls(retries=attempts - 1, backoff=0.0, deadline=math.inf)
 
     @classmethod
     def seconds(cls, deadline: float, *, pause: float = 0.0, at_least: int = 1) -> RetryPolicy:
-        """Attempts for so many seconds, with the same pause between them."""
+        """Attempts for this many seconds, with a constant pause between them."""
         return cls(retries=math.inf, backoff=pause, deadline=deadline, at_least=at_least, longest_pause=pause)
 
     def attempts(self) -> Iterator[int]:
-        """0, 1, 2, … for as long as another attempt may begin. Who pauses between them does so in the loop."""
+        """0, 1, 2, … for as long as another attempt may begin. Pausing between them is left to the loop."""
         end = time.monotonic() + self.deadline
         number = 0
         while number < self.at_least or (number <= self.retries and time.monotonic() < end):
@@ -67,15 +67,15 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return float(min(self.backoff * 2 ** min(number, 30), self.longest_pause))
 
 
-#: Calls over a network, unless the user says otherwise. Only this one is cut short by `fail_fast`.
+#: Calls over a network, unless the user sets other limits. Only this policy is cut short by `fail_fast`.
 NETWORK = RetryPolicy()
-#: A question whose point is a quick answer: once more, because an idle connection may have been cut.
+#: A request that is only useful if answered quickly: one retry, because an idle connection may have been cut.
 ONCE_MORE = RetryPolicy(retries=1)
-#: Looks at a lease that another process has, while commits queue on it.
+#: Polls a lease that another process holds, while commits queue for it.
 LEASE_POLL = RetryPolicy(retries=math.inf, backoff=0.002, deadline=math.inf, longest_pause=0.05)
-#: Looks at connections that other threads still use, when they are to be closed.
+#: Polls connections that other threads still use, before they are closed.
 DRAIN_POLL = RetryPolicy.seconds(math.inf, pause=0.0002)
-#: A fork waits so long for reads and writes of other threads.
+#: How long a fork waits for reads and writes of other threads.
 FORK = RetryPolicy.seconds(10.0)
 
 
@@ -85,7 +85,8 @@ async def retry_interrupted(
     sleep: Callable[[float], Awaitable[None]],
     fail_fast: Callable[[], bool] | None = None,
 ) -> tuple[T, bool]:
-    """Repeat `attempt` while it is interrupted; the answer, and True if an earlier one may have been lost. If
+    """Repeat `attempt` while it is interrupted. Returns the answer, and True if an earlier answer may have been lost.
+    If
     `fail_fast` is given and true, a refused connection is final."""
     begun = time.monotonic()
     number = 0
@@ -93,7 +94,7 @@ async def retry_interrupted(
         try:
             return await attempt(), number > 0
         except Interrupted as error:
-            # Some chance, so that many clients of a restarted server do not come back in step.
+            # Jitter, so that the clients of a restarted server do not all come back at the same moment.
             pause = policy.pause(number) * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
             enough = number >= policy.retries or spent + pause > policy.deadline
@@ -105,19 +106,20 @@ async def retry_interrupted(
 
 
 def nobody_listens(error: Interrupted) -> bool:
-    """True if a connection was refused, or there is no socket to connect to: the server is not slow but absent."""
+    """True if a connection was refused or there is no socket to connect to: the server is not slow, it is not
+    running."""
     reason: BaseException | None = error
     while reason is not None:
         if isinstance(reason, ConnectionRefusedError | FileNotFoundError):
             return True
         reason = reason.__cause__ or reason.__context__
-    # libpq only has words, one sentence for each address that it tried.
+    # libpq has only a message, with one sentence for each address that it tried.
     tried, text = _TRIED.findall(str(error)), str(error)
     return bool(tried) and len(tried) == sum(map(text.count, ("Connection refused", "No such file or directory")))
 
 
 async def landed(engine: Engine, commit: Commit) -> bool:
-    """True if this commit is the one that is there. A commit is atomic, so one of its rows speaks for all of it."""
+    """True if this commit is stored. A commit is atomic, so one of its rows proves all of it."""
     for row in commit.rows:
         there = await engine.row(commit.lineage, row.branch, row.step)
         return there is not None and (there.id, there.digest) == (row.id, row.digest)

@@ -1,1 +1,1 @@
-"""Meaning: what a save, a load, a fork, a rewind and a diff are. Awaits engine methods and nothing else."""
+"""The semantics of save, load, fork, rewind and diff, over any engine. Awaits engine methods and nothing else."""

@@ -1,7 +1,7 @@
-"""The ancestry of a position: the way back to the first checkpoint, through branches and forks; and what `at` names.
+"""The ancestry of a position: the walk back to the first checkpoint, through branches and forks; and resolving `at`.
 
-A thread can see every position on the way to its own head, the part that it inherited by being forked included, and
-every position on branches of its own that a rewind left behind. The walk itself is `engines.origins.walk_back`.
+A thread can see every position in its history, including the part that a fork inherited, and every abandoned position
+on branches of its own. The walk itself is `engines.branch_origins.walk_back`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _FIRST_LIMIT = 64  # rows read for a prefix, at first
 
 
 class HistoryStep(msgspec.Struct, frozen=True):
-    """A step with its metadata read, as one thread sees it: at its own head, nothing is ever deleted."""
+    """A step with its decoded metadata, as one thread sees it: the step at the thread's own head never counts as
+    deleted."""
 
     branch: Branch
     step: Step
@@ -44,7 +45,7 @@ class HistoryStep(msgspec.Struct, frozen=True):
 
 
 class Ancestry:
-    """The way back from one position; `segments` from the newest to the oldest."""
+    """The walk back from one position; `segments` from the newest to the oldest."""
 
     def __init__(self, context: Context, head: Head, segments: list[Segment]) -> None:
         self._context = context
@@ -67,12 +68,12 @@ class Ancestry:
         return any(s.branch.id == position[0] and s.first <= position[1] <= s.last for s in self.segments)
 
     def branch_at(self, step: int) -> Branch | None:
-        """The branch that has the step of this number."""
+        """The branch that holds the step of this number."""
         return next((s.branch for s in self.segments if s.first <= step <= s.last), None)
 
     async def steps_back(self, down_to: int = 0, chunk: int = _CHUNK) -> AsyncIterator[HistoryStep]:
-        """Every step that has not been swept away, deleted ones too, newest first. Reads `chunk` steps at first, then
-        more at once."""
+        """Every step that has not been swept, deleted ones included, newest first. Reads `chunk` steps at first, then
+        larger chunks."""
         for segment in self.segments:
             last = segment.last
             while last >= max(segment.first, down_to):
@@ -92,7 +93,7 @@ class Ancestry:
 
 
 def broken_walk(head: Head, start: Position, segments: list[Segment]) -> Corrupt:
-    """The error for a walk that did not come to the first row."""
+    """The error for a walk that did not reach the first row."""
     missing = segments[-1].branch.origin if segments else start
     assert missing is not None  # else the walk is complete
     if any(segment.branch.id == missing[0] for segment in segments):
@@ -107,7 +108,7 @@ def _history_step(context: Context, head: Head, branch: Branch, step: Step) -> H
 
 
 async def step_at(context: Context, head: Head, branch: Branch, step: int) -> HistoryStep | None:
-    """One step, if it is there."""
+    """One step, or None if it does not exist."""
     found = await context.engine.steps(head.lineage, branch.id, step, step)
     return _history_step(context, head, branch, found[0]) if found else None
 
@@ -116,7 +117,7 @@ async def step_at(context: Context, head: Head, branch: Branch, step: int) -> Hi
 
 
 def to_checkpoints(context: Context, steps: Sequence[HistoryStep]) -> Iterator[Checkpoint]:
-    """The checkpoints of steps on one way, oldest first: each one's parent is the one before it."""
+    """The checkpoints of steps of one ancestry, oldest first: each one's parent is the one before it."""
     parent: bytes | None = None
     for one in steps:
         yield checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.mark, parent)
@@ -161,7 +162,7 @@ async def newest_other(context: Context, head: Head) -> HistoryStep | None:
 
 
 async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
-    """The checkpoint that `at` names: a Checkpoint, an id, a unique prefix of one, or a step on the way to the head."""
+    """The checkpoint that `at` names: a Checkpoint, an id, a unique prefix of one, or a step of the history."""
     if isinstance(at, Checkpoint):
         at = at.id
     if isinstance(at, uuid.UUID):
@@ -189,7 +190,7 @@ async def _resolve_id(context: Context, head: Head, text: str) -> HistoryStep:
     digits = text.replace("-", "").lower()
     if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
         raise CheckpointNotFound(head.thread, text, "an id is 32 hexadecimal digits, or the first few of them")
-    if digits == open_note(context.frames, head).checkpoint.hex():  # most who ask for an id have it from the head
+    if digits == open_note(context.frames, head).checkpoint.hex():  # most callers got the id from the head
         branch = await context.branch(head.lineage, head.branch)
         at_head = await step_at(context, head, branch, head.step) if branch is not None else None
         if at_head is not None:
@@ -201,7 +202,7 @@ async def _resolve_id(context: Context, head: Head, text: str) -> HistoryStep:
         candidates = await _candidates(context, head, low, high, limit)
         if len(candidates.found) > 1 or candidates.rows < limit:
             break
-        limit *= 16  # those of other threads were in the way
+        limit *= 16  # rows of other threads filled the limit
     if len(candidates.found) == 1:
         return candidates.found[0]
     if candidates.found:
@@ -214,12 +215,12 @@ async def _resolve_id(context: Context, head: Head, text: str) -> HistoryStep:
 
 
 class _Candidates(msgspec.Struct):
-    """The rows whose ids lie in a range, as far as they were read."""
+    """The rows whose ids are in a range, up to the limit of the read."""
 
-    rows: int  #: how many they are
+    rows: int  #: how many were read
     found: list[HistoryStep]  #: the living ones that the thread can see
-    elsewhere: bool = False  #: another thread has some
-    deleted: bool = False  #: the thread had some
+    elsewhere: bool = False  #: some belong to another thread
+    deleted: bool = False  #: some were deleted
 
 
 async def _candidates(context: Context, head: Head, low: bytes, high: bytes, limit: int) -> _Candidates:

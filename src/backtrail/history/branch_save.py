@@ -1,4 +1,4 @@
-"""Saving on a branch of its own, for a caller whose base is not the head: the head stays, or goes along."""
+"""Saving on a new branch, for a caller whose base is not the head. The head stays, or moves to the new row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backtrail.model import Checkpoint
 
 
 async def save_on_branch(thread: ThreadHandle[S], request: SaveRequest, base_id: bytes) -> Checkpoint:
-    """Save on a new branch off the checkpoint `base_id`, until no other writer is faster."""
+    """Save on a new branch off the checkpoint `base_id`; retried until no other writer is faster."""
     context = thread.context
     id = request.id = request.id or new_id(now_micros())
     for _ in attempts():
@@ -60,7 +60,7 @@ async def save_on_branch(thread: ThreadHandle[S], request: SaveRequest, base_id:
 
 
 async def _branch_off(thread: ThreadHandle[S], head: Head, base_id: bytes) -> tuple[RowBase, int]:
-    """The first row of a new branch off a checkpoint, and the time when that was made."""
+    """The base for the first row of a new branch off a checkpoint, and the time when that checkpoint was made."""
     context = thread.context
     found = await resolve(context, head, uuid_text(base_id))
     row = await context.engine.row(head.lineage, *found.position)
@@ -74,7 +74,7 @@ async def _branch_off(thread: ThreadHandle[S], head: Head, base_id: bytes) -> tu
 
 
 def _jump(thread: ThreadHandle[S], head: Head, base: RowBase, id: bytes, now: int, size: int) -> Head:
-    """The head, moved to the new row; `undo` goes back to where it was."""
+    """The head, moved to the new row; `undo` moves it back."""
     frames = thread.context.frames
     old = open_note(frames, head)
     moves = (*old.moves, Move(base.position, head.position))[-MAX_MOVES:]

@@ -1,9 +1,9 @@
-"""The caches of one open store. All of them are bounded, and none is ever believed: they only save work.
+"""The caches of one open store. All of them are bounded, and correctness never depends on them: they only save work.
 
 * `TipCache`: the state in which the last save of a thread left it, for the next save. The engine checks every commit
   against the real head, so a stale tip costs a retry and never a wrong write.
 * `IdCache`: the positions of checkpoints by id, for threads whose caller chooses the ids.
-* `ListTailCache`: the last items of long lists, for a caller who appends and reads the end.
+* `ListTailCache`: the last items of long lists, for a caller that appends and reads the end.
 * `BranchCache`: records of branches, which never change.
 """
 
@@ -26,7 +26,7 @@ from backtrail.history.records import Note
 from backtrail.lru import LRU
 
 MAX_TIPS = 4096  # threads
-MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists that tips remember
+MAX_TIP_BYTES = 128 * 1024 * 1024  # encoded bytes of the lists in cached tips
 MAX_IDS = 1 << 17  # 200 bytes each; a lineage that has more asks the engine for each of them
 MAX_SAME_ID = 1024  # rows of one id that are read: deleted ones, and those of other threads of the lineage
 MAX_TAILS = 4096  # streams
@@ -40,28 +40,29 @@ MAX_BRANCHES = 4096
 
 
 class KeepLastWindow(msgspec.Struct):
-    """The living checkpoints on the way to the head of a thread that is alone in its lineage, oldest first."""
+    """The living checkpoints in the history of a thread that is alone in its lineage, oldest first."""
 
     waiting: deque[tuple[bytes, int, bool]]  # branch, step, protected
     marked: int = 0  # checkpoints removed since the last sweep
-    rows: int = 0  # of the lineage, about
+    rows: int = 0  # of the lineage, approximately
 
 
 class Tip(msgspec.Struct):
     """The head of a thread with all that the next save needs. `lists` is None if they have not been compared yet.
 
-    The collector visits tips: known lists lead to the caller's types and objects, which may lead back to the store."""
+    Tips are tracked by the garbage collector: known lists refer to the caller's types and objects, which may refer back
+    to the store."""
 
     head: Head
     note: Note
     digest: bytes
     root: Root
     lists: KnownLists | None
-    keep_last: KeepLastWindow | None = None  # where saves apply retention
+    keep_last: KeepLastWindow | None = None  # set if saves apply retention
 
 
 class TipCache(ForkSafe):
-    """The tips of the threads saved last. `take` hands a tip over for good: it has one user at a time."""
+    """The tips of the threads saved last. `take` removes a tip from the cache, so that it has one user at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,20 +70,20 @@ class TipCache(ForkSafe):
 
     @property
     def size(self) -> int:
-        """About how many bytes the tips keep alive."""
+        """Approximate bytes that the tips keep alive."""
         return self._tips.cost
 
     def take(self, thread: str) -> Tip | None:
-        """The tip of a thread, which is no longer in the cache."""
+        """The tip of a thread, removed from the cache."""
         with self._lock:
             return self._tips.pop(thread)
 
     def peek(self, thread: str) -> Tip | None:
-        """The tip of a thread, left in the cache. A writer may take it meanwhile, so its lists must not be used."""
+        """The tip of a thread, left in the cache. A writer may take it at any time, so its lists must not be used."""
         return self._tips.peek(thread)
 
     def put(self, tip: Tip) -> None:
-        """Keep a tip, unless a newer one is there."""
+        """Add a tip, unless the cache has a newer one."""
         thread = tip.head.thread
         with self._lock:
             other = self._tips.pop(thread)
@@ -104,10 +105,10 @@ class _ThreadIds:
 
     def __init__(self, head: Head) -> None:
         self.head = head
-        self.positions: dict[bytes, tuple[Position, ...]] | None = None  # None: asked for once, not worth fetching yet
+        self.positions: dict[bytes, tuple[Position, ...]] | None = None  # None: one lookup so far, not worth fetching yet
 
     def add(self, id: bytes, position: Position) -> bool:
-        """False if it is known: who fetches while a save commits may see its row before the save tells of it."""
+        """False if it is known: a fetch during a commit may see the row before the save reports it."""
         assert self.positions is not None
         there = self.positions.get(id, ())
         if position in there:
@@ -119,17 +120,17 @@ class _ThreadIds:
 class IdCache(ForkSafe):
     """The ids of the threads in which one was looked up last.
 
-    An engine may have to look through a whole lineage to find an id. Whoever adds a checkpoint to a thread moves its
-    head, so the ids that were fetched for a head are valid for it, and for each head that a save of this process puts
-    in its place. Where another process has moved the head, the engine is asked again."""
+    An engine may have to scan a whole lineage to find an id. Adding a checkpoint to a thread moves its head, so the ids
+    that were fetched for a head are valid as long as it is the head, and are carried over to each new head that a save
+    of this process makes. If another process has moved the head, the engine is asked again."""
 
     def __init__(self) -> None:
         super().__init__()
         self._threads: LRU[str, _ThreadIds] = LRU(MAX_IDS, MAX_IDS)
 
     async def positions(self, engine: Engine, head: Head, id: bytes) -> tuple[Position, ...]:
-        """The positions of rows of this id: all of the thread whose head is `head`, and perhaps some of others. The
-        first question is passed to the engine; at the second one for the same head, all ids are fetched."""
+        """The positions of rows of this id: all in the thread whose head is `head`, and perhaps some in other threads.
+        The first lookup is passed to the engine; at the second one for the same head, all ids are fetched."""
         with self._lock:
             known = self._threads.get(head.thread)
             again = known is not None and known.head == head
@@ -145,12 +146,12 @@ class IdCache(ForkSafe):
                     fetched.add(one, (branch, step))
                 self._remember(fetched, 1 + len(rows))
                 return fetched.positions.get(id, ())
-        elif not newer:  # else the caller is behind: its save will be refused, and what is known is good for the next
+        elif not newer:  # else the caller's head is old: its save will be refused, and the cached ids serve the next attempt
             self._remember(_ThreadIds(head), 1)
         return tuple((branch, step) for branch, step, _ in await engine.locate(head.lineage, id, id, MAX_SAME_ID))
 
     def saved(self, before: Head, now: Head, id: bytes, position: Position) -> None:
-        """A save of this process has moved a head from `before` to `now`, and put a checkpoint at `position`."""
+        """Record that a save of this process moved a head from `before` to `now`, with a checkpoint at `position`."""
         with self._lock:
             known = self._threads.peek(now.thread)
             if known is None or known.head != before:
@@ -210,9 +211,9 @@ class _Tail:
 class ListTailCache(ForkSafe):
     """The last items of the streams used last. Safe to share between threads.
 
-    An item of a stream never changes, so what is remembered stays true. Which items a list is made of is not remembered
-    here: the root says so, and that is read from the engine every time. A message without anything nested in it is kept
-    as it is and copied for each reader; any other item is kept encoded."""
+    An item of a stream never changes, so a cached item stays valid. The pieces of a list are not cached here: they come
+    from the root, which is read from the engine every time. A message without nested values is kept as a dict and
+    copied for each reader; any other item is kept encoded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,7 +228,7 @@ class ListTailCache(ForkSafe):
         return len(self._tails)
 
     def items(self, listing: ListNode, start: int, stop: int, values: Values) -> list[Any] | None:
-        """Items start..stop-1 of a list, new ones for each caller; None if not all of them are remembered."""
+        """Items start..stop-1 of a list, new objects for each caller; None if not all of them are cached."""
         parts = []
         with self._lock:
             for piece, low, high in pieces_between(listing, start, stop):
@@ -235,10 +236,10 @@ class ListTailCache(ForkSafe):
                 if tail is None or low < tail.start or high > tail.stop:
                     return None
                 parts.append((tail, low, tail.items[low - tail.start : high - tail.start]))
-        # Items that are kept never change, so all the rest is done without the lock: decoding may be the user's code.
+        # Cached items never change, so the rest is done without the lock: decoding may run the user's code.
         found: list[Any] = []
         for tail, low, part in parts:
-            if type(part[-1]) is bytes:  # as it was written; once it is decoded, in most chats all are flat
+            if type(part[-1]) is bytes:  # still encoded; once decoded, all items of most chats are flat
                 self._decode(tail, low, part, len(part) - 1, values)
             try:
                 found += list(map(_copy, part))
@@ -250,8 +251,8 @@ class ListTailCache(ForkSafe):
         return found
 
     def _decode(self, tail: _Tail, low: int, part: list[Item], at: int, values: Values) -> Any:
-        """The value of an encoded item in a part of a tail that begins at item `low`. A flat one is kept decoded from
-        now on, in this part too."""
+        """The value of an encoded item, in a part of a tail that begins at item `low`. If it is flat, the tail and the
+        part keep it decoded from now on."""
         item = part[at]
         value = values.decode(item) if isinstance(item, bytes) else item.copy()
         if _is_flat(value):
@@ -263,7 +264,7 @@ class ListTailCache(ForkSafe):
         return value
 
     def known_up_to(self, listing: ListNode, start: int) -> int:
-        """The end of the items of a list that are remembered from `start` on without a gap; `start` if none are."""
+        """The end of the items of a list that are cached from `start` on without a gap; `start` if none are."""
         with self._lock:
             for piece, low, high in pieces_between(listing, start, listing.count):
                 tail = self._tails.peek((piece.branch, piece.stream))
@@ -275,7 +276,7 @@ class ListTailCache(ForkSafe):
         return start
 
     def add_read(self, listing: ListNode, start: int, items: list[Any]) -> None:
-        """Remember the items of a list from `start` to its end, which were just read and now belong to the caller."""
+        """Cache the items of a list from `start` to its end, which were just read and now belong to the caller."""
         if len(items) > MAX_TAIL_ITEMS:
             return
         for piece, low, high in pieces_between(listing, start, start + len(items)):
@@ -285,8 +286,8 @@ class ListTailCache(ForkSafe):
                 self._extend((piece.branch, piece.stream), low, high, kept)
 
     def add_written(self, listing: ListNode, data: bytes, values: Values) -> None:
-        """Remember the items of a payload that was just committed and by which a list may have grown. Only if nothing
-        else is in it, and the items before are remembered; else they are left to the next who reads."""
+        """Cache the items that a payload, just committed, has added to a list: only if it holds nothing else and the
+        items before them are cached. Otherwise the next read caches them."""
         key = listing.tail.branch, listing.tail.stream
         section = only_section(data) if key in self._tails else None  # the ends of most lists are never read
         if section is None or section.stream != key[1]:
@@ -300,7 +301,7 @@ class ListTailCache(ForkSafe):
                 self._tails.grow(key, tail.add(items, len(section.data)))
 
     def _extend(self, key: tuple[bytes, int], start: int, stop: int, items: list[Item]) -> None:
-        """Remember `items`, which are the last ones of items start..stop-1 of a stream."""
+        """Cache `items`, the last ones of items start..stop-1 of a stream."""
         tail = self._tails.peek(key)
         if tail is not None and tail.start <= start <= stop <= tail.stop:
             return  # another thread was faster
@@ -313,7 +314,7 @@ class ListTailCache(ForkSafe):
 
 
 def _kept(items: list[Any]) -> list[Item]:
-    """The items as they are remembered, those after the last one that only a registered type can build: types change
+    """The items in their cached form, from after the last one that holds a registered type: registered types may change
     while a program runs, stored bytes do not."""
     kept: list[Item] = []
     for item in items:
@@ -327,7 +328,7 @@ def _kept(items: list[Any]) -> list[Item]:
 
 
 def _is_flat(item: Any) -> bool:
-    """True if a copy of the dict alone is as good as a copy of everything in it."""
+    """True if a shallow copy of the dict is as good as a deep one."""
     return type(item) is dict and _IMMUTABLE.issuperset(map(type, item.values())) and _TEXT.issuperset(map(type, item))
 
 
@@ -335,7 +336,7 @@ def _is_flat(item: Any) -> bool:
 
 
 class BranchCache(ForkSafe):
-    """Records of branches by id. They never change, so any that was seen may be remembered."""
+    """Records of branches by id. They never change, so an entry never becomes stale."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -364,7 +365,7 @@ class Caches:
     def add_saved(
         self, before: Head | None, now: Head, id: bytes, position: Position, started: Sequence[Branch]
     ) -> None:
-        """A save of this process has committed the checkpoint at `position`, and branches that it started."""
+        """Record that a save of this process committed the checkpoint at `position`, and the branches it started."""
         for branch in started:
             self.branches.put(branch)
         if before is not None:

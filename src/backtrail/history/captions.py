@@ -1,7 +1,7 @@
-"""Captions: what a listing shows of a session or a run, from its head alone.
+"""Captions: the fields that a listing shows of a session or a run, read from its head alone.
 
-Each save leaves a caption in the head's note. It names the checkpoint it is true of: after a rewind or a fork the head
-is at another one, and only then is a row read.
+Each save writes a caption into the head's note. It names the checkpoint that it describes: after a rewind or a fork the
+head is at another one, and only then is a row read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COMMON = ThreadInfo.__struct_fields__
 
 
 class CaptionedListing(Generic[Info]):
-    """The listing of one kind of thread. `facts` gives, from a root, the fields that `info` has besides a
-    `ThreadInfo`'s, in their order; `shape` is the type of that tuple."""
+    """The listing of one kind of thread. `facts` extracts from a root the fields that `info` has in addition to those
+    of `ThreadInfo`, in their order; `shape` is the type of that tuple."""
 
     def __init__(self, kind: str, info: type[Info], shape: Any, facts: Callable[[Root], tuple[Any, ...]]) -> None:
         self.kind = kind
@@ -36,15 +36,15 @@ class CaptionedListing(Generic[Info]):
         self._fields = [name for name in info.__struct_fields__ if name not in _COMMON]
 
     def caption(self, root: Root, id: bytes) -> bytes:
-        """The caption for a head's note; `id` is the checkpoint it is true of."""
+        """The caption for a head's note; `id` is the checkpoint that it describes."""
         return _encode((id[-6:], self._facts(root)))
 
     async def info(self, context: Context, head: Head) -> Info:
-        """The thread of a head, as the listing shows it."""
+        """The listing's entry for the thread of a head."""
         note = open_note(context.frames, head)
         try:
             checkpoint, facts = self._decode(note.custom) if note.custom else (b"", ())
-        except msgspec.DecodeError:  # the last save was made as another kind of thread, and left a caption of that
+        except msgspec.DecodeError:  # the last save was made as another kind of thread, with that kind's caption
             checkpoint, facts = b"", ()
         if checkpoint != note.checkpoint[-6:]:
             facts = self._facts((await ThreadCore[Any](context, head.thread).read_root()).root)

@@ -16,13 +16,14 @@ from backtrail.errors import InvalidInput, Unavailable
 from backtrail.history.caches import Caches
 from backtrail.model import Retention
 
-NO_PREFIX = bytes(2)  # of branches that no mirror made: its generation 0
-#: (context, thread, its living checkpoints as `ancestry.HistoryStep`) -> blobs they need besides those their roots name
+NO_PREFIX = bytes(2)  # of branches not made by a mirror: generation 0
+#: (context, thread, its living checkpoints as `ancestry.HistoryStep`) -> blobs they need in addition to those their
+#: roots name
 BlobFinder = Callable[[Any, str, list[Any]], Awaitable[set[bytes]]]
 
 
 class Context:
-    """One open store. Everything that is given here stays, except for the key of an encrypted store."""
+    """One open store. Its parts do not change, except for the key of an encrypted store."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Context:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
         self.engine = engine
-        # Found once: every save asks for them. Both are None for a store without a replica.
+        # Looked up once, because every save needs them. Both are None for a store without a replica.
         self.mirror = capability(engine, PrefixesBranches)
         self.spool = capability(engine, SavesAdrift)
         self.values = Values(types)
@@ -48,7 +49,7 @@ class Context:
         self.retention = retention or Retention()
         self.keys = keys  #: the user's, the current one first; see `keyring`
         self.blob_finders = blob_finders or {}  #: by kind of thread
-        self.own_paths = tuple(own_paths)  #: files and directories of the store itself, which no workspace takes up
+        self.own_paths = tuple(own_paths)  #: files and directories of the store itself, which workspaces exclude
         self.closed = False
         self.failed_writes = 0  #: of sessions that log their errors instead of raising them
         self.trained_dictionary = b""  #: the one that this process trained last
@@ -76,7 +77,7 @@ class Context:
             raise Unavailable("the store is closed: open it again with backtrail.open()")
 
     async def close(self) -> None:
-        """Close the engine; twice is no error."""
+        """Close the engine; closing twice is not an error."""
         if not self.closed:
             self.closed = True
             await self.engine.close()
@@ -88,7 +89,7 @@ class Context:
         self.frames = SealedFrames(ring, self.frames.compression, self.frames.level)
 
     def add_key(self, key: bytes) -> None:
-        """The user's key was replaced by `key`; the ones before stay known."""
+        """Make `key` the user's current key; the earlier ones stay known."""
         self.keys = (key, *(known for known in self.keys or () if known != key))
 
     def add_dictionary(self, content: bytes) -> bytes:
@@ -112,18 +113,18 @@ class Context:
 
     @property
     def branch_prefix(self) -> bytes:
-        """The beginning of the ids of branches that may be written to now."""
+        """The prefix of the ids of branches that may be written to now."""
         return NO_PREFIX if self.mirror is None else self.mirror.branch_prefix
 
     def new_branch(self) -> bytes:
-        """An id for a branch: the prefix that it must have now, then random."""
+        """An id for a new branch: the current prefix, then random bytes."""
         prefix = self.branch_prefix
         return prefix + os.urandom(16 - len(prefix))
 
     async def branch(self, lineage: str, id: bytes) -> Branch | None:
         """The record of a branch."""
         known = self.caches.branches.get(id)
-        if known is None:  # a lineage may have more branches than are remembered
+        if known is None:  # a lineage may have more branches than the cache holds
             known = next((branch for branch in await self.branches(lineage) if branch.id == id), None)
         return known
 

@@ -1,11 +1,11 @@
-"""Copy: everything of one store into another, whatever their engines, compression and keys.
+"""Copies everything of one store into another, whatever their engines, compression and keys.
 
-Lineage by lineage: blobs, branches, rows and marks that the other store lacks, and last of all the heads; so a copy
-that was killed goes on where it stopped, and the other store never shows a thread whose rows have not arrived. Writers
-may go on meanwhile: a lineage in which something was swept or deleted during its copy is read again. What was
-deleted or swept since an earlier copy is deleted in the other store, too, together with the move of its head.
+Each lineage is copied by itself: blobs, branches, rows and marks that the other store lacks, and the heads last. So a
+copy that was killed can be resumed, and the other store never shows a thread whose rows have not arrived. Writers may
+continue meanwhile: a lineage in which something was swept or deleted during its copy is read again. Checkpoints deleted
+or swept since an earlier copy are deleted in the other store, too, in the same commit that moves the head.
 
-Between stores without keys bytes go over as they are. Otherwise each frame is opened and sealed again, and blobs get
+Between stores without keys, bytes are copied unchanged. Otherwise each frame is opened and sealed again, and blobs get
 the names that they have in the other store.
 """
 
@@ -33,7 +33,7 @@ _BLOBS = 16
 
 
 async def copy(source: Context, target: Context, progress: Progress | None = None) -> Copied:
-    """Bring over what the target lacks, and check what was brought. `progress` is called with (done, in all)."""
+    """Copy everything that the target lacks, and verify the copy. `progress` is called with (done, total)."""
     source.check_open()
     target.check_open()
     await adopt_names(source, target)
@@ -67,7 +67,7 @@ class _LineageCopy:
     async def run(self) -> Copied:
         for _ in COPIES.attempts():
             heads = await self._source.engine.heads(self._lineage)
-            for head in heads:  # before any mark is put on rows that the target may have for itself
+            for head in heads:  # before any mark is written on rows that may be the target's own
                 await self._target_head(head)
             branches = await self._source.engine.branches(self._lineage)
             before = await self._read_steps(self._source, branches)
@@ -151,8 +151,8 @@ class _LineageCopy:
             yield [row for row in rows if row.step in wanted]
 
     async def _copy_head(self, head: Head, steps: Steps) -> bool:
-        """Move the target's head to where the source's stood; whether it had to be moved. What was swept there since
-        the last copy goes at the same moment: the head does not count it any more."""
+        """Move the target's head to the position of the source's; True if it had to be moved. Checkpoints that were
+        swept in the source since the last copy are deleted in the same commit: the new head does not count them."""
         there = await self._target_head(head)
         if there is not None and there.version == head.version:
             return False
@@ -176,8 +176,9 @@ class _LineageCopy:
         return there
 
     async def _marks_on_swept(self, head: Head, steps: Steps) -> list[Mark]:
-        """Marks on the checkpoints of a thread that the target still has and the source has not. Only if those that
-        both have are all that the head counts: others are lost there, and the target may be the last that has them."""
+        """Marks that delete the checkpoints of a thread that only the target has. Made only if the checkpoints that
+        both have are all that the head counts: otherwise the source has lost some, and the target may have the last
+        copy."""
         context, common, marks = self._target, 0, []
         for branch in await context.engine.branches(self._lineage):
             if branch.owner != head.owner:
@@ -197,7 +198,7 @@ class _LineageCopy:
         return one.mark is not None and unpack_mark(self._target.frames.unwrap(one.mark, where), where).deleted
 
     async def _check(self) -> None:
-        """Copies are verified; what was damaged before is told, and not that the copy went wrong."""
+        """Verify the copy. Damage that the source has as well is reported as the source's, not as a failed copy."""
         check = LineageCheck(self._target, self._lineage)
         await check.run()
         if check.problems and await self._target.engine.heads(self._lineage) == check.heads:
@@ -206,8 +207,8 @@ class _LineageCopy:
 
 
 def _limit_to(heads: list[Head], later: list[Head], steps: Steps) -> bool:
-    """Make `steps`, which were read between the two readings of the heads, those of the first: rows that were saved
-    since are left out. False if the heads did anything else than go on."""
+    """Reduce `steps`, which were read between the two reads of the heads, to those at the first read: rows that were
+    saved later are left out. False if a head has done anything but advance."""
     if len(heads) != len(later):
         return False
     for head, now in zip(heads, later, strict=True):
@@ -215,7 +216,7 @@ def _limit_to(heads: list[Head], later: list[Head], steps: Steps) -> bool:
             continue
         if (now.thread, now.branch) != (head.thread, head.branch) or now.step <= head.step:
             return False
-        if now.count - head.count != now.step - head.step:  # it went on, and was pruned on the way
+        if now.count - head.count != now.step - head.step:  # it advanced, and was pruned as well
             return False
         rows = steps[head.branch]
         for step in [step for step in rows if step > head.step]:
@@ -224,7 +225,7 @@ def _limit_to(heads: list[Head], later: list[Head], steps: Steps) -> bool:
 
 
 def _unchanged(now: dict[int, Step], then: dict[int, Step]) -> bool:
-    """True if every row is still there, with the same mark."""
+    """True if every row still exists, with the same mark."""
     return all(step in now and now[step].mark == one.mark for step, one in then.items())
 
 

@@ -1,7 +1,7 @@
-"""The changes between two states: follows the two trees and descends only where their nodes differ.
+"""The changes between two states: a walk of both trees that descends only where their nodes differ.
 
 Two nodes that point at the same row hold the same value, so nothing is read for them. Two lists that begin with the
-same pieces are compared only from where the pieces part.
+same pieces are compared only from the first different piece on.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from backtrail.encode.values import Values
 from backtrail.history.state_reader import StateReader
 from backtrail.model import Change
 
-#: Where the state itself became another type. No key is written like this: `step_into` would put it in quotes.
+#: The path of a change of the state's own type. No key has this path: `step_into` would put it in quotes.
 TYPE = "(type)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 async def compare(reader: StateReader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
-    """All changes from tree `a` to tree `b`. The types of the two are one of them, if these are whole states."""
+    """All changes from tree `a` to tree `b`, including a change of type if these are whole states."""
     changes: list[Change] = []
     if a.type != b.type:
         changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
-    same = set(a.pages).intersection(b.pages)  # what lies on a page that both have is the same in both
+    same = set(a.pages).intersection(b.pages)  # a page that both have is the same in both
     one, other = await reader.children(a, same), await reader.children(b, same)
     for key in [*one, *(key for key in other if key not in one)]:
         old, new = one.get(key), other.get(key)
@@ -61,7 +61,7 @@ async def _compare_lists(reader: StateReader, values: Values, old: ListNode, new
 
 
 def _common_items(a: ListNode, b: ListNode) -> int:
-    """The number of items at the front that are the same because the two tables say so."""
+    """The number of leading items that are the same, because they are in the same pieces."""
     count = 0
     for one, other in zip(a.pieces, b.pieces, strict=False):
         if (one.branch, one.stream, one.start) != (other.branch, other.stream, other.start):
@@ -73,7 +73,7 @@ def _common_items(a: ListNode, b: ListNode) -> int:
 
 
 def _compare_items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
-    """Changes of a list: runs of equal items are matched, what is between them is compared item by item."""
+    """Changes of a list: runs of equal items are matched, and the items between them are compared one by one."""
     keys_a, keys_b = [values.encode(x) for x in a], [values.encode(x) for x in b]
     changes: list[Change] = []
     for kind, a0, a1, b0, b1 in difflib.SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_opcodes():

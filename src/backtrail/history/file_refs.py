@@ -1,7 +1,7 @@
-"""References to files: what `files=` of a save becomes.
+"""References to files: the `files=` of a save, stored as a reference to a snapshot.
 
-History knows nothing of directories. It keeps a reference, "<snapshot>@<workspace>". A caller gives one, or a
-`FileSource` that can make one: a workspace, which takes a snapshot now, or a snapshot that was taken before.
+History knows nothing of directories. It keeps a reference, "<snapshot>@<workspace>". A caller passes one, or a
+`FileSource` that can make one: a workspace, which takes a snapshot now, or an existing snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class FileSource(Protocol):
     """A workspace or a snapshot; the public classes are file sources as well."""
 
     async def __file_reference__(self) -> str:
-        """The reference of a snapshot that exists when this returns."""
+        """The reference of a snapshot, which exists once this returns."""
         ...
 
 

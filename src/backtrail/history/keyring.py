@@ -1,7 +1,7 @@
-"""The key ring of a store: read when the store is opened, made with the first key, locked with another by `rekey`.
+"""The key ring of a store: read when the store is opened, created with the first key, re-encrypted by `rekey`.
 
-It is a record like a thread's head, under a name that no user can give, so every engine can keep it and changes it by
-compare-and-swap. A store that has one is encrypted, whoever opens it; a store that holds anything and has none is not.
+It is a record like a thread's head, under a reserved name, so every engine can store it and change it by
+compare-and-swap. A store that has a ring is encrypted; a store that holds data and has none is not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RING = f"{RESERVED}keys"
 
 
 async def unlock(context: Context) -> None:
-    """Give the context the frames that its store needs; called once, before anything else."""
+    """Set up the context's frames for its store, encrypted or not; called once, before anything else."""
     head = await context.engine.head(RING)
     if context.keys is None:
         if head is not None:
@@ -49,10 +49,10 @@ async def _make_ring(context: Context, key: bytes) -> Head:
 
 
 async def rekey(context: Context, key: Any) -> int:
-    """Lock the ring with a new key, and seal what is written from now on with a fresh data key; how many there are.
+    """Encrypt the ring with a new key, and seal later writes with a new data key; returns how many data keys there are.
 
-    One small record is written, so this is instant, and other processes go on meanwhile; one that meets a row which was
-    sealed afterwards has to open the store again, with the new key."""
+    One small record is written, so this is instant, and other processes continue; one that reads a row sealed
+    afterwards has to open the store again, with the new key."""
     context.check_open()
     frames = context.frames
     if context.keys is None or not isinstance(frames, SealedFrames):
@@ -71,7 +71,7 @@ async def rekey(context: Context, key: Any) -> int:
 
 
 async def adopt_names(source: Context, target: Context) -> None:
-    """Let an empty sealed store name blobs as another sealed one does, before that is copied into it."""
+    """Make an empty sealed store name blobs as another sealed one does, before that one is copied into it."""
     one, other = source.frames, target.frames
     if not (isinstance(one, SealedFrames) and isinstance(other, SealedFrames)) or target.keys is None:
         return
@@ -88,7 +88,7 @@ async def adopt_names(source: Context, target: Context) -> None:
 
 
 async def _replace_ring(context: Context, head: Head, value: bytes) -> bool:
-    """Put a ring with this value in the place of `head`; False if another process was faster."""
+    """Replace the ring `head` by one with this value; False if another process was faster."""
     return await swap(
         context.engine, head, record(RING, RING, "keys", value, head, created=head.created, updated=now_micros())
     )
@@ -99,8 +99,8 @@ def _ring_moved() -> Conflict:
 
 
 async def share_ring(one: Context, other: Context) -> None:
-    """Let two sealed stores have one ring before they are made equal, so that they can hold the same bytes: one that is
-    still empty takes the other's. Two that can never be equal are refused."""
+    """Give two sealed stores the same ring before they are made equal, so that they can hold the same bytes: an empty
+    one adopts the other's. Two stores that can never be equal are refused."""
     mine, theirs = await one.engine.head(RING), await other.engine.head(RING)
     if mine is None and theirs is None:
         return
@@ -121,7 +121,7 @@ async def share_ring(one: Context, other: Context) -> None:
 
 
 async def _take_ring(context: Context, old: Head, ring: Head) -> None:
-    """Replace the ring that an empty store got when it was opened by another store's."""
+    """Replace the ring that an empty store got when it was opened with another store's."""
     assert context.keys is not None
     assert isinstance(context.frames, SealedFrames)
     found, _ = unlock_ring(ring.note, context.keys)

@@ -1,7 +1,7 @@
 """Checks of one lineage: every digest and chain, every piece and pointer, every head, parent and count.
 
-States are not assembled one by one. Each row is read once and what it holds is noted, then each root is compared with
-these notes: the work is in proportion to the rows, and not to rows times states.
+States are not assembled one by one. Each row is read once and its contents are recorded, then each root is compared
+with these records: the work is proportional to the rows, not to rows times states.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _BATCH = 256  # rows read at once
 
 
 def gap_id(branch: bytes, step: int) -> bytes:
-    """The id of the blob that says: a repair took away what was before this row."""
+    """The id of the blob that records a gap: a repair removed the rows before this one."""
     return GAP + branch + step.to_bytes(4, "big")
 
 
 class CheckedRow(msgspec.Struct):
-    """A row that was read, and what is wrong with it."""
+    """A row that was read, and its faults."""
 
     branch: Branch
     id: bytes
@@ -44,9 +44,9 @@ class CheckedRow(msgspec.Struct):
     meta: Meta | None = None
     mark: MarkBody | None = None
     root: Root | None = None
-    slots: list[bytes] = []  # digests, as `Slot.check` has them
+    slots: list[bytes] = []  # digests, comparable to `Slot.check`
     faults: list[str] = []  # its bytes are damaged: no state can be built from them
-    chain_faults: list[str] = []  # its bytes are sound, but it is not chained to the row before it
+    chain_faults: list[str] = []  # its bytes are intact, but it is not chained to the row before it
     mark_fault: str | None = None
 
     @property
@@ -55,7 +55,7 @@ class CheckedRow(msgspec.Struct):
 
 
 class StreamRows:
-    """The rows that hold the items of one stream. `gaps`: how many times items are missing up to each row."""
+    """The rows that hold the items of one stream. `gaps`: the number of gaps in the items up to each row."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
@@ -75,7 +75,7 @@ class StreamRows:
         self.stops.append(stop)
 
     def holds(self, piece: Piece) -> bool:
-        """True if all items of a piece are there."""
+        """True if all items of a piece exist."""
         low, high = bisect_left(self.steps, piece.first), bisect_left(self.steps, piece.last)
         if high >= len(self.steps) or self.steps[low] != piece.first or self.steps[high] != piece.last:
             return False
@@ -96,7 +96,7 @@ class LineageCheck:
         self.rows: dict[Position, CheckedRow] = {}
         self.pool: dict[bytes, int] = {}
         self.bad_blobs: set[bytes] = set()
-        self.detached: set[bytes] = set()  # branches that hang on one that is missing
+        self.detached: set[bytes] = set()  # branches whose ancestry has a missing branch
         self.needed: set[bytes] = set()
         self.living: dict[Position, CheckedRow] = {}
         self.unsound: dict[Position, str] = {}  # living checkpoints whose state cannot be assembled
@@ -117,7 +117,7 @@ class LineageCheck:
             await self._check_blobs()
             for branch in self.branches.values():
                 await self._read_rows(branch)
-        except BacktrailError as error:  # the engine itself cannot give the bytes back
+        except BacktrailError as error:  # the engine itself cannot return the bytes
             self._report(f"lineage {self.lineage!r}", str(error))
             return
         self._check_chains()
@@ -221,17 +221,17 @@ class LineageCheck:
         previous = self.rows.get(at) if at is not None else None
         known.accepted = (known.digest,)
         if known.meta is None or (at is not None and previous is None and known.swept):
-            return  # told already; or the row before was swept, and this one is what remains of the chain
+            return  # reported already; or the row before was swept, and the chain begins here now
         if gap_id(branch_id, step) in self.pool:
             known.accepted = ()
-            return  # an earlier repair knows of it
+            return  # an earlier repair recorded it
         if at is not None and previous is None:
             self._report(describe_row(*at), f"it is missing, but {describe_row(branch_id, step)} follows it")
             return
         unknown = previous is not None and not previous.accepted
         if not unknown and known.meta.parent != (previous.id if previous is not None else None):
             known.chain_faults.append("its parent is not the checkpoint before it")
-        # A row whose own digest is wrong must not make all that follow it look wrong: either chain will do for them.
+        # A row with a wrong digest must not make all later rows look wrong: they may be chained to either digest.
         digests = [
             chain(digest, known.id, known.packed_meta) for digest in (previous.accepted if previous else (NO_DIGEST,))
         ]
@@ -255,7 +255,7 @@ class LineageCheck:
             self._report(where, f"it tells a size of {head.size}, the checkpoint one of {row.meta.size}")
 
     def positions_to(self, head: Head) -> list[Position]:
-        """The positions on the way to a head that are there, newest first; stops where a branch is missing."""
+        """The existing positions in the ancestry of a head, newest first; stops at a missing branch."""
         if not self._steps:
             for branch, step in sorted(self.rows):
                 self._steps.setdefault(branch, []).append(step)
@@ -272,14 +272,14 @@ class LineageCheck:
             for at in self.positions_to(head):
                 if self.rows[at].alive or at == head.position:
                     self.living[at] = self.rows[at]
-        # A head that is damaged may name a wrong owner: then the thread's name tells which branches it wrote.
+        # A damaged head may name a wrong owner: then the thread's branches are found by its name.
         damaged = {head.thread for head in self.heads if head.thread not in self.notes}
         for at, known in self.rows.items():
             if (known.branch.owner in owners or known.branch.thread in damaged) and known.alive:
                 self.living[at] = known
 
     async def _check_state(self, at: Position, known: CheckedRow) -> None:
-        """Compare a root with what the rows and the pool have."""
+        """Compare a root with the contents of the rows and the pool."""
         fault = await self._state_fault(known)
         if fault is not None:
             self.unsound[at] = fault

@@ -1,7 +1,7 @@
 """A lineage as a whole, without its states: all heads, all branches, and the light half of every row.
 
-What a thread keeps alive changes only together with a head. So a view is still true if the heads that it read first of
-all are still there, at the same versions.
+The set of living checkpoints changes only together with a head. So a view is still valid if the heads, which it read
+first, still have the same versions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from backtrail.history.context import Context
 from backtrail.history.records import Note, open_note, read_step
 
 _WORK = 0.0002  # seconds of work between two pauses
-_PAUSE = 0.00002  # seconds; long enough for another thread to be woken
+_PAUSE = 0.00002  # seconds; long enough for another thread to wake up
 
 
 class Throttle:
-    """Lets other threads of the process go on every fraction of a millisecond, while a lineage is worked through.
+    """Lets other threads of the process run every fraction of a millisecond, while a lineage is processed.
 
-    A thread that computes gives the interpreter away only every five milliseconds, which is twenty times what a save
-    takes. On an event loop there are no other threads to let go on, and nothing may sleep."""
+    A thread that computes releases the GIL only every five milliseconds, twenty times as long as a save takes. On an
+    event loop there are no other threads to let run, and nothing may sleep."""
 
     def __init__(self, engine: Engine) -> None:
         self._blocking = engine.properties.blocking
@@ -49,7 +49,7 @@ class LineageView:
 
     @classmethod
     async def read(cls, context: Context, lineage: str) -> LineageView:
-        """Read it: the heads first, so that whatever changes later shows in them."""
+        """Read a lineage: the heads first, so that a later change is visible as a change of a head."""
         throttle = Throttle(context.engine)
         heads = await context.engine.heads(lineage)
         view = cls(lineage, heads, await context.engine.branches(lineage))
@@ -70,7 +70,7 @@ class LineageView:
         return other
 
     def steps_to(self, head: Head) -> list[HistoryStep]:
-        """Every step on the way to a head, newest first, deleted ones too."""
+        """Every step in the ancestry of a head, newest first, deleted ones included."""
         segments = list(walk_back(head.position, self.branches.get))
         if not is_complete(segments):
             raise broken_walk(head, head.position, segments)
@@ -82,7 +82,7 @@ class LineageView:
         ]
 
     def living(self) -> dict[Position, HistoryStep]:
-        """Every checkpoint that some thread can see, and every row that is a head."""
+        """Every checkpoint that some thread can see, and every row that a head is at."""
         found: dict[Position, HistoryStep] = {}
         owners = {head.owner for head in self.heads}
         for head in self.heads:
@@ -95,11 +95,11 @@ class LineageView:
         return found
 
     def abandoned(self, head: Head, to_head: set[Position]) -> Iterator[tuple[HistoryStep, int]]:
-        """The living checkpoints of a thread that are not on the way to its head (`to_head`), each with the time since
-        when they are not.
+        """The living checkpoints of a thread that are not in its history (`to_head`), each with the time since when
+        they have been abandoned.
 
-        That time is not recorded; it lies between the newest of them and the next thing that the thread wrote. The
-        later one is taken, so that nothing goes early."""
+        That time is not recorded. It is between the newest of them and the thread's next write; the later of the two is
+        used, so that nothing is deleted early."""
         own = [branch for branch in self.branches.values() if branch.owner == head.owner]
         written = sorted(one.meta.created for branch in own for one in self.rows[branch.id])
         for branch in own:
@@ -112,6 +112,6 @@ class LineageView:
 
 
 def _history_step(context: Context, branch: Branch, step: Step) -> HistoryStep:
-    """A step as no thread in particular sees it."""
+    """A step, independent of any thread's view."""
     meta, mark = read_step(context.frames, branch.id, step)
     return HistoryStep(branch, step, meta, mark, mark is None or not mark.deleted)

@@ -1,4 +1,4 @@
-"""Saves where the store has a replica: one may have been done on the other side, or can only be spooled for now."""
+"""Saves in a store with a replica: one may have been made on the other side, or can only be spooled for now."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from backtrail.model import Checkpoint
 async def save_adrift(
     thread: ThreadHandle[S], state: Any, facts: Facts, *, expect: Any, on_conflict: OnConflict, parent: Any
 ) -> Checkpoint:
-    """Save the whole state into the spool while both sides are unreachable. All of it is written, because the state
-    before it cannot be read to compare with."""
+    """Save the whole state into the spool while both sides are unreachable. All of it is written, because the previous
+    state cannot be read for comparison."""
     plan = partial(Planner.rewrite_all, state=state)
     return await save_plan(thread, plan, facts, expect=expect, on_conflict=on_conflict, parent=parent)
 
 
 async def find_on_either_side(thread: ThreadHandle[S], tip: Tip, id: bytes) -> Checkpoint | None:
-    """The checkpoint of an attempt that seemed to fail and did not. On the other side of the mirror, another writer may
-    even have built on it."""
+    """The checkpoint of an attempt that seemed to fail but succeeded. On the other side of the mirror, another writer
+    may even have built on it."""
     try:
         return await find_saved(thread, tip, id)
     except Unavailable:
-        return None  # neither side answers; should the save go to a spool, its replay will know it by its id
+        return None  # neither side answers; if the save goes to a spool, the replay recognizes it by its id

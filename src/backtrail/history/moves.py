@@ -63,12 +63,12 @@ async def _fork(thread: ThreadHandle[S], name: str, at: Any) -> bool:
         one = await resolve(context, head, head.step if at is None else at)
         if await context.engine.head(name) is not None:
             return False
-        # A clock that is behind makes no fork older than what it was forked from.
+        # Even if the clock is behind, a fork is not older than the checkpoint it was forked from.
         now, owner = max(now_micros(), one.meta.created + 1), os.urandom(16)
         bare = Head(name, head.lineage, owner, *one.position, 1, head.kind, now, now, 0, one.meta.size)
         old = open_note(frames, head)
         note = Note(one.step.id, True, retention=old.retention, dictionary=old.dictionary)
-        # The parent's head is swapped for itself: a prune that ran since it was read must not go unnoticed.
+        # The parent's head is swapped for itself, so that a prune since it was read makes this commit fail.
         stay = Swap(thread.id, head.key, bump_version(frames, head, head.updated))
         try:
             swaps = (Swap(name, None, with_note(frames, bare, note)), stay)
@@ -85,8 +85,8 @@ async def _fork(thread: ThreadHandle[S], name: str, at: Any) -> bool:
 
 @rereading
 async def rewind(thread: ThreadHandle[S], at: Any, prune: bool = False) -> Checkpoint:
-    """Move the head back (or anywhere else) to `at`. What is left behind stays reachable, and `undo` goes back; with
-    `prune`, what came after `at` on the way to the old head is deleted instead."""
+    """Move the head back (or anywhere else) to `at`. Abandoned checkpoints stay loadable, and `undo` moves the head
+    back; with `prune`, the checkpoints between `at` and the old head are deleted instead."""
 
     async def attempt(head: Head) -> Checkpoint | None:
         one = await resolve(thread.context, head, at)
@@ -117,7 +117,7 @@ async def undo(thread: ThreadHandle[S]) -> Checkpoint:
         one = None
         while one is None and moves and moves[-1].to == head.position:
             back, moves = moves[-1].back, moves[:-1]
-            if await context.branch(head.lineage, back[0]) is not None:  # else it was swept away
+            if await context.branch(head.lineage, back[0]) is not None:  # else it was swept
                 one = await (await Ancestry.of(context, head, back)).newest_alive()
         one = one or await _before_head(thread, head)
         if one is None:
@@ -134,7 +134,7 @@ async def _before_head(thread: ThreadHandle[S], head: Head) -> HistoryStep | Non
 
 
 def _moves_after(thread: ThreadHandle[S], head: Head, target: Position) -> tuple[Move, ...]:
-    """The moves that can be undone once the head has gone to `target`."""
+    """The moves that can be undone after the head has moved to `target`."""
     return (*open_note(thread.context.frames, head).moves, Move(target, head.position))[-MAX_MOVES:]
 
 
@@ -150,7 +150,7 @@ async def _steps_after(thread: ThreadHandle[S], head: Head, target: Position) ->
 async def _move(
     thread: ThreadHandle[S], head: Head, to: HistoryStep, moves: tuple[Move, ...], doomed: list[HistoryStep]
 ) -> bool:
-    """Put the head on another checkpoint, and delete the doomed ones; False if another writer was faster."""
+    """Move the head to another checkpoint, and delete the doomed ones; False if another writer was faster."""
     frames = thread.context.frames
     note = msgspec.structs.replace(open_note(frames, head), checkpoint=to.step.id, pinned=True, moves=moves)
     count = head.count - len(doomed)
@@ -187,7 +187,7 @@ def _mark(
 async def annotate(
     thread: ThreadHandle[S], at: Any, label: Any = UNSET, tags: Any = UNSET, custom: Any = UNSET
 ) -> Checkpoint:
-    """Change label, tags or custom fields of a checkpoint; what is not given stays. Its state never changes."""
+    """Change label, tags or custom fields of a checkpoint; those not given stay. Its state never changes."""
     context, frames = thread.context, thread.context.frames
 
     async def attempt(head: Head) -> Checkpoint | None:
@@ -199,10 +199,11 @@ async def annotate(
         also: list[Swap] = []
         writer = None if one.branch.owner == head.owner else await context.engine.head(one.branch.thread)
         if writer is not None and writer.owner == one.branch.owner:
-            # Who wrote it may be deleting or annotating it: its head is swapped for itself, so that one is refused.
+            # The thread that wrote it may be deleting or annotating it: its head is swapped for itself, so that one of
+            # the two commits is refused.
             also = [Swap(writer.thread, writer.key, bump_version(frames, writer, writer.updated))]
             one = await resolve(context, head, uuid_text(one.step.id))
-        gone = one.mark is not None and one.mark.deleted  # its writer deleted it; it is the head of this thread
+        gone = one.mark is not None and one.mark.deleted  # its writer deleted it, but it is the head of this thread
         mark = _mark(thread, one, deleted=gone, label=label, tags=tags, custom=custom)
         if not await thread.swap_head(head, bump_version(frames, head, now_micros()), [mark], also):
             return None
@@ -213,10 +214,10 @@ async def annotate(
 
 @rereading
 async def delete(thread: ThreadHandle[S], at: Any = None) -> None:
-    """Delete the thread, or one checkpoint of it. Checkpoints that followed it, and forks, stay loadable.
+    """Delete the thread, or one checkpoint of it. Later checkpoints, and forks, stay loadable.
 
-    If the head is deleted, the thread goes back to the checkpoint before it; where there is none, to the newest that a
-    rewind left behind; and when none is left at all, the thread is gone."""
+    If the head is deleted, the thread moves back to the checkpoint before it; if there is none, to the newest abandoned
+    one; if none is left at all, the thread is deleted."""
 
     async def attempt(head: Head) -> bool | None:
         done = await _delete_thread(thread, head) if at is None else await _delete_one(thread, head, at)
@@ -249,7 +250,7 @@ async def _delete_thread(thread: ThreadHandle[S], head: Head) -> bool:
 
 
 async def clear_lineage(context: Context, lineage: str) -> None:
-    """Free everything of a lineage in which no thread is left; a thread that appears meanwhile keeps it all."""
+    """Free everything of a lineage without threads. If a thread is created meanwhile, nothing is freed."""
     if await context.engine.heads(lineage):
         return
     branches = [branch.id for branch in await context.engine.branches(lineage)]
@@ -257,4 +258,4 @@ async def clear_lineage(context: Context, lineage: str) -> None:
     try:
         await context.engine.drop(Drop(lineage, (), branches=branches, blobs=blobs))
     except Refused:
-        return  # a thread of that name was made just now: what it does not use is for the next sweep
+        return  # a thread of that name was created just now: the next sweep frees what it does not use

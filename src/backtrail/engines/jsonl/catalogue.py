@@ -1,9 +1,9 @@
-"""The catalogue of all files of a store: heads for listings, and the file in which a thread or a branch is.
+"""The catalogue of all files of a store: heads for listings, and the file that holds a thread or a branch.
 
-Everything here can be found out by reading the logs, and is, where it is missing or damaged. Two small files spare
-that: `.index` has the heads of each log as they were when it had a certain inode, size and time, so that a listing
-reads only the logs that changed since; `.names` says which threads live in the log of another (the forks) and which
-branches there are. A `.names` entry is a hint: whoever follows it looks into the log.
+All of it is derived from the logs, and is rebuilt from them if it is missing or damaged. Two small files save that
+work: `.index` holds the heads of each log with the inode, size and time that the log had, so that a listing reads only
+the logs that have changed; `.names` records which threads are in the log of another one (the forks) and which branches
+exist. A `.names` entry is a hint, to be confirmed in the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAVE_AFTER = 200  #: logs that were read for a listing
 
 
 class CatalogueEntry(msgspec.Struct, array_like=True):
-    """The contents of a log at the time its file looked like `stamp`."""
+    """The contents of a log whose file had this `stamp`."""
 
     stamp: tuple[int, int, int]  #: inode, size, time of the last change
     lineage: str
@@ -40,12 +40,12 @@ class CatalogueEntry(msgspec.Struct, array_like=True):
 
 
 class Catalogue:
-    """Knows all logs of a directory. The caller keeps other threads away."""
+    """All logs of a directory. Not thread-safe: the caller holds the mutex."""
 
     def __init__(self, directory: Path, log: Callable[[str], LineageLog]) -> None:
         self._directory = directory
         self._names = directory / ".names"
-        self._log = log  # gives the log of a lineage, as it is now
+        self._log = log  # returns the current log of a lineage
         self._entries: dict[str, CatalogueEntry] = {}
         self._loaded = False
         self._unsaved = 0
@@ -57,7 +57,7 @@ class Catalogue:
     # -- listings --------------------------------------------------------------------------------------------------
 
     def entries(self) -> list[CatalogueEntry]:
-        """One for each log that holds anything; reads the logs that changed since they were last looked at."""
+        """One entry for each log that is not empty; reads only the logs that have changed since they were last read."""
         self._load()
         found: dict[str, CatalogueEntry] = {}
         with os.scandir(self._directory) as files:
@@ -76,7 +76,7 @@ class Catalogue:
         return sum(entry.damaged for entry in self._entries.values())
 
     def save(self) -> None:
-        """Keep what is known for the next process. A cache: nobody waits for the disk, and nobody needs it."""
+        """Write the index for the next process. It is only a cache, so it is not synced to disk."""
         if self._unsaved and os.access(self._directory, os.W_OK):
             fresh = self._directory / f".index.{os.getpid()}.{id(self)}"
             fresh.write_bytes(msgspec.msgpack.encode((line_format.FORMAT, self._entries)))
@@ -104,7 +104,7 @@ class Catalogue:
         path = Path(file.path)
         lineage = known.lineage if known else lineage_at(path)
         if lineage is None or file_name(lineage) != file.name:
-            # A header that is not whole is just being written, or was torn: nothing was ever acknowledged in that file.
+            # An incomplete header is being written now, or was torn: no commit in that file was ever acknowledged.
             return CatalogueEntry(stamp, "", [], [], 0, 0, damaged=int(_header(path).endswith(b"\n")))
         log = self._log(lineage)
         self._unsaved += 1
@@ -126,7 +126,7 @@ class Catalogue:
         return self._hints.get(name, [])
 
     def hint(self, names: list[str | bytes], lineage: str, *, sync: bool) -> None:
-        """Write down where these are going to be, before they are. The caller holds the lock."""
+        """Record the lineage of these names before they are written to its log. The caller holds the lock."""
         new = [name for name in names if lineage not in self.lineages_of(name)]
         if self._hints_lost:
             self.write_hints()
@@ -137,7 +137,7 @@ class Catalogue:
                     os.fsync(fd)
 
     def write_hints(self) -> None:
-        """Write all hints anew, from what the logs hold. The caller holds the lock."""
+        """Rewrite all hints from the logs. The caller holds the lock."""
         self._gather_hints()
         fresh = self._directory / ".names.new"
         fresh.unlink(missing_ok=True)
@@ -172,7 +172,7 @@ class Catalogue:
         self._hints_read += len(whole)
 
     def _gather_hints(self) -> None:
-        """The file is missing or damaged: ask the logs. The next writer writes it anew."""
+        """Read the hints from the logs, because the file is missing or damaged. The next writer rewrites it."""
         self._hints_lost = True
         self._hints, self._hints_inode = {}, -1
         for entry in self.entries():
@@ -206,7 +206,7 @@ _HINT = msgspec.json.Decoder(tuple[str | None, str | None, str])
 
 
 def lineage_at(path: Path) -> str | None:
-    """The first line of a log; None if that is damaged."""
+    """The lineage that a log's first line names; None if that line is damaged."""
     first = _header(path)
     try:
         if not line_format.sound(first):

@@ -1,4 +1,4 @@
-"""Compacting: which lines of a log, and what of them, still count."""
+"""Compaction: the lines of a log, without the records that were deleted or replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EMPTIED = msgspec.Raw(b'""')
 
 
 def kept(log: LineageLog) -> Iterator[bytes]:
-    """The lines of a log without what no longer counts; the header and damaged lines are left out."""
+    """The lines of a log without deleted and replaced records; the header and damaged lines are left out."""
     with log.path.open("rb") as file:
         offset = 0
         for number, raw in enumerate(file, 1):

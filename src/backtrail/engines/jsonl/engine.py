@@ -1,7 +1,7 @@
 """The engine contract on a directory of JSONL files: one file for each lineage, one line for each commit.
 
-A mutex keeps the threads of this process apart, a lock file the writers of all processes. A reader needs no lock: what
-it has read of a file never changes, and a line counts only when it is whole.
+A mutex keeps the threads of this process apart, a lock file the writers of all processes. A reader needs no lock: the
+part of a file that it has read never changes, and an incomplete line does not count.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JSONLEngine(Engine, StoredLocally):
         engine = JSONLEngine("sessions/")
 
     `durability="full"` waits for the disk at each commit; `"normal"` leaves that to the operating system. `salvage`
-    moves damaged lines to a `.damaged` file beside their own as they are met, and goes on with what is left.
+    moves damaged lines, when they are found, to a `.damaged` file beside the log, and continues with the rest.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class JSONLEngine(Engine, StoredLocally):
             self._end()
 
     def _begin(self) -> None:
-        """Keep other threads, and the writers of other processes, away until `_end`."""
+        """Lock out other threads, and the writers of other processes, until `_end`."""
         self._mutex.acquire()
         try:
             if not self._open:
@@ -131,7 +131,7 @@ class JSONLEngine(Engine, StoredLocally):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep the writers of other processes away inside of the block; it may be nested."""
+        """Lock out the writers of other processes inside the block; it may be nested."""
         if self._held:
             yield
             return
@@ -152,7 +152,7 @@ class JSONLEngine(Engine, StoredLocally):
     # -- logs -------------------------------------------------------------------------------------------------------
 
     def _log(self, lineage: str) -> LineageLog:
-        """A lineage's log as it is now."""
+        """A lineage's log, read to its current end."""
         log = self._logs.get(lineage)
         known = log is not None
         if log is None:
@@ -160,10 +160,11 @@ class JSONLEngine(Engine, StoredLocally):
             self._logs.put(lineage, log)
         log.refresh()
         if not (log.exists or known or self._held):
-            self._logs.pop(lineage)  # a question for what is not there must not evict what is
+            self._logs.pop(lineage)  # a request for a lineage that does not exist must not evict one that does
         mendable = self._held or (not known and os.access(self.directory, os.W_OK))
         if (log.torn and mendable) or (log.damages and self._salvage):
-            # The lock waits for a writer that is just writing: a line that is torn after that, nobody will finish.
+            # Taking the lock waits for a writer in progress: a line that is still torn after that will never be
+            # finished.
             with self._locked():
                 log.refresh()
                 self._repaired += bool(log.cut())
@@ -181,7 +182,7 @@ class JSONLEngine(Engine, StoredLocally):
         return log
 
     def _home(self, thread: str) -> tuple[LineageLog, Head] | None:
-        """The log in which a thread has its head."""
+        """The log that holds a thread's head, and the head."""
         return self._head_in(thread, thread) or next(
             (found for other in self._catalogue.lineages_of(thread) if (found := self._head_in(thread, other))), None
         )
@@ -199,8 +200,8 @@ class JSONLEngine(Engine, StoredLocally):
     # -- writing ----------------------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> None:
-        line = line_format.of_commit(commit)  # before anybody has to wait for it
-        self._begin()  # not `_writing`: one generator less in what every append goes through
+        line = line_format.of_commit(commit)  # before the locks are taken
+        self._begin()  # not `_writing`: every append comes through here, and this saves a generator
         try:
             log = self._log(commit.lineage)
             self._check(log, commit)
@@ -271,7 +272,7 @@ class JSONLEngine(Engine, StoredLocally):
     async def heads(self, lineage: str) -> list[Head]:
         with self._inside():
             log = self._log(lineage)
-            for thread in log.heads or ("",):  # where no head is left, a damaged line may have set one
+            for thread in log.heads or ("",):  # without a head, a damaged line may have set one
                 log.trust_head(thread)
             return [log.heads[thread] for thread in sorted(log.heads)]
 
@@ -359,7 +360,8 @@ class JSONLEngine(Engine, StoredLocally):
             (self.directory / "backtrail.json").stat()
 
     async def stats(self) -> dict[str, int]:
-        """Besides the usual: `repaired`, torn lines that this engine cut off; `damaged`, lines whose checksum fails."""
+        """The usual figures and `repaired`, torn lines that this engine cut off; `damaged`, lines whose checksum
+        fails."""
         with self._inside():
             entries = self._catalogue.entries()
             return {
@@ -373,7 +375,7 @@ class JSONLEngine(Engine, StoredLocally):
             }
 
     async def compact(self) -> None:
-        """Write each file anew that holds what was dropped, or damage (which goes to a `.damaged` file beside it)."""
+        """Rewrite each file that holds dropped records or damaged lines (these go to a `.damaged` file beside it)."""
         with self._writing():
             for path in sorted(self.directory.glob("*.jsonl")):
                 lineage = lineage_at(path)
@@ -398,7 +400,7 @@ class JSONLEngine(Engine, StoredLocally):
             self._lock.close()
             self._lock = None
 
-    # -- forks: what is open is not shared with a child --------------------------------------------------------------
+    # -- process forks: open files are not shared with a child -------------------------------------------------------
 
     def before_fork(self) -> None:
         self._mutex.acquire()
@@ -414,5 +416,5 @@ class JSONLEngine(Engine, StoredLocally):
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
-    except FileNotFoundError:  # a file that was replaced meanwhile
+    except FileNotFoundError:  # the file has been replaced
         return 0

@@ -1,7 +1,8 @@
 """File names for lineages: readable, never the same for two of them, and allowed on every file system.
 
-A name of a few lower-case letters, digits, `-`, `_` and `.` is used as it is. Any other name is made readable, and gets
-`~` and a hash of the whole name: upper case too, because some file systems cannot tell it from lower case.
+A name of a few lower-case letters, digits, `-`, `_` and `.` is used as it is. In any other name the remaining
+characters are replaced, and `~` and a hash of the whole name are added. A name with upper case gets a hash, too,
+because some file systems do not distinguish it from lower case.
 """
 
 from __future__ import annotations

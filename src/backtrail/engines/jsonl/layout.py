@@ -15,7 +15,8 @@ from backtrail.errors import NotFound, UnsupportedFormat
 
 
 def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], None]) -> None:
-    """Refuse another's directory, untouched; make a store in an empty one (`start` writes its first files)."""
+    """Refuse a directory that holds anything else, untouched; make a store in an empty one (`start` writes its first
+    files)."""
     marker = directory / "backtrail.json"
     if not directory.exists() and create:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,7 +41,7 @@ def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], N
 
 
 def _in_use(directory: Path) -> bool:
-    """Hidden files do not count: a version control system's, or those of a process that makes the same store now."""
+    """Hidden files do not count: they belong to version control, or to a process that is making the same store."""
     return any(not file.name.startswith(".") for file in directory.iterdir())
 
 

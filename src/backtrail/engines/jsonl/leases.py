@@ -1,6 +1,6 @@
 """The leases of a store: one small file, replaced as a whole. The caller holds the lock.
 
-Tokens come from one counter for all names, so that a lease that was forgotten never gives a token a second time.
+Tokens come from one counter for all names, so no token is given twice, even after a lease was deleted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from backtrail.engines.base import Lease, Taken
 from backtrail.engines.jsonl.log import sync_directory
 from backtrail.errors import Corrupt
 
-_KEPT = 86_400_000_000  #: microseconds after its end, a lease is forgotten
+_KEPT = 86_400_000_000  #: microseconds after its expiry, a lease is deleted
 
 
 class _Record(msgspec.Struct):
@@ -62,7 +62,7 @@ class Leases:
         return True
 
     def forget(self) -> None:
-        """Forget leases that ended long ago."""
+        """Delete leases that expired long ago."""
         file, limit = self._read(), _now() - _KEPT
         kept = {name: held for name, held in file.leases.items() if held.expires > limit}
         if len(kept) < len(file.leases):

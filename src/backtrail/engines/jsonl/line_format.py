@@ -3,7 +3,7 @@
     {"at":"2026-11-15T21:00:00.000000Z","rows":[{"branch":"…","step":7,…,"payload":{"items":[…],…}}],…,"sum":"0123456789abcdef"}
 
 The checksum covers everything before `,"sum"`. The first line of a file names its lineage. A line is never changed: a
-sweep adds a line that names what it deletes, and that goes when the file is compacted.
+sweep adds a line that names the records it deletes, and compaction removes them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class HeadLine(msgspec.Struct, gc=False):
 class MarkLine(msgspec.Struct, gc=False):
     branch: str
     step: int
-    data: msgspec.Raw  #: null takes the mark away
+    data: msgspec.Raw  #: null deletes the mark
 
 
 class DropLine(msgspec.Struct, omit_defaults=True):
@@ -78,12 +78,12 @@ class DropLine(msgspec.Struct, omit_defaults=True):
 
 
 class CommitLine(msgspec.Struct, omit_defaults=True, gc=False):
-    """All that a commit or a sweep wrote. Rows come first, because people look for them."""
+    """Everything that a commit or a sweep wrote. Rows come first, because people look for them."""
 
     at: str
     rows: list[RowLine] = []
     heads: list[HeadLine] = []
-    deleted: list[str] = []  #: threads whose head went
+    deleted: list[str] = []  #: threads whose head was deleted
     branches: list[BranchLine] = []
     marks: list[MarkLine] = []
     blobs: dict[str, msgspec.Raw] = {}
@@ -94,12 +94,12 @@ class CommitLine(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Records(NamedTuple):
-    """The records of a line, as far as they are kept in memory."""
+    """The parts of a line's records that are kept in memory."""
 
     rows: Sequence[NewRow | tuple[bytes, int, bytes]]  #: branch, step, id
     heads: Sequence[Head]
     branches: Sequence[Branch]
-    marks: Sequence[Mark]  #: the mark itself is not kept, only that there is one
+    marks: Sequence[Mark]  #: the mark's position only, not its data
     blobs: Iterable[bytes]
 
 
@@ -119,13 +119,13 @@ _header = msgspec.json.Decoder(Header)
 
 
 def seal(record: msgspec.Struct) -> bytes:
-    """A whole line, with its checksum and its end."""
+    """A record as a line, with its checksum and newline."""
     body = _encode(record)[:-1]
     return body + _SUM + blake3(body).hexdigest(8).encode() + b'"}\n'
 
 
 def sound(line: bytes) -> bool:
-    """True if the checksum of a whole line holds."""
+    """True if the checksum of a complete line is right."""
     body, tail = line[:-_TAIL], line[-_TAIL:]
     return tail == _SUM + blake3(body).hexdigest(8).encode() + b'"}\n'
 
@@ -135,7 +135,7 @@ def read(line: bytes) -> CommitLine:
 
 
 def read_payloads(line: bytes) -> list[Payload]:
-    """The payloads of the line's rows; the rest is passed over."""
+    """The payloads of the line's rows; everything else is skipped."""
     return _payloads.decode(line).rows
 
 
@@ -162,13 +162,13 @@ def of_commit(commit: Commit) -> CommitLine:
 
 
 def records_of(commit: Commit) -> Records:
-    """The records of a commit's line, without reading it."""
+    """The records of a commit's line, without decoding that line."""
     heads = [swap.new for swap in commit.swaps if swap.new is not None]
     return Records(commit.rows, heads, commit.branches, commit.marks, commit.blobs)
 
 
 def records_in(line: CommitLine, lineage: str, where: str) -> Records:
-    """The records of a line; ValueError if they make no sense."""
+    """The records of a line; ValueError if they are invalid."""
     return Records(
         [(bytes.fromhex(row.branch), row.step, bytes.fromhex(row.id)) for row in line.rows],
         [head_of(head, lineage, where) for head in line.heads],

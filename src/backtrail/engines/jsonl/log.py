@@ -1,8 +1,8 @@
-"""The file of one lineage: an append-only log of lines, and in memory where each record lies in it.
+"""The file of one lineage: an append-only log of lines. The offset of each record is kept in memory.
 
-A log is read once, and afterwards only what was added since, by whichever process. Rows, marks and blobs stay in the
-file: memory holds their offsets. A line that is not whole at the end of the file was torn by a crash and is cut off. A
-whole line whose checksum does not hold is damage: it is named by its number, and everything else stays readable.
+A log is read once, and afterwards only the lines that this or another process added. Rows, marks and blobs stay in the
+file: memory holds their offsets. An incomplete line at the end of the file was torn by a crash and is cut off. A
+complete line with a wrong checksum is damage: it is reported by its number, and everything else stays readable.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from backtrail.errors import Corrupt, UnsupportedFormat
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _CHUNK = 1 << 24
-_TOGETHER = 1 << 20  # bytes of lines that are read at once
+_TOGETHER = 1 << 20  # bytes of neighbouring lines that are read at once
 _WAY_OUT = "opened with salvage=True, the store sets such lines aside"
 
 
 class LineageLog:
-    """A lineage's file. The caller keeps other threads away, and other processes while it writes."""
+    """A lineage's file. The caller locks out other threads, and other processes during writes."""
 
     def __init__(self, path: Path, lineage: str) -> None:
         self.path = path
-        self._name = str(path)  # asked for at every commit
+        self._name = str(path)  # used at every commit
         self.lineage = lineage
         self._fd = -1
         self._forget()
@@ -45,16 +45,16 @@ class LineageLog:
     def _forget(self) -> None:
         self.close()
         self._inode = -1
-        self.end = 0  # behind the last whole line that was read
-        self.size = 0  # of the file, then
-        self.number = 0  # of lines
+        self.end = 0  # offset after the last complete line that was read
+        self.size = 0  # of the file at that time
+        self.number = 0  # lines read so far
         self.branch_indexes: dict[bytes, BranchIndex] = {}
         self.heads: dict[str, Head] = {}
         self.set_at: dict[str, int] = {}  # the line that set a head
         self.blobs: dict[bytes, Offset] = {}
         self.damages: list[Damage] = []
         self.drops = 0
-        self._newest: tuple[bytes, Row] | None = None  # the branch and row that this process has just written
+        self._newest: tuple[bytes, Row] | None = None  # the branch and row that this process wrote last
 
     def __bool__(self) -> bool:
         return bool(self.branch_indexes or self.heads or self.blobs)
@@ -67,11 +67,11 @@ class LineageLog:
     # -- reading the file ------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Read what was added since the last time."""
+        """Read the lines that were added since the last time."""
         try:
             found = os.stat(self._name)  # noqa: PTH116  # half the time of Path.stat, at every commit
             if found.st_ino != self._inode or found.st_size < self.end:
-                self._forget()  # compacted, or deleted and made again
+                self._forget()  # compacted, or deleted and created again
                 self._inode = found.st_ino
             if found.st_size != self.end:
                 self._read_on()
@@ -85,7 +85,7 @@ class LineageLog:
 
     @property
     def torn(self) -> bool:
-        """True if something follows the last whole line: a write that goes on now, or one that a crash ended."""
+        """True if bytes follow the last complete line: a write in progress, or one that a crash ended."""
         return self.size > self.end
 
     def _read_on(self) -> None:
@@ -107,7 +107,8 @@ class LineageLog:
         self.size = size
         last = self.damages[-1] if self.damages else None
         if last is not None and last.offset + len(last.raw) == self.end and b"\0" in last.raw:
-            # JSON has no NUL: blocks that never reached the disk before the power went, in a line never acknowledged.
+            # JSON has no NUL: these are blocks that a power cut kept from the disk, in a line that was never
+            # acknowledged.
             self.damages.pop()
             self.number -= 1
             self.end = last.offset
@@ -136,7 +137,7 @@ class LineageLog:
             raise UnsupportedFormat(f"{self.path} holds {header.lineage!r}, not {self.lineage!r}: was it renamed?")
 
     def _apply(self, line: CommitLine, offset: int, length: int, records: Records | None = None) -> None:
-        """Remember where the records of a line lie. The line is taken whole or not at all."""
+        """Record the offsets of a line's records: of all of them or, on an error, of none."""
         if records is None:
             records = line_format.records_in(line, self.lineage, self.where(self.number))
         rows, heads, branches, marks, blobs = records
@@ -204,8 +205,8 @@ class LineageLog:
         return next(self._lines([at], line_format.read))
 
     def _lines(self, offsets: list[Offset], read: Callable[[bytes], T]) -> Iterator[T]:
-        """The line of each offset, checked, as `read` reads it: once, where several offsets are on it. Neighbouring
-        lines are fetched together."""
+        """The line of each offset, checked and decoded by `read`; once for several offsets in the same line.
+        Neighbouring lines are fetched together."""
         fd = self._descriptor()
         start, data, held = 0, b"", -1
         for number, (offset, length, _) in enumerate(offsets):
@@ -225,7 +226,7 @@ class LineageLog:
         return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
 
     def row_lines(self, index: BranchIndex, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
-        """Rows as they stand in the file."""
+        """Rows in the form that the file has."""
         offsets = [index.offsets[step] for step in steps]
         for step, at, line in zip(steps, offsets, self._lines(offsets, line_format.read), strict=True):
             yield step, line.rows[at.nth]
@@ -318,7 +319,8 @@ class LineageLog:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def cut(self) -> int:
-        """Cut off what a crash left behind the last whole line; how many bytes. The caller holds the lock."""
+        """Cut off what a crash left after the last complete line, and return how many bytes. The caller holds the
+        lock."""
         torn = self.size - self.end
         if torn > 0:
             with self.path.open("r+b") as file:
@@ -331,8 +333,8 @@ class LineageLog:
         return max(torn, 0)
 
     def append(self, line: CommitLine, *, sync: bool, commit: Commit | None = None) -> None:
-        """Write a line, of this commit if it is one, and, `sync`, wait until it is on the disk. The caller has the lock
-        and refreshed the log."""
+        """Write a line (`commit`: the commit it was made from, if any) and, with `sync`, wait until it is on disk. The
+        caller holds the lock and has refreshed the log."""
         data = line_format.seal(line)
         fresh = self.end == 0
         if fresh:
@@ -359,7 +361,7 @@ class LineageLog:
                 self._newest = branch, Row(step, id, meta, digest, None, root, b"")
 
     def compact(self) -> None:
-        """Write the file anew without what was dropped; damaged lines go to a file beside it. Needs the lock."""
+        """Rewrite the file without dropped records; damaged lines go to a file beside it. The caller holds the lock."""
         if self.damages:
             with self.path.with_name(self.path.name + ".damaged").open("ab") as file:
                 file.writelines(damage.raw for damage in self.damages)

@@ -1,4 +1,4 @@
-"""Offsets of records in a log: all that memory holds of a lineage."""
+"""Offsets of records in a log: everything of a lineage that is kept in memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from backtrail.engines.base import Branch
 
-ENDLESS = 1 << 31  #: a range up to here or further means "to the end, wherever that is"
+ENDLESS = 1 << 31  #: a range whose last step is this or more goes to the end of the branch
 
 
 class Offset(NamedTuple):
-    """The line of the file in which a record lies, and which of that line's rows or marks it is."""
+    """The line that holds a record, and the record's number among that line's rows or marks."""
 
     offset: int
     length: int
@@ -20,8 +20,7 @@ class Offset(NamedTuple):
 
 
 def stretch(offsets: Sequence[Offset], number: int, limit: int) -> int:
-    """Bytes, from the line of one of the offsets on, that hold lines of the next ones without a gap; not many more than
-    `limit`."""
+    """The length in bytes of adjacent lines, from the line of offset `number` on; not much more than `limit`."""
     start = end = offsets[number].offset
     for at in range(number, len(offsets)):
         offset, length, _ = offsets[at]
@@ -55,7 +54,7 @@ class BranchIndex:
         return self.steps[bisect_left(self.steps, first) : bisect_right(self.steps, last)]
 
     def gaps(self, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
-        """Pairs of offsets between which missing steps of a range would be: a branch is written in order."""
+        """Pairs of offsets between which missing steps of a range would be, since a branch is written in order."""
         steps = self.steps
         begin = self.branch.origin[1] if self.branch.origin else 0
         low, high = bisect_left(steps, max(first, begin + 1)), bisect_right(steps, last)

@@ -1,10 +1,10 @@
-"""Byte strings as JSON that a person can read, wherever that can be undone exactly.
+"""Byte strings as JSON that a person can read, if it converts back to exactly the same bytes.
 
 An engine's bytes are opaque. But most of what backtrail keeps is a raw frame (a zero byte, the content, a CRC-32)
-around msgpack or text, and here that is shown as what it says. A form is used only where it is known to give back the
-same bytes: because all that is in it is of a kind that JSON keeps exactly and encodes to these very bytes again, or
-else because it was tried and taken back. Other bytes (compressed, encrypted, or of a kind this module does not know)
-are shown in base64.
+around msgpack or text, and these are shown decoded. A form is used only if it is known to convert back to the same
+bytes: because all its values are of types that JSON preserves exactly and that encode to these bytes again, or because
+the conversion back was tried. Other bytes (compressed, encrypted, or of a kind this module does not know) are shown in
+base64.
 
 * `""`: no bytes
 * `{"items": [{"stream", "start", "at", "of": [item, …]}, …], "slots": [value, …]}`: the payload of a row
@@ -34,7 +34,7 @@ from backtrail.errors import Corrupt
 
 
 def _plain_lists(depth: int) -> Any:
-    """Lists of what JSON keeps exactly, nested so deep; only a float may still be one that JSON has no word for."""
+    """Lists of values that JSON preserves exactly, nested to this depth; only a float may still be NaN or infinite."""
     scalar = None | bool | int | float | str
     kind: Any = scalar
     for _ in range(depth):
@@ -77,7 +77,7 @@ _ARRAY = struct.Struct(">BI")
 _ARRAY_HEADS = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 _VALUE_HEADS = frozenset((*range(0x80, 0xC0), *range(0xD9, 0xE0)))  # maps, arrays, texts
 _FLOAT = b"\xcb"
-#: Bytes in a list that may be such a value. Of 16 bytes fewer can be, and most that are 16 are digests.
+#: Bytes in a list that may be such a value. 16 bytes are checked more strictly, because most of those are digests.
 _READABLE = re.compile(
     rb"(?s)\xc4(?:\x10[\x80-\x9f\xaf]|[^\x10][\x80-\xbf\xd9-\xdf])|(?:\xc5..|\xc6....)[\x80-\xbf\xd9-\xdf]"
 )
@@ -109,27 +109,28 @@ def show(data: bytes) -> msgspec.Raw:
 
 
 def show_meta(data: bytes) -> msgspec.Raw:
-    """The metadata of a row as JSON, if there is more in it than five numbers and digests, which nobody reads."""
+    """The metadata of a row as JSON, if it holds more than five numbers and digests (which are of no use to a
+    reader)."""
     return veil(data) if data.startswith(_NUMBERS) else show(data)
 
 
 def show_root(data: bytes) -> msgspec.Raw:
-    """The root of a row as JSON, if there is any value in it that can be read, and not only where others are."""
+    """The root of a row as JSON, if it holds any value inline, and not only pointers."""
     return show(data) if _READABLE.search(data) else veil(data)
 
 
 def veil(data: bytes) -> msgspec.Raw:
-    """`data` in base64, without a look at it."""
+    """`data` in base64, without trying other forms."""
     return msgspec.Raw(b'{"b64":"' + binascii.b2a_base64(data, newline=False) + b'"}') if data else _EMPTY
 
 
 def hide(shown: bytes | msgspec.Raw) -> bytes:
-    """The bytes that were shown; ValueError if these cannot have been."""
+    """The bytes that this JSON stands for; ValueError if it is not a form that `show` makes."""
     return undo(_form(shown))
 
 
 def undo(form: Form | str) -> bytes:
-    """The bytes that this form shows; ValueError if there are none."""
+    """The bytes that this form stands for; ValueError if there are none."""
     if isinstance(form, str):
         if form:
             raise ValueError(f"{form[:40]!r} shows no bytes")
@@ -150,18 +151,18 @@ def undo(form: Form | str) -> bytes:
 
 
 def revealed(shown: bytes | msgspec.Raw, where: str) -> bytes:
-    """`hide`, for what was read from a file."""
+    """`hide` for JSON that was read from a file: `Corrupt` if it is invalid."""
     try:
         return hide(shown)
     except NOT_OURS as error:
         raise Corrupt(where, f"not written by backtrail: {error}") from error
 
 
-# -- forms: each gives JSON that shows the content and gives it back exactly, or None, or raises one of `_NO` ----------
+# -- forms: each returns JSON that converts back to exactly the content, or None, or raises one of `_NO` ---------------
 
 
 def _lone_section(content: bytes) -> bytes | None:
-    """Nearly every payload: one section, all of it plain JSON."""
+    """The form of nearly every payload: one section of plain JSON."""
     sections, slots, stream, start, count, at, length = _LONE.unpack_from(content)
     data = content[_LONE.size :]
     if (sections, slots, length) != (1, 0, len(data)):
@@ -170,12 +171,12 @@ def _lone_section(content: bytes) -> bytes | None:
     if b"".join(map(_encode, values)) != data:
         return None
     text = b'{"items":[{"stream":%d,"start":%d,"at":%d,"of":%b}],"slots":[]}' % (stream, start, at, _to_json(values))
-    # Nowhere else can NaN or infinity be hidden, which JSON has no words for.
+    # The only place for NaN or infinity, which JSON does not have.
     return text if _FLOAT not in data or hide(text)[1:-4] == content else None
 
 
 def _list_with_bytes(content: bytes) -> bytes | None:
-    """A list nearly always holds bytes somewhere (an id), so it is escaped at once."""
+    """A msgpack array. It nearly always holds bytes somewhere (an id), so it is escaped without trying plain JSON."""
     values = _decode_list(content)
     if _encode(values) != content:
         return None
@@ -183,7 +184,7 @@ def _list_with_bytes(content: bytes) -> bytes | None:
 
 
 def _tried(show: Callable[[bytes], dict[str, Any]]) -> Callable[[bytes], bytes | None]:
-    """A form of which nothing is known beforehand: it is taken back at once."""
+    """A form that is not known to be exact: it is converted back at once, and used only if the bytes are the same."""
 
     def form(content: bytes) -> bytes | None:
         text = _to_json(show(content))
@@ -261,7 +262,7 @@ def _hide_list(values: list[Any], pack: Pack) -> bytes:
 
 
 def _escape_each(values: list[Any]) -> list[Any]:
-    """Looks at each value by itself, so that one that JSON cannot express hides no other."""
+    """Escape each value by itself, so that one that JSON cannot express does not hide the others."""
     found = []
     for value in values:
         try:
@@ -272,7 +273,7 @@ def _escape_each(values: list[Any]) -> list[Any]:
 
 
 def _escape(value: Any) -> Any:
-    """The same value with its bytes escaped; ValueError if there is anything else that JSON cannot express."""
+    """The value with its bytes escaped; ValueError if it holds anything else that JSON cannot express."""
     kind = type(value)
     if kind is list:
         return [item if type(item) in _AS_THEY_ARE else _escape(item) for item in value]

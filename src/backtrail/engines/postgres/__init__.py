@@ -1,7 +1,7 @@
 """`postgresql://`: a store in a schema of a PostgreSQL database, 13 or later.
 
-What must be atomic is one SQL function, called in one statement: one transaction and one round trip. Nothing depends
-on the session, so a pooler in transaction mode may stand in between.
+Everything atomic is one SQL function, called in one statement: one transaction and one round trip. Nothing depends on
+the session, so connections may go through a pooler in transaction mode.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The clients: a small pool of psycopg connections that block, and one of connections that are awaited.
+"""The clients: a small pool of blocking psycopg connections, and one of asyncio connections.
 
 Connections are in autocommit mode and results come in binary form. A pool lends the connection that was used last,
-opens a new one only when all are lent, and makes callers beyond its size wait. After a failure all idle connections
-are suspected and closed, so that one attempt, not one per connection, finds out that a server was restarted.
-psycopg itself would wait for a silent server for ever: here every wait has an end.
+opens a new one only when all are lent, and makes callers beyond its size wait. After a failure all idle connections are
+closed, so that a restarted server costs one failed attempt, not one per connection. psycopg itself would wait forever
+for a silent server: here every wait has a timeout.
 
-The one statement that nearly every commit is goes past psycopg's cursors, which take longer for it than the server
-does: its parameters are bytes already, and it returns no rows.
+Nearly every commit is one and the same statement. It bypasses psycopg's cursors, which would take longer for it than
+the server does: its parameters are bytes already, and it returns no rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Query = LiteralString | bytes
 Rows = list[tuple[Any, ...]]
 Run = Callable[[Query, "Params | None"], Awaitable[Rows]]
 
-#: Words of a server that comes up, goes down, or has no connection to spare.
+#: Messages of a server that is starting, is shutting down, or has no free connection.
 _PASSING = (
     "starting up",
     "shutting down",
@@ -47,7 +47,7 @@ _PASSING = (
     "too many connections",
     "remaining connection",
 )
-#: The SQLSTATE with which our own functions refuse.
+#: The SQLSTATE of a refusal by our own functions.
 REFUSED = "BTRL0"
 _AGAIN = ("40001", "40P01", "53300", "57P01", "57P02", "57P03", "57P05")
 
@@ -69,7 +69,7 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
             "autocommit": True,
             "client_encoding": "UTF8",
             "connect_timeout": max(1, round(self.connect_timeout)),
-            # A statement that the server has prepared belongs to a session, which a pooler may exchange.
+            # A prepared statement belongs to a session, and a pooler may switch sessions.
             "prepare_threshold": 5 if self.prepare else None,
         }
 
@@ -77,8 +77,8 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
 class Statement:
     """A statement with numbered parameters of known types, all of them sent in binary form.
 
-    Its name, under which a session may keep it, is made from its text: whatever session a pooler hands out, a
-    statement of this name is this one.
+    Its name as a prepared statement is derived from its text, so in whatever session a pooler provides, a statement of
+    this name is this one.
     """
 
     def __init__(self, text: bytes, types: Sequence[int]) -> None:
@@ -89,13 +89,13 @@ class Statement:
 
 
 class Client(Protocol):
-    """All that the engine needs of a server."""
+    """The calls that the engine makes to a server."""
 
     async def execute_prepared(self, statement: Statement, values: Sequence[bytes | None]) -> None:
         """A prepared statement in its own transaction, which returns no rows."""
 
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
-        """One statement in its own transaction, for at most so many seconds (None: the read timeout)."""
+        """One statement in its own transaction, for at most `seconds` (None: the read timeout)."""
 
     async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
         """Several statements in one transaction."""
@@ -104,14 +104,14 @@ class Client(Protocol):
         """Open some connections before they are needed."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, without keeping others from working."""
+        """Sleep, without blocking other callers."""
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """Let a generator of psycopg wait for the server, but not for longer than this."""
+    """Drive a generator of psycopg that waits for the server, for at most `seconds`."""
     end = time.monotonic() + seconds
     try:
         wait = next(gen)
@@ -127,7 +127,7 @@ def _bounded(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any,
 def _execute(
     pgconn: Any, prepared: set[bytes] | None, what: Statement, values: Sequence[bytes | None], seconds: float
 ) -> Generator[Any, Any, None]:
-    """Carry out a statement; `prepared` has the names that the session should know, if it may know any."""
+    """Run a statement; `prepared` holds the names of the session's prepared statements, if it may have any."""
     if prepared is not None:
         if what.name not in prepared:
             pgconn.send_prepare(what.name, what.text, what.types)
@@ -137,13 +137,13 @@ def _execute(
         refused = _checked((yield from _answer(pgconn, seconds)), but=errors.InvalidSqlStatementName)
         if refused is None:
             return
-        prepared.discard(what.name)  # a pooler gave us another session
+        prepared.discard(what.name)  # a pooler switched to another session
     pgconn.send_query_params(what.text, values, what.types, what.formats)
     _checked((yield from _answer(pgconn, seconds)))
 
 
 def _answer(pgconn: Any, seconds: float) -> Generator[Any, Any, Any]:
-    """As psycopg's own generator for a statement, but it writes before it waits, and does not wait for ever."""
+    """Like psycopg's own generator for a statement, but it writes before it waits, and has a timeout."""
     end = time.monotonic() + seconds
     answer = None
     while pgconn.flush():
@@ -170,7 +170,7 @@ def _check_deadline(end: float, seconds: float) -> None:
 
 
 def _checked(result: Any, but: type[psycopg.Error] = errors.Error) -> psycopg.Error | None:
-    """Raise the error of a result; return it instead if it is a `but`."""
+    """Raise the error of a result, if any; return it instead if it is a `but`."""
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         return None
     error = errors.error_from_result(result)
@@ -238,7 +238,7 @@ class BlockingClient:
 
     def _take(self) -> _BlockingConnection:
         if self._process != os.getpid():
-            # After a fork the parent's connections are the parent's: let go of them without a word to the server.
+            # After a fork these connections belong to the parent: drop them without sending anything to the server.
             self._idle, self._process = [], os.getpid()
             self._free = threading.Semaphore(self._options.pool_size)
         if not self._free.acquire(timeout=self._options.read_timeout):

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: one implementation, over a client that blocks or one that is awaited."""
+"""The PostgreSQL engine: one implementation, over a blocking or an asyncio client."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _number = struct.Struct(">q").pack
 class PostgresEngine(Engine, FailsFast):
     """A store in one schema of a PostgreSQL database.
 
-    `prepare` lets the server keep prepared statements, which saves some time in each call but needs connections that
-    no pooler exchanges. The options from `application_name` on are libpq's own.
+    `prepare` lets the server keep prepared statements, which saves some time in each call but needs connections whose
+    session no pooler switches. The options from `application_name` on are libpq's own.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PostgresEngine(Engine, FailsFast):
 
     async def _prepare(self) -> None:
         async def once() -> None:
-            # Looking first needs no lock and no right to create anything.
+            # Reading the format first needs no lock and no privilege to create anything.
             if await self._schema.format(self._client.run) != newest():
                 await self._client.transaction(self._schema.prepare)
 
@@ -116,12 +116,13 @@ class PostgresEngine(Engine, FailsFast):
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
-        """The mirror's `fail_fast`, but only for a single server and if the user chose no limits: a server that has
-        successors, and limits that were chosen, are waited for."""
+        """The mirror's `fail_fast`, if there is a single server and the user chose no limits. With several servers
+        another one may take over, and chosen limits are kept."""
         return self.fail_fast if self._one_server and self._retries == NETWORK else None
 
     async def _change(self, call: Callable[[], Awaitable[Any]]) -> tuple[psycopg.Error | None, bool]:
-        """Call a function that may refuse: the refusal, if any, and True if an earlier answer may have been lost."""
+        """Call a function that may refuse. Returns the refusal, if any, and True if an earlier answer may have been
+        lost."""
 
         async def attempt() -> psycopg.Error | None:
             try:
@@ -235,7 +236,7 @@ class PostgresEngine(Engine, FailsFast):
 
     async def release(self, name: str, owner: str) -> bool:
         given_back, lost = await self._call("release", [name, owner])
-        # After a lost answer, "you do not have it" is what the first attempt wanted.
+        # After a lost answer, "not the owner" means that the first attempt released it.
         return bool(given_back) or lost
 
     # -- the store ----------------------------------------------------------------------------------------------
@@ -259,12 +260,12 @@ class PostgresEngine(Engine, FailsFast):
 
 
 def _columns(records: Sequence[Sequence[Any]], width: int) -> list[list[Any] | None]:
-    """Records as columns, which is how a function takes them; no records are NULLs."""
+    """Records as columns, the form of a function's arguments; NULLs if there are no records."""
     return [list(column) for column in zip(*records, strict=True)] if records else [None] * width
 
 
 def _of_append(commit: Commit) -> list[bytes | None] | None:
-    """Arguments of append(), for a commit that is one row behind the head and the head's move onto it; else None."""
+    """Arguments of append(), for a commit that only adds one row after the head and moves the head to it; else None."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
     if commit.branches or commit.marks or commit.blobs:
@@ -327,11 +328,12 @@ _GONE = (b"", b"", 0, 0, "", 0, 0, 0, 0, b"")
 
 
 def _beyond(prefix: str) -> str | None:
-    """The first text, in the order of code points, that is above all that begin with `prefix`; None: there is none."""
+    """The least text, by code points, that is greater than every text that begins with `prefix`; None if there is
+    none."""
     for end in range(len(prefix), 0, -1):
         last = ord(prefix[end - 1])
         if last < 0x10FFFF:
-            # Between these two there are only surrogates, which no text holds.
+            # Only surrogates are between these two, and no text contains them.
             return prefix[: end - 1] + chr(0xE000 if last == 0xD7FF else last + 1)
     return None
 

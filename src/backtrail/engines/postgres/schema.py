@@ -1,6 +1,6 @@
-"""The schema of a store, and the queries that are asked of it: SQL from files, with only the schema's name filled in.
+"""The schema of a store and its queries: SQL from files, with only the schema's name filled in.
 
-The schema is made, and brought up to date, under an advisory lock, so any number of processes may start at once.
+The schema is created and migrated under an advisory lock, so any number of processes may start at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from psycopg import sql
 from backtrail.engines.postgres.client import Run
 from backtrail.errors import InvalidInput, UnsupportedFormat
 
-#: Script n takes the tables of format n - 1 to format n; a new store runs them all.
+#: Script n migrates the tables from format n - 1 to format n; a new store runs them all.
 MIGRATIONS: Sequence[str] = ("0001_first.sql",)
 #: The key of the advisory lock under which schemas are made: "btrl" in ASCII.
 LOCK = 0x6274726C
@@ -44,7 +44,7 @@ class Schema:
         return self._queries[query]
 
     async def prepare(self, run: Run) -> None:
-        """Make the tables, or bring them up to date; runs inside a transaction."""
+        """Create the tables, or migrate them; runs inside a transaction."""
         await run("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         encoding = (await run("SHOW server_encoding", None))[0][0]
         if encoding != "UTF8":
@@ -60,8 +60,8 @@ class Schema:
         await run(self._fill("UPDATE {schema}.store SET format = %s"), [newest()])
 
     async def format(self, run: Run) -> int:
-        """The format of the store that is there; 0 if there is none."""
-        # Not to_regclass(): that may still answer from before the lock was ours.
+        """The format of the existing store; 0 if there is none."""
+        # Not to_regclass(): that may use a snapshot from before we got the lock.
         if not await run("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'store'", [self.name]):
             return 0
         found = await run(self._fill("SELECT format FROM {schema}.store"), None)

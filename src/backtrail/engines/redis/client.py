@@ -1,7 +1,7 @@
-"""The clients: the same few calls over redis-py's blocking client, over its connections, and over its asyncio client.
+"""The clients: the same few calls over redis-py's blocking client, its asyncio client, or the connections of either.
 
-A script is called by its digest, and sent whole only to a server that has not seen it. Every error of the driver
-becomes `Unavailable`, or `Interrupted` where trying again may help.
+A script is called by its digest, and sent in full only to a server that does not know it. Every error of the driver
+becomes `Unavailable`, or `Interrupted` if a retry may help.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FOR_NOW = (
     exceptions.ClusterError,
     OSError,
 )
-#: Not all errors of the driver are of one family.
+#: The driver's errors have no common base class.
 _ANY = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
-#: States that pass, in a server's words; one before Redis 7 puts an error that a script met behind its own and a dash.
+#: Messages of transient states. Before Redis 7, an error inside a script comes after a prefix of its own and a dash.
 _PASSING = re.compile(r"(?:^|-)(?:LOADING|MASTERDOWN|BUSY|UNBLOCKED|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|READONLY) ")
 
 
@@ -55,7 +55,7 @@ class Script:
 
 
 class Client(Protocol):
-    """All that the engine needs of a server."""
+    """The calls that the engine makes to a server."""
 
     async def run(self, script: Script, key: bytes, args: Sequence[Argument]) -> Any:
         """Run a script in the slot of `key`."""
@@ -67,7 +67,7 @@ class Client(Protocol):
         """Ask the server for any answer."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, without keeping others from working."""
+        """Sleep, without blocking other callers."""
 
     async def close(self) -> None:
         """Close all connections, if they are ours."""
@@ -75,7 +75,7 @@ class Client(Protocol):
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Errors of the driver as ours."""
+    """Raise the driver's errors as backtrail's."""
     try:
         yield
     except _ANY as error:
@@ -137,7 +137,7 @@ class BlockingClient:
 
 
 class RawBlockingClient(BlockingClient):
-    """Over the connections of a `redis.Redis` that nobody else uses: never suspends."""
+    """Over the connections of a `redis.Redis` that is used by nothing else: never suspends."""
 
     def __init__(self, client: Any, login: Login) -> None:
         super().__init__(client, ours=True)
@@ -181,7 +181,7 @@ class AsyncClient:
         self._initialized = False
 
     async def _initialize(self) -> None:
-        # A cluster client that looks for its nodes closes connections which others of the first calls just opened.
+        # While a cluster client discovers its nodes, it closes connections that other first calls have just opened.
         async with self._first:
             if not self._initialized:
                 await self._client.initialize()
@@ -218,7 +218,7 @@ class AsyncClient:
 
 
 class RawAsyncClient(AsyncClient):
-    """Over the connections of a `redis.asyncio.Redis` that nobody else uses."""
+    """Over the connections of a `redis.asyncio.Redis` that is used by nothing else."""
 
     def __init__(self, client: Any, login: Login) -> None:
         super().__init__(client, ours=True)
@@ -253,19 +253,19 @@ class RawAsyncClient(AsyncClient):
 
 
 def _pools(client: Any) -> list[Any]:
-    """The pools of connections, one for each node, that a blocking client of a cluster does not close with itself."""
+    """The connection pools, one for each node, that closing a blocking cluster client leaves open."""
     nodes = client.get_nodes() if hasattr(client, "get_nodes") else []
     return [node.redis_connection.connection_pool for node in nodes if node.redis_connection is not None]
 
 
 def _sentinels(client: Any) -> list[Any]:
-    """The clients, if any, that a client asks for its master: closing it leaves them open."""
+    """The Sentinel clients, if any, through which a client finds its master: closing it leaves them open."""
     finder = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
     return [] if finder is None else list(finder.sentinels)
 
 
 def client_for(client: Any, login: Login | None) -> BlockingClient | AsyncClient:
-    """Our client over one of redis-py; `login` is how we made that, None if it was given to us."""
+    """Our client over one of redis-py; `login` has the options it was made with, None if the user passed it in."""
     if login is not None and isinstance(client, redis.Redis):
         return RawBlockingClient(client, login)
     if login is not None and isinstance(client, redis.asyncio.Redis):

@@ -1,7 +1,7 @@
-"""From a URL to a client: a server, a socket, a Sentinel's master, a cluster; blocking or asyncio.
+"""Makes a redis-py client from a URL: for a server, a socket, a Sentinel's master or a cluster; blocking or asyncio.
 
-redis-py would repeat a call by itself after a timeout. A commit must not be repeated unseen, so its own retries are
-switched off wherever they can be, and the engine does the repeating.
+redis-py would repeat a call by itself after a timeout. The engine must know when a commit is repeated, so redis-py's
+retries are switched off wherever possible, and the engine retries itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCHEMES = (
 
 
 class Login(msgspec.Struct, frozen=True):
-    """Options of a connection besides the URL; those given here win over the URL's."""
+    """Options of a connection besides the URL. They take precedence over the URL's."""
 
     username: str | None = None
     password: str | None = None
@@ -47,11 +47,11 @@ class Login(msgspec.Struct, frozen=True):
 
     @property
     def waiting(self) -> float:
-        """Seconds that a caller waits for a connection while all are lent."""
+        """Seconds that a caller waits for a connection while all are in use."""
         return self.connect_timeout + self.read_timeout
 
     def options(self, *, asynchronous: bool) -> dict[str, Any]:
-        """As redis-py names them. It has one timeout for reads and writes, so the longer of ours counts."""
+        """The options under redis-py's names. It has one timeout for reads and writes, so the longer of ours counts."""
         retry = redis.asyncio.retry.Retry if asynchronous else redis.retry.Retry
         return {
             **self.tls,
@@ -64,7 +64,7 @@ class Login(msgspec.Struct, frozen=True):
 
     def given(self) -> dict[str, Any]:
         """User name, password and database, if they were given."""
-        # A password that looks like a number in a URL's options is still a text.
+        # A password in a URL's options is text, even if it looks like a number.
         texts = {"username": self.username, "password": self.password}
         who: dict[str, Any] = {name: str(value) for name, value in texts.items() if value is not None}
         return who if self.db is None else {**who, "db": self.db}
@@ -76,7 +76,7 @@ def is_cluster(url: str) -> bool:
 
 
 def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
-    """A client for the URL; nothing is sent yet, except that a blocking cluster client looks for its nodes."""
+    """A client for the URL. It sends nothing yet, except that a blocking cluster client discovers its nodes."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
         raise InvalidInput(f"{parts.scheme!r} is no Redis URL; known are {', '.join(SCHEMES)}")
@@ -85,7 +85,7 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
         raise InvalidInput(f"{next(iter(login.tls))} needs a URL that begins with rediss")
     checked_files({name: file for name, file in login.tls.items() if name != "ssl_cert_reqs"})
     if secure:
-        # Older versions of redis-py do not ask whose certificate it is.
+        # Older versions of redis-py do not check the host name of a certificate.
         named = login.tls.get("ssl_cert_reqs") != "none"
         login = msgspec.structs.replace(login, tls={**login.tls, "ssl_check_hostname": named})
     if parts.scheme.endswith("+sentinel"):
@@ -93,7 +93,7 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
     options = login.options(asynchronous=asynchronous)
     if is_cluster(url):
         options.pop("db", None)
-        # A redirected call needs another attempt of the client itself; the engine knows that it may repeat unseen.
+        # A redirected call needs a retry of the client itself; the engine allows for such unseen repetitions.
         cluster = redis.asyncio.cluster.RedisCluster if asynchronous else redis.RedisCluster
         options["retry"] = type(options["retry"])(NoBackoff(), 3)
         options["max_connections"] = login.pool_size
@@ -103,7 +103,7 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
     pool = source.BlockingConnectionPool.from_url(
         url, max_connections=login.pool_size, timeout=login.waiting, **options
     )
-    # redis-py lets the URL win; with us, an option does.
+    # In redis-py the URL takes precedence; with us, an option does.
     pool.connection_kwargs.update(login.given())
     return source.Redis.from_pool(pool)
 

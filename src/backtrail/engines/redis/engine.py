@@ -1,4 +1,4 @@
-"""The Redis engine: one implementation, over a client that blocks or one that is awaited."""
+"""The Redis engine: one implementation, over a blocking or an asyncio client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
 PAGE = 1000
-#: A lease that expired this long ago is forgotten by compact().
+#: compact() deletes a lease that expired this long ago.
 LEASE_MEMORY = timedelta(days=1)
 
 OPEN, APPEND, COMMIT, DROP = map(Script, ("open_store", "append_row", "commit", "drop"))
@@ -34,10 +34,10 @@ STATS, COMPACT = map(Script, ("stats", "compact"))
 class RedisEngine(Engine, FailsFast):
     """A store on Redis.
 
-    `url` is redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://; or give a `client` of redis-py, which
-    stays yours to close. `ttl` (seconds or a timedelta) lets a lineage expire that long after its last commit. `lock`
-    takes a lease around each commit: never needed for safety, since the compare-and-swap decides, but it makes writers
-    queue instead of meet.
+    `url` is redis://, rediss://, unix://, redis+cluster:// or redis+sentinel://; or pass a `client` of redis-py, which
+    you close yourself. With `ttl` (seconds or a timedelta), a lineage expires that long after its last commit. `lock`
+    takes a lease around each commit: not needed for safety, which compare-and-swap provides, but it makes writers queue
+    instead of conflict.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class RedisEngine(Engine, FailsFast):
                 self._client = client_for(connect(url, login, asynchronous=asynchronous), login)
         else:
             self._cluster = hasattr(client, "get_node_from_key")
-            self._one_server = False  # not known
+            self._one_server = False  # unknown
             self._client = client_for(_raw(client), None)
-        # Such clients repeat a call by themselves now and then, so any refusal may come from our own first attempt.
+        # Such clients may repeat a call by themselves, so any refusal may be caused by our own first attempt.
         self._repeats_unseen = self._cluster or client is not None
         self._shards: keys.Shards | None = None
         self._closed = False
@@ -136,15 +136,15 @@ class RedisEngine(Engine, FailsFast):
 
     @property
     def _fail_fast_if(self) -> Callable[[], bool] | None:
-        """The mirror's `fail_fast`, but only for a single server and if the user chose no limits: a server that has
-        successors, and limits that were chosen, are waited for."""
+        """The mirror's `fail_fast`, if there is a single server and the user chose no limits. With several servers
+        another one may take over, and chosen limits are kept."""
         return self.fail_fast if self._one_server and self._retries == NETWORK else None
 
     async def _run(self, script: Script, shard: int, args: Sequence[Argument]) -> Any:
         return (await self._call(script, shard, args))[0]
 
     async def _of(self, name: str, script: Script, *args: Argument) -> Any:
-        """Run a script where `name` lives, with it as the first argument."""
+        """Run a script in the shard of `name`, with `name` as the first argument."""
         shards = self._shards or await self._ready()
         return await self._run(script, shards.of(name), [name, *args])
 
@@ -205,7 +205,7 @@ class RedisEngine(Engine, FailsFast):
                 return
 
     async def _refuse(self, commit: Commit, answer: list[bytes], lost: bool) -> None:
-        """Say why a commit was refused, unless it was because an attempt before had succeeded."""
+        """Raise the reason for a refused commit, unless it was refused because an earlier attempt had succeeded."""
         if not (lost and await landed(self, commit)):
             raise script_args.refusal(commit, answer)
 
@@ -263,7 +263,7 @@ class RedisEngine(Engine, FailsFast):
             page: list[Head] = []
             for shard in range(shards.count):
                 page += _heads(await self._run(LIST, shard, [kind or "", prefix, size, shard, *how]))
-            # Each sorted set gave its own first ones, so the first ones of all are among them.
+            # Each sorted set returned its first ones, so the first ones overall are among them.
             page.sort(key=lambda head: (head.updated, head.thread) if newest_first else head.thread)
             page = (page[::-1] if newest_first else page)[:size]
             found += page
@@ -337,7 +337,7 @@ class RedisEngine(Engine, FailsFast):
     async def release(self, name: str, owner: str) -> bool:
         shards = self._shards or await self._ready()
         given_back, lost = await self._call(RELEASE, shards.of(name), [name, owner])
-        # After a lost answer, "you do not have it" is what the first attempt wanted.
+        # After a lost answer, "not the owner" means that the first attempt released it.
         return bool(given_back) or lost
 
     # -- the store ----------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class RedisEngine(Engine, FailsFast):
                 cursor = b"0"
                 while (cursor := await self._run(COMPACT, shard, [what, cursor, memory])) != b"0":
                     continue
-        # Listing forgets what has expired on the way.
+        # Listing also removes index entries of expired lineages.
         await self.threads()
         await self.lineages()
 
@@ -380,7 +380,7 @@ def _heads(flat: list[bytes]) -> list[Head]:
 
 
 def _between(prefix: str, after: str | None) -> tuple[bytes, bytes]:
-    """RowIndex for ZRANGEBYLEX; no byte of UTF-8 is as high as 0xff."""
+    """The bounds for ZRANGEBYLEX; no byte of UTF-8 is as high as 0xff."""
     start = prefix.encode()
     low = b"(" + after.encode() if after is not None and after >= prefix else b"[" + start if start else b"-"
     return low, b"(" + start + b"\xff" if start else b"+"
@@ -399,7 +399,7 @@ def _milliseconds(ttl: float | timedelta | None) -> int:
 
 
 def _raw(client: Any) -> Any:
-    """A client that gives bytes back as bytes."""
+    """The client, if it returns bytes as bytes; else `InvalidInput`."""
     if client.get_encoder().decode_responses:
         raise InvalidInput("this Redis client decodes its answers: make it with decode_responses=False")
     return client

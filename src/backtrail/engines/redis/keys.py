@@ -1,9 +1,9 @@
-"""The keys of a store on Redis, and how records look inside them.
+"""The keys of a store on Redis, and the encoding of records in them.
 
-A store is spread over a fixed number of *shards*, each of which is one hash slot: `<prefix>:{<shard>}:`. A plain
-server has one shard, a cluster 64 unless told otherwise. A lineage lives in the shard that its name falls into, with
-everything that is in it, so a commit is one script in one slot. A thread's *home* is the shard of its own name; a
-fork that lives in another lineage is pointed at from there.
+A store is spread over a fixed number of *shards*, each of which is one hash slot: `<prefix>:{<shard>}:`. A plain server
+has one shard, a cluster 64 by default. A lineage is kept entirely in the shard that its name hashes to, so a commit is
+one script in one slot. A thread's *home* is the shard of its own name; for a fork, which is kept in another lineage,
+the home holds a pointer.
 
 Of each shard (after `<prefix>:{<shard>}:`):
 
@@ -19,7 +19,7 @@ Of each shard (after `<prefix>:{<shard>}:`):
     fences         hash    lease in another shard -> highest token used here
     blocked:<n>:<thread><lineage>   string   version of a pointer that no longer holds; an hour
 
-Of each lineage (they expire together, where there is a ttl):
+Of each lineage (with a ttl, they expire together):
 
     heads:<lineage>      hash   thread -> head
     branches:<lineage>   hash   branch id -> number:record
@@ -33,7 +33,7 @@ Of each lineage (they expire together, where there is a ttl):
     blobs:<lineage>      hash   blob id -> data
     blob-ids:<lineage>   zset   blob ids, by id
 
-The name that users chose always comes last, so no name can be taken for another kind of key.
+The name that a user chose always comes last, so no name can be mistaken for another kind of key.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _branch_rest = msgspec.msgpack.Decoder(_BranchRest)
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """Which shard a name falls into, and the beginning of that shard's keys."""
+    """The shard that a name hashes to, and the prefix of that shard's keys."""
 
     prefix: str
     count: int
@@ -80,19 +80,19 @@ class Shards(msgspec.Struct, frozen=True):
         return zlib.crc32(name.encode()) % self.count if self.count > 1 else 0
 
     def key(self, shard: int) -> bytes:
-        """The beginning of all keys of a shard."""
+        """The prefix of all keys of a shard."""
         return f"{self.prefix}:{{{shard}}}:".encode()
 
 
 def checked_prefix(prefix: str) -> str:
-    """A prefix that cannot disturb the hash tag behind it."""
+    """The prefix, if it cannot be confused with the hash tag after it; else `InvalidInput`."""
     if not prefix or any(character in prefix for character in "{}\0"):
         raise InvalidInput(f"prefix {prefix!r} must be a text without braces")
     return prefix
 
 
 def pack_key(key: tuple[bytes, int, int] | None) -> bytes:
-    """A `Head.key` as 32 bytes, or none where there is no thread."""
+    """A `Head.key` as 32 bytes; empty if there is no thread."""
     return b"" if key is None else key[0] + key[1].to_bytes(8, "big") + key[2].to_bytes(8, "big")
 
 
@@ -124,7 +124,7 @@ def unpack_head(thread: bytes, packed: bytes) -> Head:
 
 
 def pack_branch(branch: Branch) -> bytes:
-    """All but the id and the lineage, which are the field and the key."""
+    """A branch without its id and lineage, which are the field and the key."""
     return _pack(_BranchRest(branch.thread, branch.owner, branch.origin))
 
 
@@ -136,11 +136,11 @@ def unpack_branch(lineage: str, name: bytes, numbered: bytes) -> tuple[int, Bran
 
 
 def pack_row(row: NewRow) -> bytes:
-    """All but the payload: sixteen bytes of id, sixteen of digest, the meta behind its length, and the root."""
+    """A row without its payload: 16 bytes of id, 16 of digest, the length of the meta, the meta, and the root."""
     return row.id + row.digest + len(row.meta).to_bytes(4, "big") + row.meta + row.root
 
 
 def unpack_row(packed: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """(id, meta, digest, root), the order of `Row`; a light, which is a row without its root, has an empty one."""
+    """(id, meta, digest, root), the order of `Row`; the root is empty if it was not read."""
     end = 36 + int.from_bytes(packed[32:36], "big")
     return packed[:16], packed[36:end], packed[16:32], packed[end:]

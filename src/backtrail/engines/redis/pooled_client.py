@@ -1,9 +1,9 @@
-"""Calls straight over a connection of redis-py, whose client spends more time around each call than the server in it.
+"""Calls directly over redis-py's connections, because its client takes longer for a call than the server does.
 
 The connections are still made by redis-py's pool (TLS, logins, Sentinel, forks), but they are lent from here: the one
 that was used last first, a new one only when all are lent, and callers beyond the pool's size wait. After a failure all
-idle connections are suspected and given up, so that one attempt, not one for each connection, finds out that a server
-was restarted. Nobody looks whether an idle connection still lives: the engine repeats what was interrupted.
+idle connections are closed, so that a restarted server costs one failed attempt, not one per connection. Idle
+connections are not checked before use: the engine repeats an interrupted call.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 from redis import exceptions
 
-#: Errors that are answers of the server, and leave the connection usable.
+#: Errors that the server sent as its answer; the connection is still usable.
 _ANSWERS = exceptions.ResponseError
 
 
 def packed(first: Sequence[bytes], args: Sequence[bytes | str | int]) -> list[bytes]:
-    """A command as it travels: a list of byte strings, each behind its length."""
+    """A command in wire format: a list of byte strings, each after its length."""
     count = len(first) + len(args)
     flat: list[int | bytes] = [count]
     for part in first:
@@ -35,7 +35,7 @@ def packed(first: Sequence[bytes], args: Sequence[bytes | str | int]) -> list[by
 
 
 class BlockingConnections:
-    """Lends the blocking connections of a pool that nobody else uses, to many threads."""
+    """Lends the blocking connections of a pool, which is used by nothing else, to many threads."""
 
     def __init__(self, pool: Any, size: int, timeout: float) -> None:
         self._pool = pool
@@ -62,7 +62,7 @@ class BlockingConnections:
             self.give_back(connection, broken="READONLY" in str(error))
             raise
         except BaseException:
-            # Its answer may still come: nobody may read it as the answer to something else.
+            # Its answer may still arrive, and must not be read as the answer to another call.
             self.give_back(connection, broken=True)
             raise
         self.give_back(connection)
@@ -71,17 +71,18 @@ class BlockingConnections:
     def take(self) -> Any:
         """A connection that is ready; `ConnectionError` if all are lent for too long, or if none can be made."""
         if self._process != os.getpid():
-            # After a fork the parent's connections are the parent's; redis-py makes the child a new pool by itself.
+            # After a fork the connections belong to the parent; redis-py makes a new pool for the child by itself.
             self._start()
         try:
-            return self._idle.pop()  # a list gives each of its items to one thread only, without a lock
+            return self._idle.pop()  # list.pop is atomic: no lock is needed
         except IndexError:
             return self._waited()
 
     def _waited(self) -> Any:
         end = time.monotonic() + self._timeout
         with self._change:
-            # Whoever gives back looks at this number afterwards: either we see what was given back, or we are woken.
+            # `give_back` reads this number after it returns a connection: either we see that connection, or we are
+            # woken.
             self._waiting += 1
             try:
                 while self._made >= self._size:
@@ -134,7 +135,7 @@ class BlockingConnections:
 
 
 class AsyncConnections:
-    """The same for asyncio, on one event loop; here the pool only makes connections, and keeps no count of them."""
+    """The same for asyncio, on one event loop; here the pool only makes connections and does not count them."""
 
     def __init__(self, pool: Any, size: int, timeout: float) -> None:
         self._pool = pool
@@ -201,7 +202,7 @@ class AsyncConnections:
         self._closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
-            # With TLS both sides say goodbye; one who does not answer is left after a while.
+            # Closing TLS waits for the other side's close_notify, but not for long.
             with contextlib.suppress(exceptions.TimeoutError, OSError):
                 await connection.disconnect()
-        await asyncio.sleep(0)  # a loop closes sockets in its next turn, and this may be its last one
+        await asyncio.sleep(0)  # a loop closes sockets in its next iteration, and this may be the last one

@@ -11,7 +11,7 @@ from backtrail.errors import LockLost
 
 
 def of_append(shards: keys.Shards, commit: Commit, ttl: int) -> list[Argument] | None:
-    """Arguments of append_row.lua for a commit that is one row behind the head and the head's move; else None."""
+    """Arguments of append_row.lua, for a commit that only adds one row after the head and moves the head; else None."""
     if len(commit.rows) != 1 or len(commit.swaps) != 1:
         return None
     if commit.branches or commit.marks or commit.blobs:

@@ -1,9 +1,9 @@
-"""Pointers to threads that begin away from their home, in a store of several shards.
+"""Pointers to threads whose lineage is in another shard than their home, in a store of several shards.
 
-A thread exists once, whatever shard it is in. Its home (the shard of its own name) holds a pointer to the lineage
-where it may be; a commit that begins it elsewhere sets that pointer first. Before a pointer is set to another lineage,
-its version is blocked in the old one, so that a slow writer who relies on it is refused. With one shard, none of this
-happens: the commit's own script sees everything.
+A thread exists only once, whatever shard it is in. Its home (the shard of its own name) holds a pointer to the lineage
+where it may be; a commit that creates it in another shard sets that pointer first. Before a pointer is set to another
+lineage, its version is blocked in the old one, so that a slow writer that relies on it is refused. With one shard no
+pointers are needed: the commit's own script sees everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SET_POINTER, BLOCK_STALE_CLAIMS, DELETE_POINTER = map(Script, ("set_pointer", "b
 
 
 async def set_pointers(run: Run, shards: Shards, commit: Commit) -> dict[str, int]:
-    """Point at every thread that the commit begins away from its home; the versions of the pointers."""
+    """Set a pointer for every thread that the commit creates outside its home; returns their versions."""
     if shards.count == 1:
         return {}
     here = shards.of(commit.lineage)
@@ -47,13 +47,13 @@ async def set_pointer(run: Run, shards: Shards, thread: str, lineage: str, *, an
 
 
 async def delete_pointer(run: Run, shards: Shards, thread: str, pointer: bytes) -> None:
-    """Forget a pointer to another shard, so that the thread can begin at home; `Refused` if it exists over there."""
+    """Delete a pointer to another shard, so that the thread can be created at home; `Refused` if it exists there."""
     await _block(run, thread, pointer)
     await run(DELETE_POINTER, shards.of(thread), [thread, pointer])
 
 
 async def _block(run: Run, thread: str, pointer: bytes) -> None:
-    """Let nobody begin the thread where the pointer leads; `Refused` if it exists there."""
+    """Prevent the thread from being created where the pointer leads; `Refused` if it exists there."""
     shard, version, lineage = pointer.split(b":", 2)
     if not await run(BLOCK_STALE_CLAIMS, int(shard), [thread, lineage, version]):
         raise conflicts.moved(thread)

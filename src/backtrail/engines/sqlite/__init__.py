@@ -3,9 +3,9 @@
 * `database_file`: checks that the file is a backtrail store, makes it, opens connections to it
 * `migrations`: the schema, as numbered `.sql` files
 * `writer`: the one connection that writes, and group commit
-* `write_queue`: the order of those who want to write
-* `reader_pool`: a small pool of connections that read beside it
-* `fork_safety`: closes both before the process forks
+* `write_queue`: the queue of callers that wait to write
+* `reader_pool`: a small pool of connections that read while it writes
+* `connections`: closes both before the process forks
 * `statements`, `transactions`: the SQL, and the functions that apply a commit, a sweep or a lease with it
 * `engine`: the engine contract, in terms of these
 """

@@ -1,7 +1,7 @@
 """No connection to SQLite crosses a fork: they are closed just before, and each side opens its own afterwards.
 
-A child that inherited one would share the parent's idea of who holds which lock, and could damage the store. Closing
-before the fork also closes the lock file, which a child would otherwise hold for as long as it lives.
+An inherited connection would carry the parent's record of its locks, which the child does not hold, and could damage
+the store. The lock file is closed as well, which a child would otherwise keep locked until it exits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class ForkSafeConnections:
 
     def after_fork_in_child(self) -> None:
         left = self.writer.renew()
-        # Closing these would undo locks and files of the parent: they are kept, unused, for as long as the child lives.
+        # Closing these would release locks and delete files of the parent, so the child keeps them, unused, until it
+        # exits.
         _abandoned.extend([*self.readers.renew(), *([left] if left is not None else [])])
 
 

@@ -1,12 +1,11 @@
-"""The file of a SQLite store: checked, made, and opened here.
+"""The file of a SQLite store: checks, creates and opens it.
 
-A file is looked at with plain reads before SQLite may touch it, so that a file that is not a backtrail store is left as
-it is, byte for byte. A new store is made under another name and renamed when it is whole: there is never a half-made
-one.
+A file is checked with plain reads before SQLite opens it, so that a file that is not a backtrail store is left
+unchanged, byte for byte. A new store is made under another name and renamed when it is complete.
 
-The plain look happens only while this process has no connection to the file: POSIX locks belong to the process, and
-closing any handle of a file gives up all of them, SQLite's too. Another process could then take the write-ahead log
-away from under us. So the files that are open in this process are counted, and looked at no more.
+The plain reads happen only while this process has no connection to the file: POSIX locks belong to the process, and
+closing any handle of a file releases all of them, SQLite's included. Another process could then remove the write-ahead
+log while we use it. So the open files of this process are counted, and not read directly.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Un
 
 APPLICATION_ID = int.from_bytes(b"btrl", "big")
 PAGE_SIZE = 8192  # a row of 2 to 3 KB fills a page three times; with 4 KB pages it would half fill one
-BUSY_MS = 60_000  # only programs other than backtrail make us wait here: backtrail's writers queue on the lock file
-# Half of SQLite's default: a WAL that starts anew soon is written over, which is faster than growing it, and other
-# processes wait half as long while a checkpoint is made. With 250 every hundredth write would wait for one.
+BUSY_MS = 60_000  # only other programs make us wait here: backtrail's writers queue on the lock file
+# Half of SQLite's default: a WAL that is reset sooner is overwritten, which is faster than growing it, and other
+# processes wait half as long during a checkpoint. With 250, every hundredth write would wait for one.
 WAL_PAGES = 500
 CACHE_KB = 16_000  # at most, for each connection; a state of 3.5 MB is read from it in half the time
 
@@ -41,7 +40,7 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 class DatabaseFile:
-    """A backtrail store's file, known to be one; `readonly` if it or its directory may not be written."""
+    """The checked file of a backtrail store; `readonly` if it or its directory is not writable."""
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool, durability: str) -> None:
         if durability not in ("full", "normal"):
@@ -62,7 +61,7 @@ class DatabaseFile:
             _OPEN[self._counted] += 1
 
     def unregister(self) -> None:
-        """Say that all connections of this object are closed."""
+        """Record that all connections of this object are closed."""
         with _OPENING:
             if self._counted is not None:
                 _OPEN[self._counted] -= 1
@@ -76,8 +75,8 @@ class DatabaseFile:
             try:
                 return self._ready(_open(self.path, "ro"), False)
             except sqlite3.OperationalError:
-                # A WAL database can be read without its -wal and -shm files only if nobody writes. There is no -wal
-                # now, but there may be one a moment later: such a connection is used once.
+                # A WAL database can be read without its -wal and -shm files only if there is no writer. There is no
+                # -wal now, but one may appear at any moment: such a connection is used once.
                 if beside(self.path, "-wal").exists():
                     raise
                 self.immutable = True
@@ -89,12 +88,12 @@ class DatabaseFile:
             return LockFile(beside(self.path, "-lock"))
 
     def size(self) -> int:
-        """Bytes on disk: the file and its companions."""
+        """Bytes on disk: the file and its -wal, -shm and lock files."""
         files = [self.path, *(beside(self.path, suffix) for suffix in ("-wal", "-shm", "-lock"))]
         return sum(file.stat().st_size for file in files if file.exists())
 
     def identity(self) -> tuple[int, int]:
-        """(device, inode) of the file at the path: another one if the store was deleted or replaced under us."""
+        """(device, inode) of the file at the path; it changes if the store is deleted or replaced while open."""
         with translating_errors(self.path):
             found = self.path.stat()
             return (found.st_dev, found.st_ino)
@@ -126,11 +125,11 @@ class DatabaseFile:
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """The companion of a store's file with this ending."""
+    """The file beside a store's file whose name has this suffix."""
     return path.with_name(path.name + suffix)
 
 
-#: Errors of the driver; text that is damaged comes as UnicodeDecodeError.
+#: Errors of the driver; damaged text raises UnicodeDecodeError.
 DRIVER = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError)
 
 
@@ -155,7 +154,7 @@ def translated(error: Exception, path: Path) -> BacktrailError | Refused:
         return Refused(str(path), f"{path}: {error}")
     if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
         return InvalidInput(f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}")
-    if primary == sqlite3.SQLITE_ERROR:  # our statements are right, so somebody changed the tables
+    if primary == sqlite3.SQLITE_ERROR:  # our statements are right, so the tables were changed by another program
         version = _version_now(path)
         if version > migrations.newest():
             return _too_new(path, version)
@@ -175,7 +174,7 @@ def _real(path: str | os.PathLike[str]) -> Path:
 
 
 def _look(path: Path) -> int:
-    """The format of the store at `path`; refuses what is not one. Only reads."""
+    """The format of the store at `path`; raises if it is not a store. Only reads."""
     if not path.is_file():
         raise UnsupportedFormat(f"{path} is not a backtrail store: it is not a regular file; choose another path")
     with path.open("rb") as file:
@@ -197,7 +196,7 @@ def _look(path: Path) -> int:
 
 
 def _version_now(path: Path) -> int:
-    """The format of a store that is open, by SQLite's word; 0 if that cannot be told."""
+    """The format of an open store, read through SQLite; 0 if it cannot be read."""
     try:
         with closing(_open(path, "ro")) as connection:
             return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -1,7 +1,8 @@
 """The engine contract on SQLite: each method is one statement on the right connection.
 
 Reads go to the writer's own connection when it is idle: its cache is warm after a write, while a reader's cache is
-empty after every commit of another connection. Where threads compete for it, whole ranges go to the pool of readers.
+empty after every commit of another connection. When threads compete for it, reads of whole ranges go to the pool of
+readers.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from backtrail.engines.sqlite.transactions import NOWHERE, Leasing, Numbers, Wri
 from backtrail.engines.sqlite.writer import GroupCommitWriter, SharedWrite
 from backtrail.errors import BacktrailError, Corrupt, Unavailable
 
-REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as there are tips
-SHORT = 256  #: steps of a range that counts as little to read
-LEASES_KEPT = 86_400.0  #: seconds after their end
+REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as cached tips
+SHORT = 256  #: a range of at most this many steps counts as short
+LEASES_KEPT = 86_400.0  #: seconds after their expiry
 
 
 class SQLiteEngine(Engine, SharesCommits, StoredLocally):
@@ -35,7 +36,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         engine = SQLiteEngine("agents.db")
 
     `durability="full"`: an acknowledged commit survives a power cut. `"normal"`: it survives the death of the process,
-    and a power cut may take the last ones. `create=False` raises `NotFound` where there is no file.
+    but a power cut may lose the last ones. `create=False` raises `NotFound` where there is no file.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         self._connections = ForkSafeConnections(self._writer, self._readers)
         self._numbers: Numbers = {}
         try:
-            self._readers.fetch(sql.ANYTHING, ())  # what SQLite cannot read is found now, not at the first save
+            self._readers.fetch(sql.ANYTHING, ())  # a file that SQLite cannot read is found now, not at the first save
         except BacktrailError:
             self._shut()
             raise
@@ -69,7 +70,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         return self._readers.fetch(statement, values) if found is None else found
 
     def _fetch_much(self, statement: str, values: Sequence[Any]) -> list[Any]:
-        """Read a lot: on the writer's connection only if nobody else wants it."""
+        """Read a long range: on the writer's connection only if there is no contention for it."""
         found = self._writer.read(statement, values, much=True)
         return self._readers.fetch(statement, values) if found is None else found
 
@@ -95,14 +96,14 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         number = self._number(lineage, branch)
         found = self._span(statement, number, first, last)
         if not found:
-            # Rare, so it may cost a second look: another process may have dropped the branch and written it anew.
+            # Rare, so a second lookup is cheap enough: another process may have dropped the branch and written it anew.
             known, number = number, self._number(lineage, branch, remembered=False)
             if number != known:
                 found = self._span(statement, number, first, last)
         return found
 
     def _span(self, statement: str, number: int, first: int, last: int) -> list[Any]:
-        if last >= LAST_STEP:  # all there are: without an end, a range would go on through the rows of others
+        if last >= LAST_STEP:  # to the branch's end: an open range would continue through rows of other branches
             end = self._fetch_much(sql.LAST_STEP_OF, (number,))
             last = end[0][0] if end else NOWHERE
         fetch = self._fetch if last - first < SHORT else self._fetch_much
@@ -255,14 +256,14 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
 
 
 def _head(record: Sequence[Any]) -> Head:
-    """The head in a record; what else in it is damaged is found by its checksum, once it has a name."""
+    """The head in a record. Only the names are checked here; damage elsewhere is found by the checksum of the data."""
     if type(record[0]) is not str or type(record[1]) is not str:
         raise Corrupt("a head", "the name of its thread or lineage is not text")
     return Head(*record)
 
 
 def _is_branch(record: Sequence[Any]) -> bool:
-    """True if a record that was read can be one that was written: a damaged file may return anything."""
+    """True if a record has the types of a branch: a damaged file may return anything."""
     kinds = tuple(map(type, record))
     return kinds[:4] == (bytes, str, str, bytes) and kinds[4:] in ((type(None), type(None)), (bytes, int))
 

@@ -16,7 +16,7 @@ KEPT = 4  #: idle connections that stay open
 
 
 class ReaderPool:
-    """Runs one SELECT at a time on each connection, and gives the connection back at once."""
+    """Runs one SELECT at a time on each connection, and returns the connection to the pool at once."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
@@ -41,18 +41,18 @@ class ReaderPool:
             self._discard(connection)
         else:
             self._idle.append(connection)
-            if len(self._idle) > KEPT:  # asked afterwards: many who ask before may all find room
+            if len(self._idle) > KEPT:  # checked afterwards: many threads that check before could all find room
                 self._thin_out()
         return found
 
     def close(self, deadline: float = float("inf")) -> None:
-        """Close for good; waits for those that are reading, but no longer than the deadline (`time.monotonic`)."""
+        """Close for good; waits for reads in progress, but not past the deadline (`time.monotonic`)."""
         self._closed = True
         with self._opening:
             self.drain(deadline)
 
     def drain(self, deadline: float) -> None:
-        """Close every connection. The caller holds `pause()`, or nobody could ever be done."""
+        """Close every connection. The caller has called `pause()`: otherwise new reads could keep this from ending."""
         while self._all and time.monotonic() < deadline:
             try:
                 self._discard(self._idle.pop())
@@ -60,14 +60,14 @@ class ReaderPool:
                 time.sleep(DRAIN_POLL.backoff)
 
     def pause(self) -> None:
-        """From now on, whoever finds no idle connection waits for `resume()`."""
+        """From now on, a reader that finds no idle connection waits for `resume()`."""
         self._opening.acquire()
 
     def resume(self) -> None:
         self._opening.release()
 
     def renew(self) -> set[sqlite3.Connection]:
-        """In a forked child: start anew. What the parent could not close is handed back, never to be used."""
+        """In a forked child: start anew. Returns the connections that the parent could not close, never to be used."""
         left, self._all, self._idle = self._all, set(), []
         self._opening = threading.Lock()
         return left
@@ -81,7 +81,7 @@ class ReaderPool:
             return connection
 
     def _thin_out(self) -> None:
-        """Close one that is idle, if nobody has taken it meanwhile."""
+        """Close an idle connection, if there still is one."""
         try:
             self._discard(self._idle.pop(0))
         except IndexError:

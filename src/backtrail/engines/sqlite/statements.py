@@ -1,17 +1,17 @@
 """Every SQL statement of the engine, constant, so that SQLite prepares each of them once.
 
-Rows of `steps` stand in the order in which they were written, and `stretches` says where those of a branch are: step s
-of a stretch is at `pos + s - first`, and it ends where the branch's next one begins. The last one of a branch ends
-where another branch's row follows. A range of positions may reach too far, into rows of other branches or of another
-stretch: they do not fit, and are filtered out. A row that is missing is just not there.
+`steps` holds rows in the order in which they were written. `stretches` locates the rows of a branch: step s of a
+stretch is at `pos + s - first`, and a stretch ends where the branch's next one begins. The last stretch of a branch
+ends before the next row of another branch. A range of positions may reach too far, into rows of other branches or of
+another stretch: these are filtered out. A missing row is simply absent.
 
 Upper bounds on a text column may be a blob: SQLite sorts every blob after every text, so `b""` means "no upper bound".
-The successor of a text or blob is itself and one more zero byte.
+The successor of a text or blob is the same with a zero byte added.
 """
 
 from __future__ import annotations
 
-FAR = 1 << 62  #: a position behind all others
+FAR = 1 << 62  #: a position after all others
 _HEAD = "thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note"
 
 # -- writing: what a save runs -----------------------------------------------------------------------------------
@@ -23,11 +23,11 @@ WHERE thread = ? AND branch = ? AND step = ? AND version = ? AND lineage = ?"""
 ADD_HEAD = "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 DELETE_HEAD = "DELETE FROM heads WHERE thread = ? AND branch = ? AND step = ? AND version = ?"
 LAST_ROW = "SELECT pos, branch, step FROM steps ORDER BY pos DESC LIMIT 1"
-# Unless a row that a sweep deleted once began a stretch there.
+# Except where a row that a sweep deleted had begun a stretch.
 NEXT_ROW = """
 INSERT INTO steps SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE NOT EXISTS (SELECT 1 FROM stretches WHERE branch = ?2 AND first = ?3)"""
-# From branches, not VALUES: a branch that another process dropped since we learnt its number takes no more rows.
+# From branches, not VALUES: if another process has dropped the branch since we cached its number, no row is added.
 ADD_ROW = "INSERT INTO steps SELECT ?, n, ?, ?, ?, ?, ?, ? FROM branches WHERE n = ?"
 PLACE = """
 SELECT r.pos + ?2 - r.first, s.branch, s.step
@@ -58,8 +58,8 @@ EMPTY_ROW = f"UPDATE steps SET root = x'', payload = x'' {_AT}"  # noqa: S608
 DELETE_STRETCHES = "DELETE FROM stretches WHERE branch = ?"
 DELETE_MARKS = "DELETE FROM marks WHERE branch = ?"
 DELETE_BRANCH = "DELETE FROM branches WHERE n = ?"
-# Stretches of which no row is left: one after another that has rows must stay, to say where that one ends, but far
-# behind everything; the others go. The last one of a branch stays as it is.
+# Stretches without any row left: one that follows a stretch with rows must stay, to mark the end of that stretch, but
+# is moved to FAR; the others are deleted. The last stretch of a branch stays as it is.
 EMPTY_STRETCHES = f"""
 UPDATE stretches AS r SET pos = {FAR:d}
 WHERE branch = ?1 AND pos < {FAR:d} AND EXISTS (SELECT 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first)
@@ -70,16 +70,16 @@ DELETE_EMPTY_STRETCHES = f"""
 DELETE FROM stretches AS r WHERE branch = ?1 AND pos = {FAR:d} AND coalesce((
     SELECT x.pos FROM stretches x WHERE x.branch = ?1 AND x.first < r.first ORDER BY x.first DESC LIMIT 1
     ), {FAR:d}) = {FAR:d}"""  # noqa: S608
-# A position is never used twice, so that a gap in a stretch is always its own: where the last row goes, an empty one
-# of no branch keeps the position until others are behind it.
+# A position is never used twice, so that a gap in a stretch always belongs to it: when the last row is deleted, an
+# empty row of no branch holds the position until later rows follow.
 DELETE_KEEPERS = """
 DELETE FROM steps WHERE branch = 0 AND pos IN (SELECT pos FROM stretches WHERE branch = 0 AND pos < ?)"""
 FORGET_KEEPERS = "DELETE FROM stretches WHERE branch = 0 AND pos < ?"
 ADD_KEEPER = "INSERT INTO steps VALUES (?, 0, 0, x'', x'', x'', x'', x'')"
 DELETE_BLOB = "DELETE FROM blobs WHERE pool = ? AND id = ?"
-# Every row says itself whose it is, so that stretches which were lost or damaged can be told from the rows. A row that
-# was written again while it was hidden counts once. No stretch goes on behind a gap: others may have rows in it. Where
-# the next one is elsewhere, one that is far away stands for the gap, like those of which no row is left.
+# Every row names its branch, so lost or damaged stretches can be rebuilt from the rows. A row that was written again
+# while it was hidden counts once. No stretch continues after a gap: other branches may have rows in it. If the next
+# stretch is elsewhere, one at FAR stands for the gap, as for stretches without any row left.
 FORGET_STRETCHES = "DELETE FROM stretches WHERE branch <> 0"
 FIND_STRETCHES = f"""
 WITH found AS (SELECT branch, step, min(pos) AS pos FROM steps WHERE branch > 0 GROUP BY branch, step),

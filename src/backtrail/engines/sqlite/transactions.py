@@ -16,13 +16,13 @@ from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
 NOWHERE = -1  #: no branch has this number
-NOBODY = 0  #: nor this one: it has the empty rows that keep a position from being used again
+NOBODY = 0  #: nor this one: it owns the empty rows that keep a position from being reused
 
 Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
 
 
 class Writing(NamedTuple):
-    """A commit, the branch numbers known before, and those it brings (to be remembered once it is committed)."""
+    """A commit, the branch numbers known before, and the new ones (to be cached once it is committed)."""
 
     commit: Commit
     known: Mapping[tuple[str, bytes], int]
@@ -36,9 +36,9 @@ class Leasing(NamedTuple):
 
 
 def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
-    """Apply a commit, or raise why it is refused."""
+    """Apply a commit, or raise the reason for its refusal."""
     commit = writing.commit
-    writing.learnt.clear()  # of a run that was rolled back; its numbers may be somebody else's by now
+    writing.learnt.clear()  # from a run that was rolled back; its numbers may belong to other branches by now
     execute = cursor.execute
     lineage = commit.lineage
     fence = commit.fence
@@ -54,7 +54,8 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
         key = (lineage, row.branch)
         number = writing.known.get(key) or writing.learnt.get(key) or _find(cursor, key, writing.learnt)
         if not _add(cursor, lineage, number, row):
-            # Dropped by another process since we learnt its number; it may have been written anew under another one.
+            # Another process has dropped the branch since we cached its number; it may have been written anew with
+            # another.
             number = _find(cursor, key, writing.learnt)
             if not _add(cursor, lineage, number, row):
                 raise conflicts.branch_gone(lineage, row.branch)
@@ -72,8 +73,8 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
 
 
 def _add_blobs(cursor: sqlite3.Cursor, lineage: str, blobs: list[tuple[bytes, bytes]]) -> None:
-    """Many with one statement: it needs the interpreter's lock once and not for each, so a thread that makes the next
-    blobs meanwhile is not in the way."""
+    """Insert many blobs with one statement: it takes the GIL once, not once per blob, so it does not contend with a
+    thread that makes the next blobs."""
     most = len(blobs) - len(blobs) % sql.AT_ONCE
     for first in range(0, most, sql.AT_ONCE):
         some = blobs[first : first + sql.AT_ONCE]
@@ -138,7 +139,7 @@ def _add(cursor: sqlite3.Cursor, lineage: str, number: int, row: NewRow) -> bool
 
 
 def _is_gap(cursor: sqlite3.Cursor, number: int, step: int, pos: int) -> bool:
-    """True if an empty position lies inside a stretch: then the next row is of that stretch, too."""
+    """True if an empty position is inside a stretch: then the next row belongs to that stretch, too."""
     behind, branch, after = cursor.execute(sql.ROW_BEHIND, (pos,)).fetchone() or (0, NOWHERE, 0)
     return bool(branch == number and after - step == behind - pos)
 
@@ -191,7 +192,7 @@ def _drop_branch(cursor: sqlite3.Cursor, number: int) -> None:
 
 
 def _keep_place(cursor: sqlite3.Cursor, last: int) -> None:
-    """See that no position up to `last`, the highest one before the sweep, is used again."""
+    """Make sure that no position up to `last`, the highest one before the sweep, is used again."""
     cursor.execute(sql.DELETE_KEEPERS, (last,))
     cursor.execute(sql.FORGET_KEEPERS, (last,))
     now = cursor.execute(sql.LAST_ROW).fetchone()
@@ -216,19 +217,19 @@ def lease(cursor: sqlite3.Cursor, wanted: Leasing) -> Lease | Taken:
 
 
 def release(cursor: sqlite3.Cursor, name_and_owner: tuple[str, str]) -> bool:
-    """Give a lease back, if that owner has it. The row stays: its token is still the newest."""
+    """Release a lease, if that owner holds it. The row stays: its token is still the newest."""
     cursor.execute(sql.RELEASE_LEASE, (*name_and_owner, _now()))
     return cursor.rowcount == 1
 
 
 def find_stretches(cursor: sqlite3.Cursor, _: None) -> None:
-    """Make the table of stretches anew, from the rows: as short as it can be, and right."""
+    """Rebuild the table of stretches from the rows, as short as possible."""
     cursor.execute(sql.FORGET_STRETCHES)
     cursor.execute(sql.FIND_STRETCHES)
 
 
 def forget_leases(cursor: sqlite3.Cursor, older_than: float) -> None:
-    """Delete leases that ended that many seconds ago. Tokens keep growing, since they are never used twice."""
+    """Delete leases that expired that many seconds ago. Tokens keep growing: none is ever used twice."""
     cursor.execute(sql.FORGET_LEASES, (_now() - round(older_than * 1_000_000),))
 
 

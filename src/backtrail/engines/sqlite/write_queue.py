@@ -1,12 +1,11 @@
-"""The queue of writers: a lock that is handed on, with a leader for those who wait, and no thread of its own.
+"""The queue of writers: a lock that is handed from caller to caller, with a leader and without a thread of its own.
 
-One caller owns the queue. Others put a ticket into it and sleep on that. Whoever releases the queue hands it to the
-first ticket: that caller wakes up as the leader, takes all the tickets that are queued by then, does their work
-together with its own, and wakes their callers, who find it done. The queue is never free while somebody waits, so
-nobody starves.
+One caller owns the queue. Others put a ticket into it and sleep on the ticket. The owner releases the queue by handing
+it to the first ticket: that caller wakes up as the leader, takes all the tickets that are queued by then, does their
+work together with its own, and wakes their callers. The queue is never free while a caller waits, so none starves.
 
-An interrupt (Ctrl-C) can hit the one moment in which a caller owns the queue and has nothing yet that would release it.
-No caller ever asks for a queue that it owns; so if the owner does, an interrupt left it owning, and it goes on.
+An interrupt (Ctrl-C) can come just after a caller has acquired the queue and before it can release it. No caller ever
+acquires a queue that it owns; so if the owner does, an earlier call was interrupted, and it simply continues.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 
 class Ticket:
-    """A piece of work that waits; `alone`: of a caller that wants the queue for itself."""
+    """A piece of work that waits; `alone`: its caller wants the queue for itself."""
 
     __slots__ = ("alone", "argument", "caller", "error", "gate", "leads", "result", "work")
 
@@ -29,7 +28,7 @@ class Ticket:
         self.result: Any = None
         self.error: Exception | None = None
         self.leads = False
-        self.caller = 0  # which thread waits
+        self.caller = 0  # the thread that waits
         self.gate = threading.Lock()
         self.gate.acquire()
 
@@ -40,12 +39,12 @@ class WriteQueue:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._owned = False
-        self._owner = 0  # which thread
+        self._owner = 0  # the thread that owns the queue
         self._queue: deque[Ticket] = deque()
-        self.crowded = False  #: True once anybody had to wait
+        self.crowded = False  #: True once a caller had to wait
 
     def try_acquire(self) -> bool:
-        """Own the queue if it is free."""
+        """Acquire the queue if it is free."""
         with self._guard:
             me = threading.get_ident()
             if self._owned and not self._still_owned_by(me):
@@ -54,7 +53,8 @@ class WriteQueue:
             return True
 
     def wait(self, ticket: Ticket, timeout: float = -1) -> bool:
-        """Queue up. True: the queue is ours now, to be released; False: a leader did our work, or time is up."""
+        """Wait in the queue. True: the caller owns it now and must release it; False: a leader did the work, or it
+        timed out."""
         with self._guard:
             ticket.caller = threading.get_ident()
             free = not self._owned or self._still_owned_by(ticket.caller)
@@ -73,7 +73,7 @@ class WriteQueue:
         return ticket.leads
 
     def batch(self) -> list[Ticket]:
-        """The leader takes what is queued: itself first, and all after it up to one that wants to be alone."""
+        """The tickets that the leader takes: its own first, and all after it up to one that wants to be alone."""
         with self._guard:
             found = [self._queue.popleft()]
             while self._queue and not (self._queue[0].alone or found[0].alone):
@@ -99,7 +99,7 @@ class WriteQueue:
         return True
 
     def _withdraw(self, ticket: Ticket) -> None:
-        """Step out of the queue, because time is up or the caller was interrupted."""
+        """Leave the queue, after a timeout or an interrupt."""
         with self._guard:
             if ticket in self._queue:  # if not, a leader is at work on it: too late
                 self._queue.remove(ticket)

@@ -1,8 +1,8 @@
-"""The one connection that writes, and group commit: writers that wait share one transaction, so one fsync.
+"""The one connection that writes, and group commit: waiting writers share one transaction, hence one fsync.
 
 The caller that owns the queue (see `write_queue`) commits all tickets in it in one transaction. If one of them is
-refused, that is done again with a savepoint for each, so that it does not take the others with it. A lone writer pays
-for none of this but an uncontended lock.
+refused, all are done again with a savepoint for each, so that the others still succeed. A lone writer pays only for an
+uncontended lock.
 
 Writers of other processes queue on a lock file around BEGIN … COMMIT: the kernel wakes them one after another, where
 SQLite's own busy handler would sleep and poll.
@@ -29,7 +29,7 @@ _FAILS_ONE = (BacktrailError, conflicts.Refused, *DRIVER, ValueError, TypeError)
 
 
 class SharedWrite:
-    """A write that waits until those of others are ready, too."""
+    """A write that waits until other coroutines' writes are ready, too."""
 
     def __init__(self, writer: GroupCommitWriter, work: Work[A, R], argument: A) -> None:
         self._writer = writer
@@ -48,7 +48,7 @@ class _WriteConnection(NamedTuple):
 
 
 class GroupCommitWriter:
-    """Does all writes of this process, in as few transactions as it can."""
+    """Does all writes of this process, in as few transactions as possible."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
@@ -73,7 +73,7 @@ class GroupCommitWriter:
         return ticket.result  # type: ignore[no-any-return]
 
     def write_all(self, tickets: Sequence[Ticket]) -> None:
-        """Do the work of several tickets in one transaction, if that can be; each keeps its own result or error."""
+        """Do the work of several tickets, in one transaction if possible; each keeps its own result or error."""
         self.pause()
         try:
             if len(tickets) == 1 or not self._write_batch(tickets):
@@ -84,7 +84,7 @@ class GroupCommitWriter:
     def read(self, sql: str, values: Sequence[Any], *, much: bool = False) -> list[Any] | None:
         """Read on this connection, whose cache is warm after a write; None if it is busy.
 
-        `much`: only if no write ever had to wait, for one would now, while a whole range is read."""
+        `much`: a long range, read here only if no write ever had to wait, since a write would have to wait for this."""
         queue = self._queue
         if self._file.readonly or (much and queue.crowded) or not queue.try_acquire():
             return None
@@ -97,7 +97,7 @@ class GroupCommitWriter:
             queue.release()
 
     def run_outside_transaction(self, statements: Sequence[str]) -> None:
-        """Run statements that cannot be part of a transaction, with all other writers kept away."""
+        """Run statements that cannot be part of a transaction, with all other writers locked out."""
         self.pause()
         try:
             opened = self._connection or self._open()
@@ -110,16 +110,16 @@ class GroupCommitWriter:
             self.resume()
 
     def close(self) -> None:
-        """Close for good, after the writes that are going on."""
+        """Close for good, after the writes in progress."""
         self.pause()
         self._closed = True
         self.shut()
         self.resume()
 
-    # -- for those who need the writer to pause, a fork above all ----------------------------------------------
+    # -- pausing the writer, above all for a fork --------------------------------------------------------------
 
     def pause(self, timeout: float = -1) -> bool:
-        """Keep everybody out until `resume()`; False if the writes before us took longer than that."""
+        """Lock out all writers until `resume()`; False if earlier writes took longer than `timeout`."""
         if not self._queue.wait(Ticket(_no_work, None, alone=True), timeout):
             return False
         self._queue.batch()
@@ -136,7 +136,7 @@ class GroupCommitWriter:
             self._connection = None
 
     def renew(self) -> sqlite3.Connection | None:
-        """In a forked child: start anew. A connection that was not closed before is handed back, never to be used."""
+        """In a forked child: start anew. Returns a connection that was not closed before the fork, never to be used."""
         left, self._connection = self._connection, None
         self._queue = WriteQueue()
         if left is None:
@@ -195,7 +195,7 @@ class GroupCommitWriter:
                 ticket.error = error
 
     def _write_batch(self, batch: Sequence[Ticket]) -> bool:
-        """Commit all tickets in one transaction; False if that was not possible and nothing happened."""
+        """Commit all tickets in one transaction; False if that was not possible, and nothing was written."""
         try:
             _, cursor, lock = self._connection or self._open()
         except BacktrailError:
@@ -209,8 +209,8 @@ class GroupCommitWriter:
         return True
 
     def _without_savepoints(self, cursor: sqlite3.Cursor, batch: Sequence[Ticket]) -> bool:
-        """False if any ticket was refused; then nothing happened. Other threads want to run as well, and each statement
-        lets them: a batch that needs no savepoints is through in half the time."""
+        """False if any ticket was refused; then nothing was written. Each statement releases the GIL to other threads,
+        so a batch without savepoints, with fewer statements, takes half the time."""
         try:
             cursor.execute("BEGIN IMMEDIATE")
             for ticket in batch:
