@@ -1,1 +1,1 @@
-"""Pure: values <-> bytes, documents <-> roots, pieces and payloads. No I/O here."""
+"""Encoding: values <-> bytes, states <-> roots, pieces and payloads. Pure functions, no I/O."""

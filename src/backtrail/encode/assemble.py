@@ -1,7 +1,7 @@
-"""From a root and the payloads it points at, back to a value.
+"""Assembles a value from a root and the payloads it points at.
 
-First `rows_needed` tells which rows a tree needs; the caller fetches them into `FetchedRows`; then `Assembler` builds.
-A list is decoded a few dozen rows at a time: joining everything first would push the text through the cache twice.
+`rows_needed` lists the rows that a tree needs; the caller fetches them into `FetchedRows`; then `Assembler` builds. A
+list is decoded a few dozen rows at a time: joining everything first would move the text through the CPU cache twice.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class FetchedRows:
 
 
 class Assembler:
-    """Builds values from nodes, payloads and blobs. An `index`, where given, learns which rows hold which items."""
+    """Builds values from nodes, payloads and blobs. An `index`, if given, records which rows hold which items."""
 
     def __init__(self, values: Values, rows: FetchedRows, blobs: dict[bytes, bytes]) -> None:
         self._values = values
@@ -124,8 +124,8 @@ class Assembler:
         )
 
     def tree(self, tree: Tree) -> Tree:
-        """`tree` with the children from its pages, whose rows were added. The pages of these children are left for
-        another round: their rows need not be here yet."""
+        """`tree` with the children from its pages, whose rows were added. The pages of these children are not expanded:
+        their rows may not have been fetched yet."""
         children = tree.children
         if children is None:
             found = {key: node for page in tree.pages for key, node in self.page(page).items()}
@@ -187,7 +187,8 @@ class Assembler:
     def _batches(
         self, piece: Piece, first: int, rows: list[bytes], index: RowIndex | None
     ) -> Iterator[tuple[int, int, list[bytes]]]:
-        """The piece's stream in the rows from `first` on: first item, how many, and their bytes, some rows at once."""
+        """The piece's stream in the rows from `first` on, in batches of rows: first item, number of items, and their
+        bytes."""
         simple = one_section_rows(rows, piece.stream)
         if simple is None:
             yield from self._sections(piece, first, rows, index)

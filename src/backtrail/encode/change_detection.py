@@ -1,17 +1,17 @@
-"""Did the beginning of this list change? The answer must be exact, and cheap.
+"""Change detection: an exact and cheap check if the beginning of a list has changed.
 
-A `KnownList` is a saved list in memory: a snapshot of its items, to tell what is new, and which row holds which item,
-so that what is not new can be pointed at.
+A `KnownList` is a saved list in memory: a snapshot of its items, to find out which are new, and an index of the rows
+that hold them, to point at the others.
 
 Python's own `==` compares a list of 3,200 messages with a copy of it in a tenth of a millisecond, because the copy
-shares every string with the original; but it holds 1, 1.0 and True to be equal. So where a list has numbers, its
-encoding is compared besides, which tells them apart. What is left are look-alikes: values of a subclass that are equal
-to a plain value and encode like it, such as a member of a str Enum. Where such a type is registered, and so could be
-saved, a *census* of all types that occur settles it. A list that holds anything more exotic is remembered and compared
-by the encodings of its items. As with `==`, a dict whose keys only changed their order is the same dict.
+shares every string with the original; but to it 1, 1.0 and True are equal. So if a list has numbers, its encoding is
+compared as well, which distinguishes them. That leaves look-alikes: values of a subclass that are equal to a plain
+value and encode like it, such as a member of a str Enum. If such a type is registered, and so could be saved, a
+*census* of all types in the list decides. A list that holds anything more exotic is kept and compared as the encodings
+of its items. As with `==`, a dict whose keys only changed their order is the same dict.
 
-A copy is private: it shares only immutable values with the caller, so a later change in place is seen, and never
-reaches what was saved.
+A snapshot shares only immutable values with the caller, so a later change in place is noticed, and does not change the
+snapshot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgspec
 
 from backtrail.encode.row_format import Piece, Tail
 
-_PLAIN = frozenset({str, type(None), bytes, dict, list, tuple})  # `==` tells these from all others of their kind
+_PLAIN = frozenset({str, type(None), bytes, dict, list, tuple})  # `==` distinguishes these from all other plain types
 _NUMBERS = frozenset({int, float, bool})
 _COPYABLE = _PLAIN | _NUMBERS
 _CONTAINERS = frozenset({dict, list, tuple})
@@ -40,7 +40,7 @@ def census(items: Sequence[Any]) -> frozenset[type]:
     seen = set(map(type, items))
     level: Sequence[Any] = items
     for _ in range(_DEEP):
-        # A flat list of messages is the usual shape: what is looked at only once need not be gathered first.
+        # Usually this is a flat list of messages: values that are visited only once need not be collected first.
         kinds = {type(value) for item in level for value in item.values()} if seen == {dict} else set()
         if not kinds or kinds & _CONTAINERS:
             level = list(chain.from_iterable(_inside(level)))
@@ -48,11 +48,11 @@ def census(items: Sequence[Any]) -> frozenset[type]:
         seen |= kinds
         if not kinds & _CONTAINERS:
             return frozenset(seen)
-    return frozenset({object})  # deeper than anything that can be saved: let the encoder refuse it
+    return frozenset({object})  # deeper than anything that can be saved: the encoder refuses it
 
 
 def _inside(level: Sequence[Any]) -> Iterator[Iterable[Any]]:
-    """The insides of all containers of a level."""
+    """The contents of all containers of a level."""
     for item in level:
         kind = type(item)
         if kind is dict:
@@ -62,7 +62,7 @@ def _inside(level: Sequence[Any]) -> Iterator[Iterable[Any]]:
 
 
 def has_odd_keys(value: Any) -> bool:
-    """True if any dict in a value has a key that is not exactly a str (`==` would mix up 1 and True as keys)."""
+    """True if any dict in a value has a key that is not exactly a str (`==` would confuse 1 and True as keys)."""
     inside: Iterable[Any] = ()
     if type(value) is dict:
         for key in value:
@@ -71,7 +71,7 @@ def has_odd_keys(value: Any) -> bool:
         inside = value.values()
     elif type(value) is list or type(value) is tuple:
         inside = value
-    for item in inside:  # noqa: SIM110  # each message of each save passes here: a generator would cost twice as much
+    for item in inside:  # noqa: SIM110  # called for each message of each save: a generator would cost twice as much
         if type(item) in _CONTAINERS and has_odd_keys(item):
             return True
     return False
@@ -103,12 +103,12 @@ def same(one: Any, other: Any) -> bool:
     if kind is list or kind is tuple:
         return len(one) == len(other) and all(map(same, one, other))
     if kind is float:
-        return bool(one.hex() == other.hex())  # tells -0.0 from 0.0, and holds NaN to be itself
+        return bool(one.hex() == other.hex())  # distinguishes -0.0 from 0.0; NaN equals itself
     return bool(one == other)
 
 
 class ListSnapshot:
-    """The items of a list as they were saved, to tell next time what is new. Grows by `extend`."""
+    """The items of a list at its last save, to find the new ones at the next. Grows by `extend`."""
 
     __slots__ = ("_encode", "_lookalikes", "encoded", "identity", "items", "kinds", "packed")
 
@@ -118,8 +118,8 @@ class ListSnapshot:
         self.identity = identity
         self.items: list[Any] = []
         self.kinds: frozenset[type] = frozenset()
-        self.encoded: list[bytes] | None = None  # one per item, instead of `items`, where a type is exotic
-        self.packed: bytearray | None = None  # all items, where numbers occur
+        self.encoded: list[bytes] | None = None  # one per item, instead of `items`, if a type is exotic
+        self.packed: bytearray | None = None  # all items, if numbers occur
         self.extend(items)
 
     def __len__(self) -> int:
@@ -143,7 +143,7 @@ class ListSnapshot:
                     self.packed = bytearray(_packed(self.items))
                 else:
                     self.packed += _packed(items)
-            except OverflowError:  # an int beyond 64 bit: only the store's own codec has bytes for it
+            except OverflowError:  # an int beyond 64 bits: only the store's own codec can encode it
                 self._switch_to_encodings()
 
     def _switch_to_encodings(self) -> None:
@@ -174,7 +174,7 @@ class ListSnapshot:
         return list(self.items) if self.encoded is None else list(map(decode, self.encoded))
 
     def key(self, index: int) -> Any:
-        """A hashable key of item `index`, equal for same items only: for matching the items of an edited list."""
+        """A hashable key of item `index`, equal only for the same items: for matching the items of an edited list."""
         if self.encoded is not None:
             return self.encoded[index]
         return id(self.items[index]) if self.identity else self._encode(self.items[index])
@@ -193,7 +193,7 @@ class ListSnapshot:
 
 
 class RowIndex:
-    """For each stream: which row begins at which item and byte. The planner names exactly the rows of a run by it."""
+    """For each stream, the first item and byte of each row. The planner uses it to find exactly the rows of a run."""
 
     __slots__ = ("_streams",)
 
@@ -205,7 +205,7 @@ class RowIndex:
         self.note(tail.branch, tail.stream, tail.items, tail.offset, step)
 
     def note(self, branch: bytes, stream: int, start: int, offset: int, step: int) -> None:
-        """A row with several sections of a stream counts from its first, which is noted first."""
+        """Record where a row begins. If it has several sections of a stream, only the first, recorded first, counts."""
         starts, offsets, steps = self._streams.setdefault((branch, stream), ([], [], []))
         at = bisect_left(steps, step) if steps and step <= steps[-1] else len(steps)
         if at == len(steps) or steps[at] != step:
@@ -224,7 +224,7 @@ class RowIndex:
 
 
 class KnownList(msgspec.Struct):
-    """One long list of a thread's head: its items, and which row holds which."""
+    """One long list of the state at a thread's head: its items, and the row that holds each."""
 
     snapshot: ListSnapshot
     row_index: RowIndex
@@ -239,6 +239,6 @@ KnownLists = dict[tuple[str, ...], KnownList]  #: by the path of the list in the
 
 
 def _packed(items: Sequence[Any]) -> bytes:
-    """The items' own bytes, one after the other: an encoded list without its header, which tells only the length."""
+    """The items' own bytes, one after the other: an encoded list without its header, which holds only the length."""
     data = _ENCODER.encode(list(items))
     return data[1 if len(items) < 16 else 3 if len(items) < 65536 else 5 :]

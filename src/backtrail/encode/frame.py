@@ -1,11 +1,11 @@
-"""Frames: how bytes are wrapped before an engine gets them.
+"""Frames: the wrapping of all bytes that are passed to an engine.
 
 A frame is one flag byte, the content, and a CRC-32. The checksum comes last and is little-endian, so that the CRC of a
 whole sound frame is always the same number: a load checks a thousand rows with one `map` and no slicing. Content that
-zstd makes smaller is stored compressed; the flag says so, so that stores with and without compression can be mixed.
+zstd makes smaller is stored compressed; the flag records this, so frames with and without compression can be mixed.
 
-Rows of a few KB have little in them to refer back to, so a lineage that has grown long enough gets a *dictionary*,
-trained from its own first rows: it takes a quarter off. A dictionary is a blob; the frames that need it name it.
+Rows of a few KB repeat little within themselves, so a lineage that has grown long enough gets a *dictionary*, trained
+from its own first rows, which makes rows a quarter smaller. A dictionary is a blob; the frames that need it name it.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ NAME = 8  # bytes by which a frame names its dictionary
 _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
 _ALL_SOUND = frozenset({_SOUND})
 _BYTES = frozenset({bytes})
-_WORTH = 128  # bytes below which compression cannot win back its own header
-_MAX_PLAIN = 1 << 31  # no frame that we write unpacks to more: a damaged size must not exhaust memory
+_WORTH = 128  # bytes below which compression saves less than its own header takes
+_MAX_PLAIN = 1 << 31  # no frame of ours unpacks to more: a damaged size must not exhaust memory
 _USUAL = frozenset({b"\x00", b"\x01"})  # kinds that need nothing but themselves
 _AT_ONCE = {"multi_compress_to_buffer", "multi_decompress_to_buffer"} <= zstandard.backend_features  # not on PyPy
-_FEW = 4  # contents, up to which one call for all of them takes longer
+_FEW = 4  # contents up to which one call for all of them takes longer
 _FLAG = operator.itemgetter(0)
 _crc = struct.Struct("<I")
 MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
-DICTIONARY_SIZE = 32 * 1024  # bytes: half of it loses three per cent, twice as much gains one
+DICTIONARY_SIZE = 32 * 1024  # bytes: with half of it rows are 3 % larger, with twice as much 1 % smaller
 _NEWER = "is in a frame of a kind that this version of backtrail does not know: use a newer one"
 BEFORE, BEHIND = b"\x00", bytes(4)  # around the content of a bare frame
 
 
 def describe_row(branch: bytes, step: int) -> str:
-    """The name of a row in messages. Sealed frames are bound to this text: it never changes."""
+    """The name of a row in messages. Sealed frames are bound to this text, so it must never change."""
     return f"step {step} of branch {branch.hex()}"
 
 
 def check_sound(frame: bytes, record: str, least: int) -> None:
-    """Raise `Corrupt` unless this is a whole frame of at least so many bytes."""
-    if type(frame) is not bytes:  # a damaged database may hand out anything
+    """Raise `Corrupt` unless this is an intact frame of at least `least` bytes."""
+    if type(frame) is not bytes:  # a damaged database may return anything
         raise Corrupt(record, f"it is {type(frame).__name__}, not bytes")
     if zlib.crc32(frame) != _SOUND or len(frame) < least:
         raise Corrupt(record, "its checksum does not hold" if frame else "it is empty")
 
 
 class LacksDictionary(Corrupt):
-    """A frame needs a dictionary that has not been learnt: fetch it and try again. `name` says which."""
+    """A frame needs the dictionary `name`, which is not loaded: fetch it and try again."""
 
     def __init__(self, record: str, name: bytes) -> None:
         super().__init__(record, f"the dictionary {name.hex()} that it was compressed with is missing")
@@ -85,7 +85,7 @@ class Frames:
         return other
 
     def wrap(self, content: bytes, record: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
-        """The frame of `content`; with the dictionary of that name, if it was learnt."""
+        """The frame of `content`; compressed with the dictionary of that name, if it is loaded."""
         packed = self._pack(content, dictionary)
         return packed + _crc.pack(zlib.crc32(packed))
 
@@ -108,8 +108,8 @@ class Frames:
     def unwrap_blobs(
         self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], records: Iterable[str]
     ) -> list[memoryview]:
-        """The contents of blobs of these names and sizes, or `Corrupt`. The names are the check: checksums and
-        `records` are used only to say what is wrong."""
+        """The contents of blobs of these names and sizes, or `Corrupt`. The names serve as the check: checksums and
+        `records` are used only to describe an error."""
         found = self._unpack_all(list(map(_without_checksum, frames)), ids, sizes)
         return self._each_blob(frames, ids, sizes, records) if found is None else found
 
@@ -125,7 +125,7 @@ class Frames:
         return content
 
     def bare(self, frames: Sequence[bytes], records: Iterable[str]) -> Sequence[bytes]:
-        """Checked frames as one flag byte, the plain content, and four bytes: what is stored raw is not even copied.
+        """Checked frames as one flag byte, the plain content, and four bytes: a frame that is stored raw is not copied.
         `records` is used only when something has to be unpacked or is wrong."""
         if (
             set(map(type, frames)) <= _BYTES
@@ -146,7 +146,7 @@ class Frames:
     # -- dictionaries -------------------------------------------------------------------------------------------------
 
     def learn(self, content: bytes) -> bytes:
-        """Make a dictionary known; its name."""
+        """Load a dictionary; returns its name."""
         name = self.blob_id(content)[:NAME]
         if name not in self._dictionaries:
             dictionary = zstandard.ZstdCompressionDict(content)
@@ -157,7 +157,7 @@ class Frames:
         return name
 
     def knows(self, name: bytes) -> bool:
-        """True if the dictionary of that name was learnt."""
+        """True if the dictionary of that name is loaded."""
         return name in self._dictionaries
 
     # -- packing ------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Frames:
         return b"\x00" + content
 
     def _pack_all(self, contents: Sequence[bytes]) -> list[bytes]:
-        """The result of `_pack` for each, made with one call: that needs the interpreter's lock once."""
+        """The result of `_pack` for each, made with one call, which takes the GIL once."""
         if not self.compression or not _AT_ONCE or len(contents) < _FEW:
             return [self._pack(content) for content in contents]
         worth: list[bytes | bytearray | memoryview] = [content for content in contents if len(content) >= _WORTH]
@@ -185,7 +185,7 @@ class Frames:
         ]
 
     def _strength(self, dictionary: bytes) -> int:
-        """The level of zstd: as asked for; else 3, and 6 with a dictionary, where that takes another 7 % off."""
+        """The level of zstd: the given one; else 3, or 6 with a dictionary, where it saves another 7 %."""
         return self.level or (6 if dictionary else 3)
 
     def _compressor(self, dictionary: bytes) -> zstandard.ZstdCompressor:
@@ -265,7 +265,8 @@ class Frames:
 
 
 def _without_checksum(frame: bytes) -> memoryview:
-    """The frame without its checksum; empty, which is no frame, where a damaged database hands out something else."""
+    """The frame without its checksum; empty, which is not a valid frame, if a damaged database returned another
+    type."""
     return memoryview(frame if type(frame) is bytes else b"")[:-4]
 
 

@@ -1,9 +1,9 @@
 """Piece tables: which items of which streams make up a list, and how an edited list reuses them.
 
-A table is kept short and lean here: neighbours that continue each other are joined, runs too small to be worth a piece
-are written again, and when there are too many pieces, or a load would read much more than the list is worth, the
-cheapest stretch (or all of it) is folded into fresh items. Folding a stretch costs what it holds, and happens only
-after as many edits as it removes pieces, so the work over a list's life stays in proportion to what was written.
+Tables are kept short: adjacent pieces that continue each other are joined, and runs too small for a piece are written
+again. When there are too many pieces, or a load would read much more than the list holds, the cheapest stretch (or the
+whole list) is folded, that is, rewritten as new items. A fold costs the bytes of its stretch, and happens only after as
+many edits as it removes pieces, so the total work stays proportional to the bytes written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backtrail.encode.row_format import ListNode, Piece
 MAX_PIECES = 32
 _KEEP_PIECES = 16  # how many remain after a fold
 _WORTH = 64  # bytes a run must have to be worth a piece in every root to come
-_SLACK = 64 * 1024  # bytes of dead weight that are never worth a fold
+_SLACK = 64 * 1024  # unneeded bytes that are never worth a fold
 
 
 def join_adjacent(pieces: Sequence[Piece]) -> tuple[Piece, ...]:

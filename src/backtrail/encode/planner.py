@@ -1,4 +1,4 @@
-"""Planning a save: from a state, and the root before it, to a new root and a payload with only what is new.
+"""Plans a save: from a state and the previous root, it makes a new root and a payload with only what is new.
 
 The planner is pure. It is given the position of the new row, walks the state beside the old tree, keeps every node
 whose value is unchanged, and collects the rest: items for streams, values for slots, large strings for the pool. A list
@@ -41,7 +41,7 @@ from backtrail.errors import EncodeError, InvalidInput
 
 MAX_INLINE = 96  # encoded bytes of a value that stays in the root
 LONG = 256  # encoded bytes from which a list becomes a piece table, and a dict a tree
-BLOB = 4 * 1024  # bytes from which a string goes into the pool: a row that a list needs keeps all else that is in it
+BLOB = 4 * 1024  # bytes from which a string goes into the pool: as long as a list needs a row, the whole row is kept
 
 Path = tuple[str, ...]
 
@@ -60,7 +60,7 @@ class NeedsItems(Exception):
 
 
 class Planner:
-    """Plans one row. `lists` belongs to the caller and is changed by the plan: it must be thrown away if the row is not
+    """Plans one row. `lists` belongs to the caller and is changed by the plan: it must be discarded if the row is not
     committed."""
 
     __slots__ = (
@@ -93,13 +93,13 @@ class Planner:
     # -- the ways to change a state -----------------------------------------------------------------------------------
 
     def replace(self, state: Any) -> PlannedRow:
-        """The state becomes `state`; what is unchanged is not written again."""
+        """The state becomes `state`; unchanged parts are not written again."""
         name, fields = self._top_level(state)
         old = self._old.tree if self._old is not None else None
         return self._finish(self._tree(name, fields, old, (), 1))
 
     def rewrite_all(self, state: Any) -> PlannedRow:
-        """The state becomes `state`, and all of it is written, because the one before cannot be read."""
+        """The state becomes `state`, and all of it is written, because the previous state cannot be read."""
         self._old, self._lists = None, {}
         return self.replace(state)
 
@@ -110,19 +110,19 @@ class Planner:
         old = children.get(key)
         children[key] = new = self._appended(key, old, items)
         if type(old) is ListNode and type(new) is ListNode and len(new.pieces) == len(old.pieces) and not tree.pages:
-            # Some numbers of one list changed, and nothing else: the tree is as heavy as it was, and no page is due.
+            # Only a few numbers of one list node changed: the tree has the same weight, and no page has to be written.
             return self._finish(Tree(tree.type, children, tree.size - old.size + new.size))
         return self._finish(self._make_tree(tree.type, children, tree))
 
     # -- for views: small values of the state before, and several changes in one row ---------------------------------
 
     def peek(self, key: str, default: Any = None) -> Any:
-        """The small value at a top-level key of the state before."""
+        """The small value at a top-level key of the previous state."""
         node = _children(self._old.tree).get(key) if self._old is not None else None
         return self._values.decode(node.raw) if isinstance(node, Inline) else default
 
     def count(self, key: str) -> int:
-        """The number of items in the list at a top-level key of the state before."""
+        """The number of items in the list at a top-level key of the previous state."""
         node = _children(self._old.tree).get(key) if self._old is not None else None
         if isinstance(node, ListNode):
             return node.count
@@ -137,7 +137,7 @@ class Planner:
         lists: dict[str, ListNode] | None = None,
         drop: tuple[str, ...] = (),
     ) -> PlannedRow:
-        """Some keys are set, one list gets more items, `lists` are put in as they are, and some keys go."""
+        """Some keys are set, one list gets more items, `lists` are inserted as nodes, and some keys are deleted."""
         if append is not None and not (changes or lists or drop):
             return self.append(*append)
         tree = self._old.tree if self._old is not None else Tree(None, {}, 0)
@@ -245,7 +245,7 @@ class Planner:
             if len(value) < LONG:  # shorter in bytes is possible only for a shorter list
                 raw = self._encode(value, path, depth)
                 if len(raw) < LONG:
-                    return Inline(raw)  # never a slot: append() must be able to go on from the root alone
+                    return Inline(raw)  # never a slot: append() needs only the root
             return self._new_list(value, path, depth)
         known = self._lists.get(path) if self._lists is not None else None
         if known is None:
@@ -253,7 +253,7 @@ class Planner:
         if known.snapshot.is_prefix_of(value) and len(old.pieces) < MAX_PIECES:
             new = value[len(known.snapshot) :]
             longer = self._extend(old, new, path, depth + 1) if new else old
-            if self._identity and not known.snapshot.identity:  # it came from a load, which has no caller's objects
+            if self._identity and not known.snapshot.identity:  # from a load, without the caller's objects
                 known.snapshot = self._snapshot(value)
             return longer
         return self._edit(value, old, known, path, depth)
@@ -271,7 +271,7 @@ class Planner:
     def _encode(self, value: Any, path: Path, depth: int) -> bytes:
         try:
             return self._values.encode(value, "", depth)
-        except EncodeError as error:  # the path is put into words only here: hardly any value needs them
+        except EncodeError as error:  # the text of the path is made only here: it is rarely needed
             raise EncodeError(_path_text(path) + error.path, error.reason) from error.__cause__
 
     def _encode_items(self, items: list[Any], first: int, path: Path, depth: int) -> list[bytes]:
@@ -279,7 +279,7 @@ class Planner:
         data: list[bytes] = []
         try:
             for item in items:
-                data.append(encode(item, "", depth))  # noqa: PERF401  # the path needs to know how far it got
+                data.append(encode(item, "", depth))  # noqa: PERF401  # on an error, the path needs the number of items done
         except EncodeError as error:
             raise EncodeError(f"{_path_text(path)}[{first + len(data)}]{error.path}", error.reason) from error.__cause__
         return data
@@ -304,7 +304,7 @@ class Planner:
         return piece, Tail(tail.branch, tail.stream, stop, tail.offset + len(joined))
 
     def _new_list(self, items: list[Any], path: Path, depth: int) -> ListNode:
-        """A list of which nothing is known: all of its items go into a new stream."""
+        """A list without a known previous version: all of its items go into a new stream."""
         data = self._encode_items(items, 0, path, depth + 1)
         tail = self._tail(None)
         row_index = RowIndex()
@@ -318,7 +318,7 @@ class Planner:
         return ListNode(pieces, len(items), sum(map(len, data)), tail)
 
     def _extend(self, old: ListNode, items: list[Any], path: Path, depth: int) -> ListNode:
-        """The list only got longer."""
+        """The list has only grown at its end."""
         if not items:
             return old
         data = self._encode_items(items, old.count, path, depth)
@@ -358,7 +358,7 @@ class Planner:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _make_tree(self, name: str | None, children: dict[str, Node], old: Tree | None) -> Tree:
-        """The tree of these children; a heavy one goes into pages, of which unchanged ones stay where they are."""
+        """The tree of these children. A heavy one is split into pages, and unchanged pages are reused."""
         size = 0
         for key, node in children.items():
             size += len(key) + node.size

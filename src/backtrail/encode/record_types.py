@@ -1,8 +1,8 @@
-"""Registered types: how a record (dataclass, pydantic model, msgspec.Struct, attrs class, named tuple, Enum) becomes
-a name and fields, and comes back.
+"""Registered types: converts a record (dataclass, pydantic model, msgspec.Struct, attrs class, named tuple, Enum) to a
+name and fields, and back.
 
-Only classes that the caller handed over are ever built: the name in the data is looked up in this table and nowhere
-else. A name that is not in it loads as `Unregistered`, a plain value that says what it was and can be saved again.
+Only registered classes are ever instantiated: a name in the data is looked up in this table and nowhere else. A name
+that is not in it loads as `Unregistered`, a plain value that holds the name and fields and can be saved again.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Fields = dict[str, Any]
 
 
 class Unregistered(msgspec.Struct, frozen=True):
-    """A value of a type that this store was not told about: register it with `types=[…]` to get it back."""
+    """A value of a type that is not registered in this store: register it with `types=[…]` to load it as that type."""
 
     type: str
     value: Any
 
     def __hash__(self) -> int:
-        """A member of a set or a key of a dict may be of a type that is not registered here."""
+        """Needed because a member of a set or a key of a dict may be of a type that is not registered."""
         return hash((self.type, _hashable(self.value)))
 
 
 def _hashable(value: Any) -> Any:
-    """Something that is equal wherever two values are, and has a hash."""
+    """A hashable stand-in for a value; equal values have equal stand-ins."""
     if isinstance(value, dict):
         return frozenset((key, _hashable(item)) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -44,11 +44,11 @@ def _hashable(value: Any) -> Any:
 
 
 class Unreadable(Exception):
-    """A value of a registered class could not be taken apart."""
+    """The fields of a value of a registered class could not be read."""
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One registered class: its name, and the functions that take its values apart and build them."""
+    """One registered class: its name, and the functions that read a value's fields and build a value."""
 
     name: str
     cls: type
@@ -56,15 +56,15 @@ class Kind(msgspec.Struct, frozen=True):
     build: Callable[[Fields], Any]
 
     def take_apart(self, value: Any) -> Fields:
-        """The fields of a value; `Unreadable` if its class does not let them be read."""
+        """The fields of a value; `Unreadable` if its class raises an error."""
         try:
             return self.fields(value)
-        except Exception as error:  # whatever a user's class raises: the caller knows where it was
+        except Exception as error:  # whatever a user's class raises: the caller adds the path
             raise Unreadable(f"is a {self.cls.__qualname__} whose fields cannot be read: {error!r}") from error
 
 
 class Types:
-    """The classes of one store, by name and by class. `with_type` gives a wider table; tables never change."""
+    """The classes of one store, by name and by class. `with_type` returns an extended table; tables are immutable."""
 
     def __init__(self, types: Iterable[type] | Mapping[str, type] = ()) -> None:
         self.by_name: dict[str, Kind] = {}
@@ -90,7 +90,7 @@ class Types:
         return any(issubclass(cls, str | int | float | tuple) for cls in self.by_class)
 
     def with_type(self, cls: type) -> Types:
-        """This table, and `cls` (with nothing changed where it is known already or is no record)."""
+        """This table with `cls` added; the same table if `cls` is registered already or is not a record."""
         if not is_record(cls) or cls in self.by_class:
             return self
         wider = Types({name: kind.cls for name, kind in self.by_name.items()})
@@ -174,7 +174,7 @@ def _pydantic_fields(value: Any) -> Fields:
 
 
 def _pydantic_builder(cls: Any) -> Callable[[Fields], Any]:
-    """Fields were saved under their names, whatever aliases the model is validated by otherwise."""
+    """Builds a model by field names, under which the fields were saved, even if the model has aliases."""
     if "by_name" in inspect.signature(cls.model_validate).parameters:
         return lambda fields: cls.model_validate(fields, by_alias=False, by_name=True)
     return cls.model_validate  # type: ignore[no-any-return]  # pydantic is optional and so untyped here
@@ -191,8 +191,8 @@ def _keyword_builder(cls: type, names: tuple[str, ...]) -> Callable[[Fields], An
 
 
 def _field_builder(cls: type, defaults: Mapping[str, _Default]) -> Callable[[Fields], Any]:
-    """Sets fields as they were saved, without running `__init__`: a load restores, it does not compute again.
-    A field that was added to the class since gets its default; one that was removed is left out."""
+    """Sets the saved fields without running `__init__`: a load restores a value, it does not recompute it. A field that
+    was added to the class later gets its default; one that was removed is left out."""
 
     def build(fields: Fields) -> Any:
         record: Any = object.__new__(cls)

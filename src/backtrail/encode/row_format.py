@@ -1,4 +1,4 @@
-"""The bytes of a row: its root, a tree of nodes that says where each part of the state lies, and its payload.
+"""The bytes of a row: its root, a tree of nodes that locates each part of the state, and its payload.
 
 * `Inline`: a small value, in the root itself.
 * `Slot`: a larger value, in the payload of the row that first held it.
@@ -12,9 +12,9 @@ holds *sections* (the items that its row adds to a stream) and *slots*. Its head
 little-endian: a load of 1,600 rows finds the items of each row with one slice, and reads bare frames (see `frame`), so
 that items are copied once.
 
-In memory a node names branches by their id; in bytes by an index into the root's or page's own short table, 0 being
-the branch of the row itself. Nodes, and the other records that a store keeps by the thousand, are made with `gc=False`:
-no cycle can go through them, so the collector need not visit them.
+In memory a node names branches by their id; in bytes by an index into the root's or page's own short table, 0 being the
+branch of the row itself. Nodes, and the other records that a store keeps by the thousand, are made with `gc=False`: no
+cycle can go through them, so the garbage collector need not visit them.
 """
 
 from __future__ import annotations
@@ -117,9 +117,8 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tree(msgspec.Struct, frozen=True, gc=False):
-    """A dict (`type` None) or a record. A heavy tree names in `pages` where its children lie.
-
-    `children` is None as long as these pages have not been fetched."""
+    """A dict (`type` None) or a record. A heavy tree has its children on `pages`; `children` is None until these have
+    been fetched."""
 
     type: str | None
     children: dict[str, Node] | None
@@ -138,7 +137,7 @@ class Root(msgspec.Struct, frozen=True, gc=False):
 
 
 def node_weight(node: Node) -> int:
-    """About how many bytes a node takes in a root or a page."""
+    """The approximate bytes of a node in a root or a page."""
     if type(node) is Inline:
         return len(node.raw) + 3
     if type(node) is ListNode:
@@ -149,14 +148,13 @@ def node_weight(node: Node) -> int:
 
 
 def children_weight(children: dict[str, Node]) -> int:
-    """About how many bytes these nodes and their keys take."""
+    """The approximate bytes of these nodes and their keys."""
     return sum(map(node_weight, children.values())) + sum(map(len, children)) + 2 * len(children)
 
 
 def split_pages(children: dict[str, Node]) -> list[dict[str, Node]]:
-    """The children of a tree in order, as pages. A page begins at a key whose own hash says so, about every 32nd.
-
-    That depends on keys alone, so a change of one child leaves all other pages as they were."""
+    """The children of a tree in order, as pages. A page begins at each key whose hash has a certain form, about every
+    32nd. That depends on keys alone, so changing one child leaves all other pages unchanged."""
     pages: list[dict[str, Node]] = []
     for key, node in children.items():
         if not pages or zlib.crc32(key.encode()) & 31 == 0:
@@ -372,7 +370,7 @@ def only_section(data: bytes) -> Section | None:
 
 
 def one_section_rows(frames: Sequence[bytes], stream: int) -> OneSectionRows | None:
-    """Rows that each hold one section of this stream and nothing else, as nearly all do; None if one is different."""
+    """Rows that each hold just one section of this stream, as nearly all rows do; None if one is different."""
     front = BEFORE + _ONE_COUNT + _STREAM.pack(stream)
     return OneSectionRows(frames) if set(map(_FRONT, frames)) <= {front} else None
 
@@ -384,7 +382,7 @@ class OneSectionRows:
         self.frames = frames
 
     def start(self, row: int) -> int:
-        """The number of the first item in a row; behind the last row, the number that the next item would have."""
+        """The number of the first item in a row; after the last row, the number of the next item."""
         if row < len(self.frames):
             return int(_SECTION.unpack_from(self.frames[row], _ONE_HEAD)[1])
         _, start, count, _, _ = _SECTION.unpack_from(self.frames[row - 1], _ONE_HEAD)

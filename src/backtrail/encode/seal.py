@@ -3,11 +3,11 @@
 A store has a *ring* of its own: a secret for the names of blobs, and one or more data keys. The ring is kept in the
 store, encrypted with the user's key; so a user's key can be replaced without touching a single row, and rows written
 from then on are sealed with a fresh data key. A sealed frame is a flag byte, the number of the data key, a random
-nonce, the ciphertext with its tag, and the CRC-32 that every frame ends with: damage is told from a wrong key.
+nonce, the ciphertext with its tag, and the CRC-32 that every frame ends with, by which damage is distinguished from a
+wrong key.
 
-The name of the record (which row, which part of it, which blob) is the associated data, so a frame that was moved,
-swapped or put back elsewhere does not open. Blobs are named by a keyed hash: equal contents cannot be recognised
-without the ring.
+The name of the record (which row, which part of it, which blob) is the associated data, so a frame that was moved to
+another record does not open. Blobs are named by a keyed hash: without the ring, equal contents cannot be recognized.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _key(value: Any) -> bytes:
 
 
 def lock_ring(ring: Ring, key: bytes) -> bytes:
-    """The ring as the store keeps it."""
+    """The ring in its stored form, encrypted with `key`."""
     nonce = os.urandom(_NONCE)
     content = msgspec.msgpack.encode(ring)
     sealed = _MAGIC + nonce + _cipher(_wrapping(key)).encrypt(nonce, content, _MAGIC)
@@ -83,7 +83,7 @@ def lock_ring(ring: Ring, key: bytes) -> bytes:
 
 
 def unlock_ring(data: bytes, keys: Sequence[bytes]) -> tuple[Ring, int]:
-    """The ring, and which of the keys opened it."""
+    """The ring, and the index of the key that opened it."""
     if zlib.crc32(data) != _SOUND or not data.startswith(_MAGIC):
         raise Corrupt("the key ring of the store", "its checksum does not hold")
     at = len(_MAGIC)
@@ -106,12 +106,12 @@ class SealedFrames(Frames):
         self._names = ring.names
 
     def use(self, ring: Ring) -> None:
-        """Go on with a ring that has grown; copies of these frames share the list."""
+        """Switch to a ring with more keys; copies of these frames share the list."""
         self._ciphers[:] = [_cipher(key) for key in ring.keys]
         self._names = ring.names
 
     def renamed(self, ring: Ring) -> Ring:
-        """Another ring, with these frames' secret for names."""
+        """Another ring, with these frames' secret for blob names."""
         return Ring(self._names, ring.keys)
 
     def wrap(self, content: bytes, record: str, dictionary: bytes = b"") -> bytes:
@@ -171,7 +171,7 @@ def require_crypto() -> None:
 
 
 def refuse_sealed() -> UnsupportedFormat:
-    """For a store that has a ring and was opened without a key."""
+    """The error for an encrypted store that is opened without a key."""
     return UnsupportedFormat("the store is encrypted: open it with key=…")
 
 

@@ -1,9 +1,9 @@
-"""States as JSON, exactly: what JSON has no word for becomes an object with one `$` key, and comes back from it.
+"""States as JSON, exactly: a value that JSON does not have becomes an object with one `$` key, and is restored from it.
 
     {"$bytes": "aGk="}  {"$datetime": "2026-11-15T21:00:00+00:00"}  {"$tuple": [1, 2]}   {"$type": "Plan", "value": {…}}
 
-A dict that could be taken for one of these (a `$` key, or keys that are not strings) is written as `{"$map": [[key,
-value], …]}`. Whole numbers beyond 2**53 are `{"$int": "…"}`, because JavaScript would round them.
+A dict that could be mistaken for one of these (a `$` key), or whose keys are not strings, is written as `{"$map":
+[[key, value], …]}`. Whole numbers beyond 2**53 are `{"$int": "…"}`, because JavaScript would round them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SAFE = 2**53
 
 
 def to_json(value: Any) -> Any:
-    """`value` as JSON knows it."""
+    """`value` as plain JSON values."""
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return value
@@ -52,7 +52,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """The value that `to_json` was given; `InvalidInput` names what makes no sense."""
+    """The value that `to_json` converted; `InvalidInput` names an invalid part."""
     if type(value) is list:
         return [from_json(item) for item in value]
     if type(value) is not dict:
@@ -80,7 +80,8 @@ def _special(value: dict[str, Any]) -> Any:
 
 
 def _folded(value: dt.datetime | dt.time) -> str:
-    """ISO 8601 has no word for the second of two hours with the same name, when clocks are put back."""
+    """The ISO 8601 text with `fold`, which ISO 8601 lacks: it marks the second of two equal hours when clocks go
+    back."""
     return value.isoformat() + (_FOLD if value.fold else "")
 
 

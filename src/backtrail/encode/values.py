@@ -1,9 +1,9 @@
-"""Values <-> bytes, exactly: what goes in comes out with the same types.
+"""Values <-> bytes, exactly: every value is decoded with the type it was encoded with.
 
 The bytes are msgpack, written and read by msgspec. Plain values (None, bool, int, float, str, bytes, list, dict with
 string keys) are msgpack's own; everything else is an extension, because msgspec by itself would turn a tuple into a
-list and a UUID into a string. Most values are plain, so the encoder first checks if there is anything to replace
-at all, and hands the caller's own object to msgspec when there is not.
+list and a UUID into a string. Most values are plain, so the encoder first checks if anything has to be replaced, and
+passes the caller's own object to msgspec if not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Refused(Exception):
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """True if msgspec alone keeps `value` exactly."""
+    """True if msgspec alone preserves `value` exactly."""
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is float or kind is bytes:
         return True
@@ -58,14 +58,14 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
 
 class Values:
-    """The codec of one store: knows its registered types. Has no state besides; safe to share."""
+    """The codec of one store, with its registered types. It has no other state and is safe to share."""
 
     def __init__(self, types: Types) -> None:
         self.types = types
         self._decoder = msgspec.msgpack.Decoder(ext_hook=self._rebuild)
 
     def encode(self, value: Any, path: str = "state", depth: int = 0) -> bytes:
-        """The canonical bytes of `value`; `EncodeError` names what has none."""
+        """The canonical bytes of `value`; `EncodeError` names a part that cannot be encoded."""
         try:
             data = _ENCODER.encode(value if is_plain(value, depth) else self._pack(value, depth))
         except _Refused as refused:
@@ -78,7 +78,7 @@ class Values:
         return data
 
     def decode(self, data: bytes, where: str = "a value") -> Any:
-        """The value of `encode`'s bytes; `Corrupt` if they are none."""
+        """The value that `encode` encoded; `Corrupt` if the bytes are invalid."""
         try:
             return self._decoder.decode(data)
         except BacktrailError:
@@ -124,7 +124,7 @@ class Values:
         packed = []
         try:
             for item in items:
-                packed.append(self._pack(item, depth + 1))  # noqa: PERF401  # the path needs to know how far it got
+                packed.append(self._pack(item, depth + 1))  # noqa: PERF401  # on an error, the path needs the number of items done
         except _Refused as refused:
             refused.parts.append(f"[{len(packed)}]")
             raise
@@ -196,7 +196,7 @@ class Values:
         raise msgspec.DecodeError(f"extension {code} is unknown: written by a newer version of backtrail?")
 
     def build(self, name: str, fields: Any) -> Any:
-        """A record from its name and fields; `Unregistered` where the name says nothing to this store."""
+        """A record from its name and fields; `Unregistered` if the name is not registered in this store."""
         known = self.types.by_name.get(name)
         if known is None or type(fields) is not dict:
             return Unregistered(name, fields)
@@ -204,7 +204,7 @@ class Values:
             return known.build(fields)
         except BacktrailError:
             raise
-        except Exception as error:  # whatever a user's class raises: say which class it was
+        except Exception as error:  # whatever a user's class raises: the error names the class
             raise EncodeError(f"<{name}>", f"the registered type refused what was saved: {error}") from error
 
 
@@ -221,11 +221,11 @@ def _datetime(data: bytes) -> dt.datetime:
     try:
         return value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        return value  # this machine does not know the zone: the offset it had is still right
+        return value  # this machine does not know the zone, but the stored offset is still right
 
 
 def _time_bytes(value: dt.time) -> bytes:
-    """ISO text; with what it has no word for, like a datetime."""
+    """The ISO text; with the zone's name and `fold` if there are any, as for a datetime."""
     zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
     if zone is None and not value.fold:
         return value.isoformat().encode()

@@ -105,7 +105,7 @@ class _ThreadIds:
 
     def __init__(self, head: Head) -> None:
         self.head = head
-        self.positions: dict[bytes, tuple[Position, ...]] | None = None  # None: one lookup so far, not worth fetching yet
+        self.positions: dict[bytes, tuple[Position, ...]] | None = None  # None: not fetched yet, after one lookup
 
     def add(self, id: bytes, position: Position) -> bool:
         """False if it is known: a fetch during a commit may see the row before the save reports it."""
@@ -146,7 +146,7 @@ class IdCache(ForkSafe):
                     fetched.add(one, (branch, step))
                 self._remember(fetched, 1 + len(rows))
                 return fetched.positions.get(id, ())
-        elif not newer:  # else the caller's head is old: its save will be refused, and the cached ids serve the next attempt
+        elif not newer:  # else the caller's head is old: its save is refused, and the next attempt uses the cached ids
             self._remember(_ThreadIds(head), 1)
         return tuple((branch, step) for branch, step, _ in await engine.locate(head.lineage, id, id, MAX_SAME_ID))
 

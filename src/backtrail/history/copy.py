@@ -198,7 +198,7 @@ class _LineageCopy:
         return one.mark is not None and unpack_mark(self._target.frames.unwrap(one.mark, where), where).deleted
 
     async def _check(self) -> None:
-        """Verify the copy. Damage that the source has as well is reported as the source's, not as a failed copy."""
+        """Verify the copied lineage: `Corrupt` for its first problem, unless its heads have moved meanwhile."""
         check = LineageCheck(self._target, self._lineage)
         await check.run()
         if check.problems and await self._target.engine.heads(self._lineage) == check.heads:

@@ -1,7 +1,7 @@
-"""One level of a state at a time: for looking into a large one without loading it.
+"""Outlines: one level of a state at a time, to inspect a large one without loading it.
 
-A part of a dict is described by what the root says about it; a list is read from one item to another; only the value
-that is asked for by name is read whole.
+The children of a dict are described from the root alone; of a list, a range of items is read; only a value that `path`
+names is read completely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_limit
 from backtrail.model import Outline, Part
 
-_SMALL = 256  # encoded bytes: a value in the root that is shown at once
+_SMALL = 256  # encoded bytes up to which a value in the root is shown
 
 
 async def outline(
@@ -74,7 +74,7 @@ async def _node(reader: StateReader, node: Node, start: int, stop: int | None) -
 
 async def _part(reader: StateReader, name: str, node: Node) -> Part:
     if isinstance(node, Tree):
-        count = None if node.children is None else len(node.children)  # a heavy one is not read to be counted
+        count = None if node.children is None else len(node.children)  # a heavy dict is not read just to count its keys
         return Part(name, "dict", node.size, count, type=node.type)
     if isinstance(node, ListNode):
         return Part(name, "list", node.size, node.count)
@@ -104,7 +104,7 @@ def _items(items: list[Any], start: int) -> tuple[Part, ...]:
 
 
 def kind_of(value: Any) -> Any:
-    """The word for a value's shape."""
+    """The name of a value's kind."""
     if isinstance(value, dict):
         return "dict"
     if isinstance(value, list | tuple):

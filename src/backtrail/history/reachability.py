@@ -20,8 +20,8 @@ from backtrail.history.state_reader import StateReader
 from backtrail.history.zstd_dictionary import is_dictionary
 
 PLAIN_KINDS = frozenset({"thread", "session", "run"})  # kinds whose blobs are all named by their roots
-ASIDE, GAP = b"aside:", b"gap:"  # blobs in which a repair keeps what it set aside, and which gaps it left
-# A blob named ASIDE alone, and nothing else, says that there are others, whose names follow.
+ASIDE, GAP = b"aside:", b"gap:"  # prefixes of blobs in which a repair keeps damaged records, and the gaps it left
+# A blob named just ASIDE marks that there are others, whose names begin with it.
 _BATCH = 128  # rows whose roots are read at once
 
 
@@ -65,14 +65,14 @@ async def find_needed(context: Context, lineage: str, positions: Iterable[Positi
 class Garbage(msgspec.Struct, frozen=True):
     """The records of a lineage that can be freed."""
 
-    rows: list[Position]  #: to go whole
-    bodies: list[Position]  #: of these the light half stays, because a row that stays is chained to it
+    rows: list[Position]  #: to be deleted completely
+    bodies: list[Position]  #: only root and payload are freed: a remaining row is chained to the light half
     branches: list[bytes]
     blobs: list[bytes]
     bytes: int
-    count: int  #: rows that go, those of whole branches included
-    light: int  #: bytes that rows say they wrote, and whose bodies have gone before
-    unsure: str | None = None  #: why all blobs stay: what some of them are needed for cannot be read
+    count: int  #: rows to be deleted, those of whole branches included
+    light: int  #: bytes that rows recorded as written, and whose bodies were freed before
+    unsure: str | None = None  #: the reason why all blobs stay: a checkpoint that may need some of them cannot be read
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.bodies or self.branches or self.blobs)
@@ -82,8 +82,8 @@ NO_GARBAGE = Garbage([], [], [], [], 0, 0, 0)
 
 
 async def find_garbage(context: Context, view: LineageView, doomed: set[Position], *, all_blobs: bool) -> Garbage:
-    """The garbage that is left when the checkpoints at `doomed` are gone too. Blobs are counted in if rows go, or if
-    `all_blobs`."""
+    """The garbage of a lineage once the checkpoints at `doomed` are deleted, too. Includes blobs if rows are deleted,
+    or if `all_blobs`."""
     living = {position: one for position, one in view.living().items() if position not in doomed}
     dead = [one for rows in view.rows.values() for one in rows if one.position not in living]
     if not dead and not all_blobs and len(view.branches) == sum(1 for rows in view.rows.values() if rows):
@@ -98,21 +98,21 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
         row = await context.engine.row(view.lineage, branch, step)
         if row is not None and row.root:
             bodies.append((branch, step))
-    needed_branches = {  # with all branches that they hang on, whatever the step
+    needed_branches = {  # with all branches in their ancestry, whatever the step
         segment.branch.id
         for branch in {*(branch for branch, _ in staying), *(head.branch for head in view.heads)}
         for segment in walk_back((branch, 0), view.branches.get)
     }
     needed_branches |= {branch for branch, step in gone if (branch, step) in links}
     branches = [branch for branch in view.branches if branch not in needed_branches]
-    whole = set(branches)  # their rows go with them
+    whole = set(branches)  # deleted with all their rows
     blobs: list[bytes] = []
     unsure: str | None = None
     if gone or all_blobs:
         try:
             blobs = await _unneeded_blobs(context, view, living, needed.blobs)
         except (Corrupt, UnsafePath, UnsupportedFormat) as error:
-            unsure = str(error)  # rows may go all the same: only blobs are pointed at from there
+            unsure = str(error)  # rows can be freed all the same: only blobs are referenced from there
     size = sum(gone[position].meta.written for position in (*rows, *bodies))
     light = sum(one.meta.written for one in gone.values()) - size
     return Garbage(
@@ -131,7 +131,7 @@ async def _unneeded_blobs(
     context: Context, view: LineageView, living: dict[Position, HistoryStep], needed: set[bytes]
 ) -> list[bytes]:
     if not view.branches:
-        return []  # a workspace that writes the files of its first snapshot ahead of it
+        return []  # a workspace writes the files of its first snapshot before the snapshot itself
     pool = await context.engine.blob_ids(view.lineage)
     if not pool or not all(head.kind in context.blob_finders or head.kind in PLAIN_KINDS for head in view.heads):
         return []

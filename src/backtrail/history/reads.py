@@ -1,4 +1,4 @@
-"""Reading a thread: its states, its checkpoints, and what changed between two of them. Nothing here writes."""
+"""Reading a thread: its states, its checkpoints, and the changes between two of them. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def load(thread: ThreadHandle[S], at: Any = None, as_: Any = None) -> Any:
 
 @rereading
 async def pick(thread: ThreadHandle[S], keys: Any, at: Any = None) -> dict[str, Any]:
-    """Some top-level keys of the state, as far as it has them; everything else is not read."""
+    """The values of those of these top-level keys that the state has; nothing else is read."""
     names = check_names(keys, "keys", "key")
     _, _, root, reader = await read_root(thread, at)
     children = root.tree.children or {}
@@ -69,7 +69,7 @@ async def tail(thread: ThreadHandle[S], key: str, count: int, at: Any = None) ->
 
 
 class RootRead(NamedTuple):
-    """The root of a checkpoint, with the head and the checkpoint's id, and a reader for what it points at."""
+    """The root of a checkpoint, with the head and the checkpoint's id, and a reader for the rows it points at."""
 
     head: Head
     checkpoint: bytes
@@ -89,11 +89,11 @@ async def read_root(thread: ThreadHandle[S], at: Any = None, deep: bool = True) 
 
 
 async def read_end(thread: ThreadHandle[S], reader: StateReader, listing: ListNode, start: int) -> list[Any]:
-    """For views: the items of a list from `start` to its end, from the cache where that has them."""
+    """For views: the items of a list from `start` to its end, from the cache if it has them."""
     tails = thread.context.caches.tails
     found = tails.items(listing, start, listing.count, thread.values)
     if found is None:
-        known = tails.known_up_to(listing, start)  # others may have added a little
+        known = tails.known_up_to(listing, start)  # others may have added a few
         more = await reader.items(listing, known, listing.count)
         tails.add_read(listing, known, more)
         if known == start:
@@ -103,8 +103,8 @@ async def read_end(thread: ThreadHandle[S], reader: StateReader, listing: ListNo
 
 
 def remember_end(thread: ThreadHandle[S], key: str, planned: PlannedRow) -> None:
-    """For views: the planned row, by which the list at a top-level key grew, was committed. Whoever reads the end of
-    the list next finds it in the cache."""
+    """For views: cache the items that a row, just committed, has added to the list at a top-level key, for the next
+    read of the list's end."""
     node = (planned.root.tree.children or {}).get(key)
     if isinstance(node, ListNode):
         thread.context.caches.tails.add_written(node, planned.payload, thread.values)
@@ -142,7 +142,7 @@ async def head(thread: ThreadHandle[S]) -> Checkpoint | None:
 
 
 async def step(thread: ThreadHandle[S]) -> int:
-    """The number of the head's step, 0 when there is none."""
+    """The step of the head, 0 if there is none."""
     thread.context.check_open()
     found = await thread.context.engine.head(thread.id)
     return found.step if found is not None else 0
@@ -165,8 +165,8 @@ async def get(thread: ThreadHandle[S], at: Any) -> Checkpoint:
 async def history(
     thread: ThreadHandle[S], limit: int | None = None, newest_first: bool = False, all: bool = False
 ) -> list[Checkpoint]:
-    """The checkpoints on the way to the head, oldest first, what a fork inherited included. `limit` keeps the newest.
-    `all`: also what rewinds left behind."""
+    """The checkpoints from the thread's first to its head, oldest first, including those that a fork inherited. `limit`
+    keeps the newest. `all`: abandoned ones as well."""
     most = check_limit(limit)
     found = await _find_head(thread)
     if found is None:
@@ -196,7 +196,7 @@ async def _find_head(thread: ThreadHandle[S]) -> Head | None:
 
 
 async def _abandoned(thread: ThreadHandle[S], head: Head, ancestry: Ancestry) -> list[Checkpoint]:
-    """The checkpoints that this thread wrote and that are not on the way to its head."""
+    """The checkpoints that this thread wrote and that are not in its history."""
     context = thread.context
     result: list[Checkpoint] = []
     for branch in await own_branches(context, head):

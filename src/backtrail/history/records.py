@@ -1,7 +1,7 @@
 """The records of history and their bytes: metadata of a step, marks on it, and the note of a head.
 
-Each is a msgpack array whose trailing defaults are left away, so that the common case is small and a later version can
-add fields at the end.
+Each is a msgpack array without trailing defaults, so that the common case is small and a later version can add fields
+at the end.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ENCODER = msgspec.msgpack.Encoder()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _HEAD_WORDS = struct.Struct("<QQQQQQ")
 _ID_FRONT = struct.Struct(">QB")
-NO_DIGEST = bytes(16)  # what the first row of all is chained to
+NO_DIGEST = bytes(16)  # the first row of a thread is chained to this
 MAX_MOVES = 32  # rewinds and jumps that can be undone
-_SHORT = 64 * 1024  # bytes that are copied faster than a digest is fed twice
+_SHORT = 64 * 1024  # up to this many bytes, joining is faster than updating a digest twice
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The metadata of a checkpoint, as it was saved."""
+    """The metadata of a checkpoint at the time of its save."""
 
     created: int  # microseconds since 1970
     parent: bytes | None
@@ -55,7 +55,7 @@ class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     label: str | None
     tags: tuple[str, ...]
     custom: bytes
-    duplicate: bool = False  # it was deleted because the same save is there twice
+    duplicate: bool = False  # deleted because the same save exists twice
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -72,7 +72,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
     pinned: bool = False
     moves: tuple[Move, ...] = ()
     custom: bytes = b""  # for views: a small encoded dict
-    retention: bytes = b""  # the thread's own policy, where it has one
+    retention: bytes = b""  # the thread's own policy, if it has one
     dictionary: bytes = b""  # the name of the dictionary that new payloads are compressed with
 
 
@@ -97,7 +97,7 @@ def new_id(created: int) -> bytes:
 
 
 def uuid_text(data: bytes) -> str:
-    """The usual text of 16 bytes."""
+    """16 bytes in the usual text form of a UUID."""
     text = data.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -134,7 +134,7 @@ def unpack_mark(data: bytes, where: str) -> MarkBody:
 
 
 def seal_mark(frames: Frames, branch: bytes, step: int, mark: MarkBody) -> Mark:
-    """A mark as a commit carries it."""
+    """A mark, sealed for a commit."""
     return Mark(branch, step, frames.wrap(pack_mark(mark), f"{describe_row(branch, step)}: mark"))
 
 
@@ -228,7 +228,7 @@ def first_head(frames: Frames, branch: Branch, kind: str, now: int, size: int, n
 
 
 def next_head(frames: Frames, old: Head, position: Position, now: int, size: int, note: Note, removed: int = 0) -> Head:
-    """The head after a save at `position`, which removed so many checkpoints from the history."""
+    """The head after a save at `position` that removed `removed` checkpoints."""
     branch, step = position
     version, count = old.version + 1, old.count + 1 - removed
     head = Head(old.thread, old.lineage, old.owner, branch, step, version, old.kind, old.created, now, count, size)
@@ -255,14 +255,14 @@ def move_head(frames: Frames, head: Head, note: Note, position: Position, now: i
 
 
 def to_datetime(micros: int) -> dt.datetime:
-    """The time that is so many microseconds after 1970."""
+    """A time from microseconds since 1970."""
     return _EPOCH + dt.timedelta(microseconds=micros)
 
 
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, MarkBody | None]:
     """The metadata of a step and its mark."""
     where = describe_row(branch, step.step)
-    if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may hand out anything
+    if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may return anything
         raise Corrupt(where, "its id is none")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
     if step.mark is None:

@@ -1,8 +1,8 @@
-"""Reencryption: the records of one store as another one keeps them, when the two have different keys.
+"""Reencryption: converts the records of one store for another store that has different keys.
 
-Every frame is opened with the one ring and sealed with the other. Blobs are named by keyed hashes, so they may get new
-names; then roots and pages, which name them, are written again. Dictionaries stay behind: payloads are compressed
-without, until the other store has its own.
+Every frame is opened with one ring and sealed with the other. Blobs are named by keyed hashes, so they may get new
+names; then roots and pages, which refer to them, are rewritten. Dictionaries are not copied: payloads are compressed
+without one, until the other store has its own.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Reencryption:
         self._source = source
         self._target = target
         self._lineage = lineage
-        self._names: dict[bytes, bytes] = {}  # old -> new, where they differ
+        self._names: dict[bytes, bytes] = {}  # old -> new, if they differ
 
     # -- blobs --------------------------------------------------------------------------------------------------------
 
     async def missing_blobs(self, there: set[bytes]) -> list[bytes]:
-        """Blobs that the target lacks. Also learns what each is called there."""
+        """Blobs that the target lacks. Also records the name of each in the target."""
         ids = [
             id
             for id, _ in await self._source.engine.blob_ids(self._lineage)
@@ -76,7 +76,7 @@ class Reencryption:
         return result
 
     async def _check_kinds(self) -> None:
-        """Trees of files name blobs in a way of their own, which only their view knows."""
+        """Refuse workspaces: their trees refer to blobs in a format of their own, which cannot be converted here."""
         for head in await self._source.engine.heads(self._lineage):
             if head.kind == "workspace":
                 raise InvalidInput(
@@ -98,7 +98,7 @@ class Reencryption:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     async def rows(self, branch: Branch, rows: list[Row], digests: Digests) -> tuple[list[NewRow], list[Mark]]:
-        """Rows of a branch, chained to those that the target has (`digests`)."""
+        """Rows of a branch, chained to the target's rows (`digests`)."""
         made, marks = [], []
         for row in rows:
             new = await self._row(branch, row, digests)
@@ -163,7 +163,7 @@ class Reencryption:
         return node
 
     def _rename_in_pages(self, branch: bytes, step: int, tree: Tree, content: bytes, where: str) -> bytes:
-        """The payload, with the pages in it that this row was the first to write naming blobs as the target does."""
+        """The payload with the target's blob names in those of its pages that this row was the first to write."""
         sections, slots = unpack_payload(BEFORE + content + BEHIND, where)
         waiting: list[Any] = [page for page in unread_pages(tree) if (page.branch, page.step) == (branch, step)]
         if not waiting:

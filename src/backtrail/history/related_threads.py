@@ -40,7 +40,7 @@ async def _common(context: Context, head: Head, other: Head, ours: dict[bytes, S
 
 
 def _relation(branch: Branch, head: Head, other: Head) -> Relation:
-    """Whose branch the last common checkpoint is on tells who was forked from whom."""
+    """Which thread was forked from which: decided by the owner of the branch of the last common checkpoint."""
     if branch.owner == head.owner:
         return "child"
     return "parent" if branch.owner == other.owner else "sibling"

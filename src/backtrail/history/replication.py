@@ -1,9 +1,9 @@
-"""A store and its replica: the status of a mirror, making two stores equal, and keeping what lost.
+"""A store and its replica: the status of a mirror, making two stores equal, and keeping heads that lost.
 
-When both sides of a mirror were written to, one of the two heads of a thread loses. The mirror has brought its rows
-over already. If it is the same thread, the last checkpoint is labelled and stays reachable beside the way to the head;
-if another thread of the same name was made on the other side, it becomes a thread of its own. A checkpoint that was
-saved on both sides, under one id, is in the history once.
+After a divergence, one of the two heads of a thread loses. The mirror has already copied its rows to the active side.
+If it is the same thread, the losing head's last checkpoint is labelled and stays loadable, as an abandoned one; if
+another thread of the same name was created on the other side, it becomes a thread with a name of its own. A checkpoint
+that was saved on both sides under one id is in the history once.
 """
 
 from __future__ import annotations
@@ -60,18 +60,17 @@ def _mirror(context: Context, kind: type[M]) -> M:
 
 
 async def keep_beside(context: Context, active: Engine, found: Diverged) -> Kept:
-    """Keep a head that lost, on the side that is active; the other one gets it when they are made equal."""
+    """Keep a head that lost, on the active side; the follower gets it when the sides are made equal."""
     return await keep_lost_head(context.with_engine(in_namespace_of(context.engine, active)), found)
 
 
 async def check_rings(context: Context) -> None:
-    """Refuse two sides that can never hold the same: sealed with different keys, or only one of them sealed.
-
-    A side that is away is not asked; should its ring turn out to be another one, it is not written to."""
+    """Refuse two sides that can never be equal: sealed with different keys, or only one of them sealed. An unreachable
+    side is not checked; if its ring turns out to be another one, it is not written to."""
     found: list[Head] = []
     bare = False
     mirror = _mirror(context, Mirror)
-    for name, side in mirror.sides.items():  # each by itself, before the mirror starts to make them equal
+    for name, side in mirror.sides.items():  # each separately, before the mirror starts to make them equal
         room = in_namespace_of(context.engine, side)
         try:
             ring = await room.head(RING)
@@ -93,31 +92,31 @@ async def check_rings(context: Context) -> None:
             "one side of the mirror is sealed with a key and the other holds unsealed data: give an empty replica"
         )
     if found and await context.engine.head(RING) is None:
-        # A new primary beside a sealed replica: it takes the ring that is there instead of making another.
-        await swap(context.engine, None, found[0])  # unless another process did
+        # A new primary with a sealed replica adopts that ring instead of making another.
+        await swap(context.engine, None, found[0])  # unless another process has done so
 
 
 async def status(context: Context) -> Status:
-    """The state of both sides: which one is active, and what the other one lacks."""
+    """The state of both sides: which one is active, and how far the follower is behind."""
     context.check_open()
     mirror = _mirror(context, Mirror)
     try:
         await context.engine.ping()
     except Unavailable as error:
-        mirror.failed(error)  # which is what the status tells
+        mirror.failed(error)  # so that the status shows it
     return mirror.status()
 
 
 async def catch_up(context: Context) -> Status:
-    """Compare both sides and ship what is missing now, instead of in the background."""
+    """Compare both sides and copy what is missing now, instead of in the background."""
     context.check_open()
     return await _mirror(context, Mirrored).settle()
 
 
 async def sync(context: Context, other: Context, progress: Progress | None = None) -> Report:
-    """Make `other` equal to this store by exchanging only what is missing; this store is right about heads.
-
-    What only the other one has comes over, too. Safe to repeat, to interrupt, and to run beside writers."""
+    """Make `other` equal to this store by exchanging only what is missing; if heads differ, this store's count.
+    Checkpoints that only the other one has are copied here, too. Safe to repeat, to interrupt, and to run beside
+    writers."""
     context.check_open()
     other.check_open()
     report = Report()
@@ -145,7 +144,7 @@ async def sync(context: Context, other: Context, progress: Progress | None = Non
 
 
 async def keep_lost_head(context: Context, found: Diverged) -> Kept:
-    """Label or name the head that lost. Heads of another namespace are left to the stores of that one."""
+    """Label or rename the head that lost. Heads of another namespace are left to the stores of that namespace."""
     head = head_in_namespace(context.engine, found.head)
     if head is None:
         return Kept.ENOUGH
@@ -161,7 +160,7 @@ async def keep_lost_head(context: Context, found: Diverged) -> Kept:
         if found.known:
             survey = await _survey(thread, head.lineage)
             if survey is None or survey.is_correct:
-                return Kept.ENOUGH  # the follower was only left behind, as nearly always
+                return Kept.ENOUGH  # the follower was only behind, as nearly always
             if not await _is_unlabelled(thread, head.lineage, lost):
                 return await _correct_head(thread, head.lineage)
         await _label(thread, uuid_text(lost), generation_of(head.branch))
@@ -185,7 +184,7 @@ async def keep_lost_head(context: Context, found: Diverged) -> Kept:
 
 
 async def _put_under_name(context: Context, existing: Head | None, head: Head, note: Note, name: str) -> bool:
-    """Let the thread of this name have the head that lost; False if another writer was faster."""
+    """Give the head that lost to the thread of this name; False if another writer was faster."""
     version = 1 if existing is None else existing.version + 1
     bare = msgspec.structs.replace(head, thread=name, version=version)
     named = with_note(context.frames, bare, msgspec.structs.replace(note, pinned=True, moves=()))
@@ -197,7 +196,7 @@ async def _put_under_name(context: Context, existing: Head | None, head: Head, n
 
 
 async def _leads_through(context: Context, head: Head, other: Head) -> bool:
-    """True if the way to `head` leads through the position of `other`."""
+    """True if the position of `other` is in the ancestry of `head`."""
     branches = {branch.id: branch for branch in await context.branches(head.lineage)}
     return leads_through(head.position, other.position, branches.get)
 
@@ -208,11 +207,11 @@ async def _label(thread: ThreadCore[object], id: str, generation: int) -> None:
         label = lost.label or f"{LABEL} in generation {generation}"
         await thread.annotate(id, label=label, tags=(*lost.tags, LABEL))
     except NotFound:
-        return  # it was deleted meanwhile, as its owner wanted
+        return  # it has been deleted
 
 
 async def _apply_marks(thread: ThreadCore[object], owner: bytes, marks: Sequence[Mark]) -> Kept:
-    """Put marks on a thread's checkpoints that have no newer one."""
+    """Write marks on those of a thread's checkpoints that have no newer mark."""
     context = thread.context
     while True:
         head = await context.engine.head(thread.id)
@@ -226,7 +225,7 @@ async def _apply_marks(thread: ThreadCore[object], owner: bytes, marks: Sequence
 
 
 async def _is_newer(context: Context, lineage: str, mark: Mark) -> bool:
-    """True if a mark is newer than the one that its row has."""
+    """True if a mark is newer than its row's current mark."""
     row = await context.engine.row(lineage, mark.branch, mark.step)
     if row is None:
         return False
@@ -242,7 +241,7 @@ class _Survey(msgspec.Struct, frozen=True):
     note: Note
     own: list[HistoryStep]
     to_head: set[Position]
-    marks: dict[Position, MarkBody]  #: on saves that are there twice, so that each is there once
+    marks: dict[Position, MarkBody]  #: on saves that exist twice, so that each exists once
 
     @property
     def count(self) -> int:
@@ -251,16 +250,16 @@ class _Survey(msgspec.Struct, frozen=True):
 
     @property
     def pinned(self) -> bool:
-        """True if the next save has to start a branch: the step after the head may be taken now."""
+        """True if the next save has to start a branch, because the step after the head may be taken."""
         return self.note.pinned or any(one.position == (self.head.branch, self.head.step + 1) for one in self.own)
 
     @property
     def is_correct(self) -> bool:
-        """True if the head says all that."""
+        """True if the head has this count and pin, and no marks are needed."""
         return (self.count, self.pinned) == (self.head.count, self.note.pinned) and not self.marks
 
     def lives(self, one: HistoryStep) -> bool:
-        """True if a checkpoint is there once the marks are."""
+        """True if a checkpoint is alive after the marks are written."""
         return not self.marks[one.position].deleted if one.position in self.marks else one.alive
 
 
@@ -275,8 +274,8 @@ async def _survey(thread: ThreadCore[object], lineage: str) -> _Survey | None:
 
 
 async def _is_unlabelled(thread: ThreadCore[object], lineage: str, id: bytes) -> bool:
-    """True if a checkpoint is there beside the way to the head, without a label, and the head does not count it: it was
-    brought by a comparison that was cut before it could label it."""
+    """True if a checkpoint is abandoned, has no label, and is not counted by the head: it was copied by a comparison
+    that was interrupted before it could label it."""
     while True:
         survey = await _survey(thread, lineage)
         if survey is None or survey.count <= survey.head.count:
@@ -289,7 +288,7 @@ async def _is_unlabelled(thread: ThreadCore[object], lineage: str, id: bytes) ->
 
 
 async def _correct_head(thread: ThreadCore[object], lineage: str) -> Kept:
-    """Let the head count the checkpoints that came over, and the next save go beside them."""
+    """Make the head count the checkpoints that were copied, and the next save start a branch beside them."""
     frames = thread.context.frames
     while True:
         survey = await _survey(thread, lineage)
@@ -303,9 +302,9 @@ async def _correct_head(thread: ThreadCore[object], lineage: str) -> Kept:
 
 
 def _marks_on_duplicates(own: list[HistoryStep], to_head: set[Position], now: int) -> dict[Position, MarkBody]:
-    """Marks on checkpoints whose id is in the thread twice, because what was saved on one side was repeated on the
-    other. Those on the way to the head stay, or the first one. Two sides may each have removed the other's: one of them
-    comes back, unless somebody deleted it."""
+    """Marks on checkpoints whose id is in the thread twice, because a save on one side was repeated on the other. The
+    one in the history stays, or else the first. If each side has removed the other's copy, one of them is restored,
+    unless a user deleted it."""
     by_id: dict[bytes, list[HistoryStep]] = {}
     for one in own:
         by_id.setdefault(one.step.id, []).append(one)

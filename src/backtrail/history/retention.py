@@ -1,9 +1,9 @@
-"""Retention: which checkpoints of a thread may be forgotten; and the policy of its own that a thread can have.
+"""Retention: which checkpoints of a thread may be deleted; and a thread's own policy.
 
-Nothing is removed here: `save_retention` and `sweep` apply a policy.
+Nothing is deleted here: `retention_on_save` and `sweep` apply a policy.
 
-A checkpoint goes when every thread that can see it lets it go: a fork keeps what it needs of the history that it
-inherited, whatever the thread it was forked from has for a policy. A head is never let go.
+A checkpoint is deleted when no thread that can see it keeps it: a fork keeps what it needs of its inherited history,
+whatever the policy of the thread it was forked from. A head is never deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """A policy as a head's note keeps it; times in microseconds."""
+    """A policy in the form that a head's note stores; times in microseconds."""
 
     keep_last: int | None
     max_age: int | None
@@ -44,7 +44,7 @@ _STORED = msgspec.msgpack.Decoder(_Stored)
 
 
 def check_retention(value: Any) -> Retention:
-    """The policy that a caller gave: a Retention, its text such as `keep_last=10,max_age=24h`, or None."""
+    """The policy of an argument: a Retention, a text such as `keep_last=10,max_age=24h`, or None."""
     if value is None:
         return KEEP_ALL
     if isinstance(value, Retention):
@@ -55,7 +55,7 @@ def check_retention(value: Any) -> Retention:
 
 
 def parse(text: str) -> Retention:
-    """The policy that a text such as `keep_last=10,max_age=24h,keep_tags=a+b` means."""
+    """Parse the text of a policy, such as `keep_last=10,max_age=24h,keep_tags=a+b`."""
     fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
@@ -120,8 +120,8 @@ def protected(policy: Retention, facts: Facts | Meta | MarkBody) -> bool:
 def kept(
     policy: Retention, now: int, to_head: Sequence[HistoryStep], abandoned: Iterable[tuple[HistoryStep, int]]
 ) -> Iterable[HistoryStep]:
-    """The checkpoints that a thread keeps. `to_head`: its living ones from the head back; `abandoned`: those that a
-    rewind left behind, each with the time (microseconds) since when it has been so."""
+    """The checkpoints that a thread keeps. `to_head`: its living ones from the head back; `abandoned`: the abandoned
+    ones, each with the time (microseconds) since when it has been abandoned."""
     oldest = None if policy.max_age is None else now - micros(policy.max_age)
     for number, one in enumerate(to_head):
         if (
@@ -154,8 +154,8 @@ async def own_retention(thread: ThreadHandle[S]) -> Retention | None:
 
 
 async def retain(thread: ThreadHandle[S], policy: Any) -> None:
-    """Give the thread a policy of its own, which counts instead of the store's; None takes it away. It stays with the
-    thread, and forks made from now on have it too."""
+    """Give the thread a policy of its own, which replaces the store's; None removes it. It is stored with the thread,
+    and later forks inherit it."""
     frames = thread.context.frames
     packed = b"" if policy is None else pack_retention(check_retention(policy))
 

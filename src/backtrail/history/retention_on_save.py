@@ -1,11 +1,11 @@
-"""Retention as part of a save: the checkpoint that falls out of `keep_last` goes in the same commit that pushes it out.
+"""Retention as part of a save: a checkpoint that `keep_last` no longer keeps is deleted in the same commit.
 
-The tip remembers which checkpoints are still kept, so this costs no read and one mark. It is done only while the thread
-is alone in its lineage: a new fork swaps its parent's head, so a commit that did not know of it is refused. Lineages
-with forks, and the limits of age, are left to `prune` and the janitor.
+The cached tip lists the checkpoints that are still kept, so this costs one mark and no read. It is done only while the
+thread is alone in its lineage: a new fork swaps its parent's head, so a commit planned before the fork is refused.
+Lineages with forks, and limits of age, are left to `prune` and the janitor.
 
-Removed checkpoints are swept now and then, after about half as many marks as the lineage has rows, so that the work
-over all saves stays in proportion to them; and never where that would take long.
+Deleted checkpoints are swept once there are about half as many marks as the lineage has rows, so that the total work
+stays proportional to the number of saves; and never in a lineage so large that it would take long.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from backtrail.history.save_arguments import Facts
 from backtrail.history.sweep import Sweeper
 from backtrail.model import Retention
 
-_MAX_MARKS = 64  # that one save makes, however many checkpoints a new policy lets go of
+_MAX_MARKS = 64  # in one save, however many checkpoints a new policy stops keeping
 _WORTH_A_SWEEP = 64  # marks
 _MAX_SWEPT_ROWS = 4096  # of a lineage that is swept within a save
 _log = logging.getLogger(__name__)
 
 
 class Retired(NamedTuple):
-    """The checkpoints that a save removes, and the window after it; no window where saves apply no retention."""
+    """The checkpoints that a save removes, and the window after it; None if saves apply no retention."""
 
     window: KeepLastWindow | None
     marks: list[Mark]
@@ -42,8 +42,8 @@ NONE = Retired(None, [])
 
 
 async def retire(context: Context, tip: Tip | None, position: Position, facts: Facts) -> Retired:
-    """Let the checkpoint at `position` push others out of the window of its thread. The window is changed, and must be
-    thrown away if the commit fails."""
+    """Add the checkpoint at `position` to its thread's window, and remove those that fall out. This changes the window,
+    which must be discarded if the commit fails."""
     policy = _policy_of(context, tip)
     window = await _window_of(context, tip, policy)
     if window is None or policy.keep_last is None:
@@ -67,7 +67,7 @@ def _policy_of(context: Context, tip: Tip | None) -> Retention:
 
 
 async def _window_of(context: Context, tip: Tip | None, policy: Retention) -> KeepLastWindow | None:
-    """The window of a thread whose saves remove others; None for all others."""
+    """The window of a thread whose saves apply retention; None for any other."""
     if policy.keep_last is None or (tip is not None and tip.head.kind == "workspace"):
         return None
     if tip is None:
@@ -83,7 +83,8 @@ async def _window_of(context: Context, tip: Tip | None, policy: Retention) -> Ke
 
 
 async def sweep_if_due(context: Context, lineage: str, window: KeepLastWindow) -> None:
-    """Free what saves have removed, if that is much. The save itself is done, so an error is only logged."""
+    """Sweep the checkpoints that saves have removed, once there are enough of them. The save itself is done, so an
+    error is only logged."""
     if window.marked < max(_WORTH_A_SWEEP, window.rows // 2) or window.rows > _MAX_SWEPT_ROWS:
         return
     try:

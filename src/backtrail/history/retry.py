@@ -1,8 +1,8 @@
-"""Retries: the limits of history, and when damage is believed.
+"""Retries: the limits for operations on threads and lineages, and the rule that tells damage from a concurrent sweep.
 
-A sweep changes every head of its lineage before it frees anything. So what looks like damage may be what a sweep has
-just freed: it is believed only if the head of the thread is the same after one failure and after the next. A mirror
-that changed sides in between counts as a change, because the call may have read one half here and the other there.
+A sweep changes every head of its lineage before it frees anything. So a missing row may be one that a sweep has just
+freed: it counts as damage only if the head of the thread is the same after two failures in a row. A failover in between
+counts as a change of the head, because the call may have read partly from one side and partly from the other.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def repeat_while_moving(thread: _OfThread, damage: Corrupt, call: Callable
 
 
 def rereading(method: Method[H, P, T]) -> Method[H, P, T]:
-    """Make a function on a thread repeat itself where it met what a sweep was just freeing."""
+    """Decorate a function on a thread: it is repeated if it met records that a sweep was just freeing."""
 
     @functools.wraps(method)
     async def call(thread: H, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,9 +1,8 @@
 """Saving: one save is one row, one head swap, one commit.
 
-`save`, `append` and `update` are what a caller can ask for; each becomes a plan and goes through `save_plan`. That
-takes the tip that the last save left in memory and tries once. Only if the tip is missing or was old does it read the
-head, and try again for as long as other writers are faster. Whatever goes wrong, nothing was written and the tip is
-dropped.
+`save`, `append` and `update` are the public calls; each makes a plan and passes it to `save_plan`. That takes the tip
+that the last save cached and tries once. Only if the tip is missing or stale does it read the head, and retry for as
+long as other writers are faster. On any error, nothing has been written and the tip is dropped.
 """
 
 from __future__ import annotations
@@ -68,10 +67,10 @@ async def save(
     """Save the whole state; only what changed since the head is written.
 
     `expect` is the checkpoint (or id) that must be the head, None for a thread that must not exist yet; without it, the
-    last one this handle loaded or saved. If the head is another, that is a `Conflict`; with on_conflict="branch" the
-    state is kept on a branch of its own instead, and the head stays where it is. `id` is a UUID of the caller's: a save
-    that is repeated under an id that the thread has changes nothing. `parent` is the checkpoint to build on wherever
-    the head is: if that is another, a branch begins at `parent` and the head goes along.
+    last one this handle loaded or saved. If the head is another, `Conflict` is raised; with on_conflict="branch" the
+    state is saved on a branch of its own instead, and the head stays. `id` is a UUID chosen by the caller: if the
+    thread has a checkpoint of that id, the save changes nothing. `parent` is the checkpoint to build on, wherever the
+    head is: if it is not the head, a branch begins at `parent` and the head moves there.
     """
     facts = await _check_facts(thread, label, tags, custom, files, id)
     plan: Plan = partial(Planner.replace, state=state)
@@ -98,8 +97,8 @@ async def append(
     expect: Any = UNSET,
     id: Any = None,
 ) -> Checkpoint:
-    """Add items at the end of the list `state[key]`. The items before them are neither read nor compared, and where
-    another writer was faster, the new items go behind theirs. A thread or a list that is not there is made."""
+    """Add items at the end of the list `state[key]`. The items before them are neither read nor compared, and if
+    another writer was faster, the new items go after theirs. A missing thread or list is created."""
     facts = await _check_facts(thread, label, tags, custom, files, id)
     if type(items) not in (list, tuple):
         raise InvalidInput(f"append() takes a list of items, not {type(items).__qualname__}")
@@ -121,8 +120,8 @@ async def update(
     remove: Any = (),
     append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
 ) -> Checkpoint:
-    """Set some top-level keys, take those in `remove` away, and add items at the end of one list with
-    `append=(key, items)`, all in one checkpoint; everything else stays what it is, unread."""
+    """Set some top-level keys, delete those in `remove`, and add items at the end of one list with `append=(key,
+    items)`, all in one checkpoint; everything else is unchanged and not read."""
     facts = await _check_facts(thread, label, tags, custom, files, id)
     if not isinstance(changes, Mapping):
         raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
@@ -139,7 +138,7 @@ async def update(
 
 
 async def edit(thread: ThreadHandle[S], plan: Plan, facts: Facts, *, compare_lists: bool = False) -> Checkpoint:
-    """For views: save any plan, made for whatever the head is when it is committed."""
+    """For views: save any plan, based on whatever the head is at the commit."""
     return await save_plan(thread, plan, facts, compare_lists=compare_lists, rebase=True)
 
 
@@ -159,7 +158,7 @@ def _check_append(value: Any) -> tuple[str, list[Any]]:
 
 
 class SaveRequest:
-    """One save that was asked for, with all that its attempts have in common."""
+    """One requested save: everything that its attempts have in common."""
 
     __slots__ = ("base_id", "branches", "compare_lists", "facts", "follows", "id", "plan")
 
@@ -170,7 +169,7 @@ class SaveRequest:
         self.compare_lists = compare_lists  # the plan compares lists, so their items must be known
         self.branches = False  # if another checkpoint is the head, save on a branch off `base_id`
         self.follows = False  # … and move the head there
-        self.id = facts.id  # one for all attempts: of two that were made on two sides of a mirror one is the other
+        self.id = facts.id  # the same for all attempts: two made on two sides of a mirror are recognized as one
 
 
 async def save_plan(
@@ -185,7 +184,7 @@ async def save_plan(
     parent: Any = UNSET,
 ) -> Checkpoint:
     """Plan and commit one checkpoint; for views too. `compare_lists`: the plan compares lists, so their items must be
-    known. `rebase`: the change is meant for whatever the head is. The rest is as in `save`."""
+    known. `rebase`: the change applies to whatever the head is. The rest is as in `save`."""
     context = thread.context
     if context.closed:
         context.check_open()  # raises
@@ -213,22 +212,22 @@ def _id_of(value: Any, what: str) -> bytes | None:
 
 
 async def _save_on_cached_tip(thread: ThreadHandle[S], request: SaveRequest, tip: Tip) -> Checkpoint | None:
-    """Save on the tip that the last save left in memory; None if it is not the head any more, or may not be."""
+    """Save on the cached tip; None if it is not, or may not be, the head any more."""
     if request.base_id is not UNSET and tip.note.checkpoint != request.base_id:
         return None
     if request.facts.id is not None:
         done = await find_saved(thread, tip, request.facts.id)
         if done is not None:
-            head = await thread.context.engine.head(thread.id)  # it may have been undone since, with the whole thread
+            head = await thread.context.engine.head(thread.id)  # it may have been undone since, or the thread deleted
             return done if head is not None and head.key == tip.head.key else None
     try:
         return await _commit(thread, request, tip)
     except (Refused, Corrupt):
-        return None  # another writer was faster, a sweep was there, or a mirror changed sides
+        return None  # another writer was faster, a sweep swapped the head, or a mirror changed sides
 
 
 async def _save_on_head(thread: ThreadHandle[S], request: SaveRequest) -> Checkpoint:
-    """Save on the head that the engine has, until no other writer is faster."""
+    """Save on the head that the engine returns; retried until no other writer is faster."""
     for _ in attempts():
         tip = await read_tip(thread)
         done = await _find_done(thread, request, tip) if tip is not None and request.id is not None else None
@@ -253,8 +252,8 @@ def _conflict(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None) ->
 
 
 async def _find_done(thread: ThreadHandle[S], request: SaveRequest, tip: Tip) -> Checkpoint | None:
-    """The checkpoint that this save has made already: by a call that is repeated now, or by an attempt that seemed to
-    fail."""
+    """The checkpoint, if this save was already made: by an earlier call with the same id, or by an attempt that seemed
+    to fail."""
     assert request.id is not None
     if request.facts.id is not None or (thread.context.mirror is None and tip.note.checkpoint == request.id):
         return await find_saved(thread, tip, request.id)
@@ -266,7 +265,7 @@ async def _find_done(thread: ThreadHandle[S], request: SaveRequest, tip: Tip) ->
 
 
 async def find_saved(thread: ThreadHandle[S], tip: Tip, id: bytes) -> Checkpoint | None:
-    """The checkpoint of this id that the thread has; None if it was deleted or belongs to another thread."""
+    """The thread's checkpoint of this id; None if it was deleted or belongs to another thread."""
     context, head = thread.context, tip.head
     positions = await context.caches.ids.positions(context.engine, head, id)
     ancestry = await Ancestry.of(context, head) if positions else ()
@@ -282,7 +281,7 @@ async def find_saved(thread: ThreadHandle[S], tip: Tip, id: bytes) -> Checkpoint
 
 
 async def read_tip(thread: ThreadHandle[S]) -> Tip | None:
-    """The tip of a thread as the engine has it, without the items of its lists."""
+    """The tip of a thread, read from the engine, without the items of its lists."""
     context = thread.context
     found = await (context.engine.tip(thread.id) if context.spool is None else context.spool.base(thread.id))
     if found is None:
@@ -301,7 +300,7 @@ async def read_tip(thread: ThreadHandle[S]) -> Tip | None:
 
 
 class RowBase(msgspec.Struct):
-    """The position of a new row, and what it builds on."""
+    """The position of a new row, and the parts of the row before it that it builds on."""
 
     lineage: str
     position: Position
@@ -357,7 +356,7 @@ def _next_row(thread: ThreadHandle[S], tip: Tip) -> RowBase:
     if head.kind == "workspace" != thread.kind:
         raise InvalidInput(f"{thread.id!r} keeps a directory's snapshots: only store.workspace() writes to it")
     prefix = NO_PREFIX if context.mirror is None else context.mirror.branch_prefix
-    current = head.branch.startswith(prefix)  # else it was begun under a mirror, or before it changed sides
+    current = head.branch.startswith(prefix)  # else it was begun by a mirror, or before a failover
     if current and not tip.note.pinned and tip.root.streams <= ENOUGH_STREAMS:
         position = (head.branch, head.step + 1)
         return RowBase(head.lineage, position, tip.note.checkpoint, tip.digest, tip.root, tip.lists)

@@ -1,4 +1,4 @@
-"""The facts of a checkpoint that its caller gives: label, tags, custom fields, files and id, checked before a save."""
+"""The metadata that the caller of a save passes: label, tags, custom fields, files and id, checked before the save."""
 
 from __future__ import annotations
 

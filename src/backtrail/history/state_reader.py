@@ -25,7 +25,7 @@ from backtrail.history.zstd_dictionary import with_dictionaries
 
 
 class StateReader:
-    """Reads states of one lineage. Rows that were fetched are kept for as long as the reader lives."""
+    """Reads states of one lineage. Fetched rows are kept until the reader is discarded."""
 
     def __init__(self, context: Context, lineage: str, values: Values | None = None) -> None:
         self._context = context
@@ -42,7 +42,8 @@ class StateReader:
         return Root(await self._with_pages(root.tree), root.streams) if deep else root
 
     async def children(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
-        """The children of a tree, without the pages of theirs; those on some of its own pages can be left out."""
+        """The children of a tree, without reading the pages of those; the children on some of its own pages can be left
+        out."""
         if tree.children is not None:
             return tree.children
         pages = [page for page in tree.pages if page not in without]
@@ -89,8 +90,8 @@ class StateReader:
         return result
 
     async def sublist(self, node: Node | None, start: int, stop: int) -> ListNode | list[Any]:
-        """Items start..stop-1 of a list as a list of their own that shares every row with it. Reads only the rows at
-        the cuts; where sharing would keep much more alive than it is worth, the items themselves."""
+        """Items start..stop-1 of a list as a list node that shares its rows. Reads only the rows at the cuts. Returns
+        the items themselves if sharing would keep much more alive than they are worth."""
         if node is None or start >= stop:
             return []
         if not isinstance(node, ListNode):
@@ -106,8 +107,8 @@ class StateReader:
         return ListNode(join_adjacent(pieces), stop - start, live, node.tail)
 
     async def _narrow(self, piece: Piece, start: int, stop: int) -> tuple[Piece, int]:
-        """Items start..stop-1 of the piece's stream as a piece of exactly the rows they need, and how many bytes they
-        have."""
+        """Items start..stop-1 of the piece's stream as a piece of exactly the rows they need, and their size in
+        bytes."""
         first, begin, before = piece.first, piece.begin, 0
         last, end, after = piece.last, piece.begin + piece.span, 0
         if start > piece.start:
@@ -122,7 +123,7 @@ class StateReader:
         return Piece(piece.branch, piece.stream, start, stop, first, last, begin, span), span - before - after
 
     async def _find_row(self, piece: Piece, item: int) -> tuple[int, list[Section]]:
-        """The row that holds an item of the piece's stream, and what it has of the stream."""
+        """The row that holds an item of the piece's stream, and its sections of the stream."""
         first, last = await self._fetch_items(piece, item, item + 1)
         for step in range(first, last + 1):
             sections = self.assembler.sections(piece, step)
@@ -147,8 +148,8 @@ class StateReader:
         )
 
     async def _fetch_items(self, piece: Piece, start: int, stop: int) -> tuple[int, int]:
-        """Fetch rows that hold the items. Guesses which do from how many rows the piece has, and looks further where
-        it was wrong."""
+        """Fetch the rows that hold the items. Estimates them from the number of rows of the piece, and fetches more if
+        the estimate was wrong."""
         rows = piece.last - piece.first + 1
         per_row = (piece.stop - piece.start) / rows
         first = piece.first + max(0, int((start - piece.start) / per_row))
@@ -170,7 +171,7 @@ class StateReader:
     # -- fetching ---------------------------------------------------------------------------------------------------
 
     async def fetch(self, spans: Iterable[tuple[bytes, int, int]]) -> None:
-        """Make sure that these rows' payloads are here."""
+        """Fetch the payloads of these rows that have not been fetched."""
         ranges: RowRanges = self._rows.missing(merge_spans(spans))
         for branch, pairs in ranges.items():
             for first, last in pairs:
@@ -188,7 +189,7 @@ class StateReader:
         return await with_dictionaries(self._context, self._lineage, unwrap)
 
     async def fetch_blobs(self, ids: Iterable[bytes]) -> None:
-        """Make sure that these blobs are here, each checked against its name."""
+        """Fetch the blobs that have not been fetched, each checked against its name."""
         lacking = [id for id in dict.fromkeys(ids) if id not in self._blobs]
         if not lacking:
             return

@@ -1,4 +1,4 @@
-"""A store as a whole: its threads are listed and counted; it is pruned, compacted, checked, copied and rekeyed."""
+"""Operations on a whole store: listing and counting threads, prune, compact, verify, copy and rekey."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class StoreCore:
         return figures
 
     async def _survey(self, lineage: str) -> tuple[int, Garbage]:
-        """The bytes that the rows of a lineage say they wrote, and its garbage."""
+        """The bytes that the rows of a lineage recorded as written, and its garbage."""
         while True:
             heads = await self.context.engine.heads(lineage)
             try:
@@ -91,7 +91,7 @@ class StoreCore:
                 found = await find_garbage(self.context, view, set(), all_blobs=False)
             except Corrupt:
                 if await self.context.engine.heads(lineage) == heads:
-                    return 0, NO_GARBAGE  # for verify to tell
+                    return 0, NO_GARBAGE  # `verify` reports it
                 continue
             return sum(one.meta.written for rows in view.rows.values() for one in rows), found
 
@@ -115,31 +115,31 @@ class StoreCore:
         """Remove the checkpoints that the policy does not keep, and free what nothing needs any more.
 
         `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
-        nothing changes; the report says what would go. `progress` is called with (done, in all)."""
+        nothing changes; the report lists what would be deleted. `progress` is called with (done, total)."""
         return await Sweeper(self.context).prune(retention, max_age, dry_run, progress)
 
     async def compact(self, progress: Progress | None = None) -> Pruned:
-        """Free everything that nothing needs, and give the space back to the disk or the server. No checkpoint goes."""
+        """Free all garbage, and return the space to the disk or the server. No checkpoint is deleted."""
         report = await Sweeper(self.context).prune("", progress=progress, all_blobs=True)
         await self.context.engine.compact()
         return report
 
     async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
-        """Check every digest and chain, every pointer, every head, parent and count; the report tells what does not
-        hold. With `repair`, what is damaged is set aside, and threads go back to their newest sound checkpoint."""
+        """Check every digest and chain, every pointer, every head, parent and count; the report lists the problems.
+        With `repair`, damaged records are set aside, and threads go back to their newest sound checkpoint."""
         from backtrail.history.verify import verify  # large, and rarely asked for
 
         return await verify(self.context, repair, progress)
 
     async def copy_to(self, target: Context, progress: Progress | None = None) -> Copied:
-        """Bring everything into another store that it lacks; what was brought is verified."""
+        """Copy everything that another store lacks into it, and verify the copy."""
         from backtrail.history.copy import copy  # large, and rarely asked for
 
         return await copy(self.context, target, progress)
 
     async def rekey(self, key: Any) -> int:
-        """Replace the key of an encrypted store: the ring is locked with `key`, and what is written from now on is
-        sealed with a fresh data key. Returns how many data keys the ring holds."""
+        """Replace the key of an encrypted store: the ring is encrypted with `key`, and later writes are sealed with a
+        new data key. Returns how many data keys the ring holds."""
         return await keyring.rekey(self.context, key)
 
     # -- the engine ---------------------------------------------------------------------------------------------------
@@ -150,17 +150,17 @@ class StoreCore:
         await self.context.engine.ping()
 
     async def status(self) -> Status:
-        """The state of both sides of a mirrored store: which one is active, and what the other one lacks."""
+        """The state of both sides of a mirrored store: which one is active, and how far the follower is behind."""
         from backtrail.history import replication  # few stores have a replica
 
         return await replication.status(self.context)
 
     async def catch_up(self) -> Status:
-        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        """Compare both sides of a mirrored store and copy what is missing now, instead of in the background."""
         from backtrail.history import replication  # few stores have a replica
 
         return await replication.catch_up(self.context)
 
     async def close(self) -> None:
-        """Close the engine; twice is no error."""
+        """Close the engine; closing twice is not an error."""
         await self.context.close()

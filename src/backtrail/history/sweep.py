@@ -1,12 +1,13 @@
-"""Prune and sweep: removing checkpoints from history, and freeing what nothing needs any more, one lineage at a time.
+"""Prune and sweep: deletes checkpoints, and frees rows and blobs that nothing needs any more, one lineage at a time.
 
 Each lineage is done in two short commits, whatever its writers do meanwhile:
 
-1. Marks on the checkpoints that go, and every head of the lineage swapped for itself. A rewind, a fork or a save that
-   had read before must read again; one that reads from now on finds nothing but what stays.
-2. The drop of what is unreachable, which the engine refuses if any head has moved since. Then it is done over.
+1. Mark the checkpoints to be deleted, and swap every head of the lineage for itself. A rewind, a fork or a save that
+had read before must read again; one that reads from now on finds only what stays.
+2. Drop what is unreachable. The engine refuses this if any head has moved since; then both commits are repeated.
 
-So a writer never loses what it points at, and a sweep that is killed anywhere leaves only work for the next one.
+So a writer never loses a row that it points at, and a sweep that is killed at any point only leaves work for the next
+one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from backtrail.history.retention import check_retention, expired, kept, unpack_r
 from backtrail.history.retry import SWEEPS
 from backtrail.model import Pruned, Retention
 
-Progress = Callable[[int, int], object]  #: called with (lineages done, lineages in all)
+Progress = Callable[[int, int], object]  #: called with (lineages done, total lineages)
 _ROWS_PER_DROP = 128  # few, so that writers never wait long
 _PAGE = 1000
 WORKSPACE = "workspace"
@@ -42,7 +43,7 @@ async def lineages(context: Context) -> AsyncIterator[str]:
     while page := await user_lineages(context.engine, after=after, limit=_PAGE):
         for name in page:
             yield name
-        if after is not None and page[-1] <= after:  # an index out of order must not lead round in a circle
+        if after is not None and page[-1] <= after:  # an index that is out of order must not cause an endless loop
             raise Corrupt("the list of lineages", "it is out of order")
         after = page[-1]
 
@@ -52,7 +53,7 @@ class Sweeper:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._files: set[str] | None = None  # references to snapshots, once all conversations were read
+        self._files: set[str] | None = None  # references to snapshots, once all conversations have been read
 
     async def prune(
         self,
@@ -64,8 +65,8 @@ class Sweeper:
     ) -> Pruned:
         """Remove what the store's policy (or `retention`, or `max_age`) does not keep, and free what nothing needs.
 
-        A thread's own policy counts before the store's, but not before one that is given here. With `dry_run` nothing
-        changes and the report says what would go."""
+        A thread's own policy takes precedence over the store's, but not over one passed here. With `dry_run` nothing
+        changes, and the report lists what would be deleted."""
         context = self._context
         context.check_open()
         given = None if retention is None else check_retention(retention)
@@ -105,7 +106,7 @@ class Sweeper:
             try:
                 view, gone, doomed, found = await self._survey(lineage, given, all_blobs=all_blobs)
             except Corrupt:
-                # What looks damaged may be what another sweep was just freeing: then the heads have moved.
+                # What looks like damage may be rows that another sweep was just freeing: then the heads have moved.
                 if await self._context.engine.heads(lineage) == heads:
                     raise
                 continue
@@ -118,14 +119,14 @@ class Sweeper:
                 threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
                 await self._drop(lineage, heads, found)
             except Refused:
-                continue  # a writer was faster; what it did may need what was about to go
+                continue  # a writer was faster; its change may need what was about to be freed
             return _report(lineage, threads, checkpoints, found, dry_run)
         return _report(lineage, threads, checkpoints, NO_GARBAGE, dry_run)
 
     async def _survey(
         self, lineage: str, given: Retention | None, *, all_blobs: bool
     ) -> tuple[LineageView, set[str], set[Position], Garbage]:
-        """A lineage, its expired threads, the checkpoints that may go, and the garbage that is left then."""
+        """A lineage, its expired threads, the checkpoints to be deleted, and the garbage after that."""
         view = await LineageView.read(self._context, lineage)
         now = now_micros()
         gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
@@ -162,7 +163,8 @@ class Sweeper:
         return visible - keep
 
     def _is_referenced(self, view: LineageView, workspace: str, position: Position) -> bool:
-        """True if a conversation needs a snapshot. As long as not all conversations were read, any might."""
+        """True if a conversation needs a snapshot. Until all conversations have been read, every snapshot counts as
+        needed."""
         if self._files is None:
             return True
         rows = view.rows[position[0]]
@@ -175,7 +177,7 @@ class Sweeper:
             self._files.update(one.meta.files for one in living if one.meta.files is not None)
 
     async def _mark(self, view: LineageView, gone: set[str], doomed: set[Position]) -> list[Head]:
-        """Step one. Returns the heads as they are afterwards."""
+        """Step one. Returns the heads after it."""
         context = self._context
         now = now_micros()
         owners: dict[bytes, int] = {}
@@ -191,7 +193,7 @@ class Sweeper:
             if head.thread in gone:
                 swaps.append(Swap(head.thread, head.key, None))
                 continue
-            # One microsecond on: a thread that was pruned is no newer in any listing, and no less idle.
+            # One microsecond later only: pruning does not make a thread newer in listings, nor less idle.
             touched = bump_version(
                 context.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0))
             )
@@ -203,8 +205,8 @@ class Sweeper:
         return heads
 
     async def _drop(self, lineage: str, heads: list[Head], found: Garbage) -> None:
-        """Step two, in parts that each take a moment. The order sees to it that whatever is left after any of them has
-        the row before it: light halves first, then the newest before the oldest."""
+        """Step two, in short parts. Their order (light halves first, then rows from the newest to the oldest) ensures
+        that after each part every remaining row still has the row before it."""
         expect = [(head.thread, head.key) for head in heads]
         drops = [Drop(lineage, expect, bodies=part) for part in _parts(found.bodies)]
         if found.branches or found.blobs:

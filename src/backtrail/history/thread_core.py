@@ -1,4 +1,4 @@
-"""A thread: one conversation or run, with a head and a history. Lists everything that can be done with one.
+"""A thread: one conversation or run, with a head and a history. This class lists all its operations.
 
 A method is an `async def` on a `ThreadHandle` in the module that it belongs to, and one line here.
 """

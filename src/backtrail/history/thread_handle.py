@@ -1,7 +1,7 @@
-"""A handle to one thread: its name, its codec, what its caller last saw, and the one way to change its head.
+"""A handle to one thread: its name, its codec, the checkpoint its caller last saw, and the one way to change its head.
 
 A change of a head other than a save reads it, then swaps it; if another writer was faster, it starts over. That loop is
-here, once. What a user can do with a thread are functions on a handle, in `reads`, `save`, `moves` and others; `thread`
+here, once. The operations on a thread are functions on a handle, in `reads`, `save`, `moves` and others; `thread_core`
 lists them.
 """
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ThreadHandle(Generic[S]):
-    """One thread of a store, whose states are of type `S`. Cheap to make; nothing is read before it is used."""
+    """One thread of a store, whose states are of type `S`. Cheap to make; it reads nothing until it is used."""
 
     def __init__(self, context: Context, id: str, type: type[S] | None = None, kind: str = "thread") -> None:
         self.context = context
@@ -35,10 +35,10 @@ class ThreadHandle(Generic[S]):
         self.values = context.values if type is None else Values(context.values.types.with_type(type))
         self.base_id: bytes | None = None  #: the checkpoint that the caller last loaded or saved: a save builds on it
         self.fence: Fence | None = None  #: the lease that commits of this handle rely on
-        self.caption: Callable[[Root, bytes], bytes] | None = None  #: for views: what the head tells to listings
+        self.caption: Callable[[Root, bytes], bytes] | None = None  #: for views: makes the head's caption
 
     async def require_head(self) -> Head:
-        """The head as the engine has it; `ThreadNotFound` if there is none."""
+        """The head, read from the engine; `ThreadNotFound` if there is none."""
         self.context.check_open()
         head = await self.context.engine.head(self.id)
         if head is None:

@@ -1,7 +1,7 @@
-"""A lock on a thread: a lease of the engine, and the fence that makes it worth having.
+"""A lock on a thread: a lease of the engine, and the fence that enforces it.
 
-While a handle holds the lock, each of its commits names the lease's token; should the lease have expired and gone to
-another owner meanwhile, the engine refuses the commit. The waiting itself is done by the facades.
+While a handle holds the lock, each of its commits names the lease's token; if the lease has expired and gone to another
+owner, the engine refuses the commit. Waiting for the lock is left to the facades.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from backtrail.errors import InvalidInput, LockTimeout
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_seconds
 
-POLL = 0.02  # seconds between two attempts to get a lock that another has
+POLL = 0.02  # seconds between two attempts to get a lock that another owner holds
 
 
 class Lock:
-    """One owner's right to a thread."""
+    """One owner's lock on a thread."""
 
     def __init__(self, thread: ThreadCore[Any], timeout: float, ttl: float) -> None:
         self._thread = thread
@@ -33,7 +33,7 @@ class Lock:
         self.token = 0
 
     async def attempt(self) -> Taken | None:
-        """Take or renew the lock; who has it, if another does."""
+        """Take or renew the lock; returns the current owner's `Taken` if another has it."""
         self._thread.context.check_open()
         answer = await self._thread.context.engine.lease(self.name, self.owner, self.ttl)
         if isinstance(answer, Lease):
@@ -46,12 +46,12 @@ class Lock:
         return LockTimeout(f"the lock of thread {self._thread.id!r}", waited, taken.owner)
 
     async def renew(self) -> None:
-        """Keep the lock for another `ttl` seconds; `LockTimeout` if it was lost."""
+        """Extend the lock for another `ttl` seconds; `LockTimeout` if it was lost."""
         taken = await self.attempt()
         if taken is not None:
             raise self.refused(0.0, taken)
 
     async def release(self) -> bool:
-        """Give the lock back; False if it had been lost."""
+        """Release the lock; False if it had been lost."""
         self._thread.fence = None
         return await self._thread.context.engine.release(self.name, self.owner)

@@ -13,7 +13,8 @@ MAX_NAME = 512
 
 
 def check_name(value: object, what: str) -> str:
-    """`value` if it can name a thread. Ids are data: never paths, never patterns; any character but NUL is fine."""
+    """`value` if it is a valid name of a thread. Names are data, never paths or patterns; any character but NUL is
+    allowed."""
     if type(value) is not str:
         raise InvalidInput(f"{what} must be a str, not {type(value).__qualname__}")
     if not value:
@@ -31,7 +32,7 @@ def check_label(value: object) -> str | None:
 
 
 def check_tags(value: object) -> tuple[str, ...]:
-    """Tags are names, kept in the order given, each once; None is none."""
+    """Tags are names, kept in the order given, each once; None means no tags."""
     return () if value is None else check_names(value, "tags", "tag")
 
 
@@ -52,7 +53,7 @@ def check_custom(value: object) -> dict[str, Any]:
 
 
 def check_limit(value: object, what: str = "limit") -> int | None:
-    """A limit is None or a number from 0 up."""
+    """A limit is None or an int of at least 0."""
     if value is None:
         return None
     if type(value) is not int or value < 0:
@@ -61,14 +62,14 @@ def check_limit(value: object, what: str = "limit") -> int | None:
 
 
 def check_part(value: object, what: str) -> str:
-    """The beginning of a name: any text that a name may hold, or none."""
+    """A prefix of a name: any text that a name may contain, or an empty one."""
     if type(value) is not str:
         raise InvalidInput(f"{what} must be a str, not {type(value).__qualname__}")
     return _check_text(value, what)
 
 
 def check_seconds(value: object, what: str) -> float:
-    """A time in seconds: a finite number from 0 up."""
+    """A time in seconds: a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise InvalidInput(f"{what} must be a number of seconds from 0 up, not {value!r}")
     return float(value)

@@ -1,4 +1,4 @@
-"""Verify: check every lineage of a store; and, where asked, set aside what is damaged and go back to what is sound.
+"""Verify: checks every lineage of a store; a repair sets damaged records aside and moves heads to sound checkpoints.
 
 A repair destroys nothing: a damaged row or blob is first kept, byte for byte, as a blob of the same lineage, and only
 then removed. A checkpoint that needs it leaves the history; a thread whose head is damaged goes back to
@@ -25,7 +25,7 @@ from backtrail.model import Damage, Verified
 
 
 async def verify(context: Context, repair: bool = False, progress: Progress | None = None) -> Verified:
-    """Check everything. `progress` is called with (lineages done, lineages in all)."""
+    """Check everything. `progress` is called with (lineages done, total lineages)."""
     context.check_open()
     names = [name async for name in lineages(context)]
     total = Verified(repaired=repair)
@@ -49,7 +49,8 @@ async def verify(context: Context, repair: bool = False, progress: Progress | No
 
 
 async def _check(context: Context, lineage: str) -> LineageCheck:
-    """Check again where writers moved something meanwhile: a row newer than the head it belongs to is no damage."""
+    """Check a lineage, again if writers moved a head meanwhile: a row newer than the head that was read is not
+    damage."""
     for _ in CHECKS.attempts():
         check = LineageCheck(context, lineage)
         await check.run()
@@ -90,7 +91,7 @@ async def _repair(context: Context, check: LineageCheck) -> None:
 
 
 class _Repair:
-    """One lineage, put in order with one commit and one drop."""
+    """The repair of one lineage, with one commit and one drop."""
 
     def __init__(self, context: Context, check: LineageCheck) -> None:
         self._context = context
@@ -129,7 +130,7 @@ class _Repair:
         return any(head.position == at for head in heads)
 
     async def _set_aside(self) -> dict[bytes, bytes]:
-        """The damaged records as they are."""
+        """The damaged records, byte for byte, as blobs."""
         context, lineage = self._context, self._check.lineage
         blobs: dict[bytes, bytes] = {}
         for branch, step in self._damaged:
@@ -138,7 +139,7 @@ class _Repair:
                 blobs[id] = context.frames.wrap(msgspec.msgpack.encode(tuple(row)), f"aside {id.hex()}")
         for bad, data in (await context.engine.blobs(lineage, sorted(self._check.bad_blobs))).items():
             blobs[ASIDE + bad] = context.frames.wrap(data, f"aside {bad.hex()}")
-            blobs[ASIDE] = context.frames.wrap(b"", "aside")  # tells caches of blobs that some are gone
+            blobs[ASIDE] = context.frames.wrap(b"", "aside")  # marks for caches of blob ids that some are gone
         return blobs
 
     def _repaired_head(self, head: Head) -> Head | None:

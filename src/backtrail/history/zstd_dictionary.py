@@ -1,4 +1,4 @@
-"""Dictionaries: a lineage whose rows are compressed gets one once it has rows enough to train it from.
+"""Dictionaries: a lineage whose rows are compressed gets one once it has enough rows to train it from.
 
 Training takes some 30 ms, so it is done once: a lineage that reaches the same length later adopts the dictionary that
 this process trained before. A dictionary is a blob of the lineage that uses it, so lineages stay independent of each
@@ -22,12 +22,12 @@ ROWS = 64  # rows from which a dictionary is made, and after which it pays
 
 
 def dictionary_id(name: bytes) -> bytes:
-    """The id under which a dictionary is kept in the pool of its lineage."""
+    """The blob id of a dictionary in the pool of its lineage."""
     return _PREFIX + name
 
 
 def is_dictionary(id: bytes) -> bool:
-    """True if a blob is a dictionary: it stays for as long as its lineage."""
+    """True if a blob is a dictionary, which is kept for as long as its lineage."""
     return id.startswith(_PREFIX) and len(id) == len(_PREFIX) + NAME
 
 
@@ -53,7 +53,7 @@ async def with_dictionaries(context: Context, lineage: str, unwrap: Callable[[],
 
 
 class Choice(NamedTuple):
-    """The name of the dictionary for a payload (b"": none), and the blob that brings it if it is new."""
+    """The name of the dictionary for a payload (b"": none), and its blob if it is new."""
 
     name: bytes
     blobs: dict[bytes, bytes]
@@ -72,7 +72,7 @@ async def choose(context: Context, tip: Tip | None, position: Position) -> Choic
         try:
             await learn(context, tip.head.lineage, name)
         except Corrupt:
-            return NONE  # readers of what it compressed are told; what is written from now on does without it
+            return NONE  # reads of rows that need it raise an error; new rows are compressed without it
         return Choice(name, {})
     if step % ROWS or tip.head.branch != branch:
         return NONE

@@ -1,10 +1,10 @@
-"""Making one lineage equal on two engines, by exchanging only what is missing.
+"""Anti-entropy: makes one lineage equal on two engines, by exchanging only what is missing.
 
-The active side is right about heads. Everything else is a union: branches, rows and blobs never change once written,
-and two sides that were both written to did so in different generations, hence on different branches, so that nothing
-collides. What the follower has and the active side never got (it was acknowledged just before the active side changed)
-is brought over first, and reported: it becomes a branch of its thread beside the head, or the thread itself where the
-active side has none of that name. Only then does the follower get what it lacks.
+The active side's heads count. Everything else is a union: branches, rows and blobs never change once written, and two
+sides that were both written to were so in different generations, hence on different branches, so nothing collides.
+Saves that only the follower has (acknowledged just before a failover) are copied to the active side first, and
+reported: they become an abandoned branch of their thread, or the thread itself if the active side has none of that
+name. Only then does the follower get what it lacks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _RINGS = "the two stores are sealed with different key rings: copy one into the 
 
 
 class UnderWay(Refused):
-    """The follower has a save that the active side may be about to get: to be compared again a little later."""
+    """The follower has a save that the active side may be about to get: the comparison is repeated a little later."""
 
 
 class Doubts(NamedTuple):
-    """Saves that only the follower has and that may not count, as far as a mirror knows."""
+    """A mirror's knowledge of saves that only the follower has and that may not count."""
 
-    generation: int  #: the one in the prefix of new branches: on those the follower has nothing of its own
+    generation: int  #: the one in the prefix of new branches, on which the follower has nothing of its own
     refused: Container[HeadKey]  #: keys of heads that the active side refused
     rows: Collection[Position]  #: and the rows under them
     branches: Collection[bytes]  #: and the branches that began with them
@@ -51,9 +51,9 @@ async def reconcile(
     progress: Progress | None = None,
     doubts: Doubts = NO_DOUBTS,
 ) -> Report:
-    """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it tries again when a head
-    moved under it. Of two stores that are no `mirror`, the one that is further on a branch is right about it. `keep` is
-    told of heads that lose, while the follower still has them. `UnderWay`, and nothing was changed, if there are
+    """Make `lineage` equal on both sides. Safe to run beside writers and beside itself: it is retried if a head moves
+    meanwhile. If the two stores are not sides of a `mirror`, the one that is further on a branch counts. `keep` is
+    called with heads that lost, while the follower still has them. Raises `UnderWay`, and changes nothing, if there are
     `doubts` about one of them."""
     report = Report()
     transfer = Transfer(lineage, report, progress)
@@ -69,8 +69,8 @@ async def reconcile(
 
 
 class _Comparison:
-    """One look at a lineage on both sides, and the changes that follow from it. Each part returns False if a head moved
-    meanwhile, or if it did something that makes another look necessary."""
+    """One comparison of a lineage on both sides, and the changes that follow from it. Each part returns False if a head
+    moved meanwhile, or if its changes require another comparison."""
 
     def __init__(
         self, active: Engine, follower: Engine, transfer: Transfer, keep: Keep | None, mirror: bool, doubts: Doubts
@@ -84,8 +84,8 @@ class _Comparison:
         self._theirs: dict[str, Head] = {}
         self._ours: dict[str, Head] = {}
         self._news: list[Head] = []  # heads of the follower that the active side may lack
-        self._lost: dict[str, Lost] = {}  # by thread: what only the follower has of it
-        self._unknown: set[str] = set()  # threads that stand on something new
+        self._lost: dict[str, Lost] = {}  # by thread: the steps that only the follower has
+        self._unknown: set[str] = set()  # threads whose head is at one of these steps
         self._taken: set[str] = set()  # names that the active side has given to threads of other lineages
         self._gone = Swept()  # rows, branches and blobs that the follower is to delete
 
@@ -96,7 +96,7 @@ class _Comparison:
 
     async def _look(self) -> None:
         active, follower, lineage, doubts = self._active, self._follower, self._lineage, self._doubts
-        # The follower's heads come first: a save that reaches both sides from here on makes the swaps below fail.
+        # The follower's heads are read first: a save that reaches both sides from now on makes the swaps below fail.
         self._theirs = {head.thread: head for head in await follower.heads(lineage)}
         self._ours = {head.thread: head for head in await active.heads(lineage)}
         news = [head for head in self._theirs.values() if await self._may_be_news(head)]
@@ -126,35 +126,35 @@ class _Comparison:
         self._news, self._gone = news, gone
 
     def _saved_again(self, thread: str, lost: Lost) -> bool:
-        """True if a thread was made on both sides, and the active one has each of its saves. If some of its rows are
-        there already, without a head, or something may build on them, it has to be kept."""
+        """True if a thread was created on both sides, and the active one has each of its saves. If the active side
+        already has some of its rows without a head, or something may build on them, the thread has to be kept."""
         other = thread in self._ours and not same_incarnation(self._ours[thread], self._theirs[thread])
         return other and lost.newest is None and lost.known is None and not self._doubts.spools
 
     async def _may_be_news(self, head: Head) -> bool:
-        """True if the follower's head may stand for an acknowledged save that the active side lacks."""
+        """True if the follower's head may be an acknowledged save that the active side lacks."""
         here = self._ours.get(head.thread)
         if head.key in self._doubts.refused or here == head or await role_record.is_deleted(self._active, head):
             return False
         if here is None and await role_record.is_deleted(self._follower, head):
-            return False  # it was deleted while the follower was active; a save that was under way arrived afterwards
+            return False  # it was deleted while the follower was active, and a save in progress arrived afterwards
         if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
             raise Apart(head.thread, _RINGS)
         return True
 
     async def _bring_over(self) -> bool:
-        """Copy to the active side what only the follower has, and report the heads that lost."""
+        """Copy rows that only the follower has to the active side, and report the heads that lost."""
         active, follower, lineage, generation = self._active, self._follower, self._lineage, self._doubts.generation
         losers: list[Diverged] = []
         news = [head for head in self._news if head.position not in self._gone]
-        # If the active side knows them all, and from its own generation, the follower only lags, and has nothing more.
+        # If the active side knows them all, and from its own generation, the follower only lags and has nothing else.
         if any(head.thread in self._unknown or role_record.generation_of(head.branch) != generation for head in news):
             marks = await self._transfer.rows(follower, active, without=self._gone)
             if not await _put(active, (), lineage, marks):
                 return False
         for head in news:
             here = self._ours.get(head.thread)
-            # A name that was deleted does not come back, even if the other side had given it to another thread.
+            # A deleted name is not revived, even if the other side had given it to another thread.
             sides = (active, follower)
             ended = here is None and any([await role_record.was_any_deleted(side, head.thread) for side in sides])
             free = here is None and not ended and head.thread not in self._taken and self._renamed(head) is None
@@ -169,7 +169,7 @@ class _Comparison:
         return not await self._report.tell(losers, self._keep)
 
     def _renamed(self, head: Head) -> Head | None:
-        """The head of the same thread under another name: it lost, was given that one, and won on the other side."""
+        """The head of the same thread under another name: it lost here and was renamed, and won on the other side."""
         return next((one for one in self._ours.values() if one.owner == head.owner and one.thread != head.thread), None)
 
     def _loser(self, head: Head) -> Diverged:
@@ -191,10 +191,11 @@ class _Comparison:
             if thread in self._theirs:
                 continue
             buried = await role_record.is_deleted(follower, head)
-            # Only a generation in between can have been the follower's.
+            # The follower can have been active only in a generation in between.
             between = role_record.generation_of(head.branch) + 1 < self._doubts.generation
             if not buried and between and await role_record.was_deleted_later(follower, head):
-                # The name was made once more there, and deleted. This one never was, and has to have another name.
+                # The follower created this name once more and deleted that thread. This one was never deleted, and
+                # needs another name.
                 changed |= await self._report.tell([Diverged(lineage, head, same_incarnation=False)], self._keep)
                 buried = any(one.thread != thread and one.owner == head.owner for one in await active.heads(lineage))
             if buried:
@@ -204,7 +205,7 @@ class _Comparison:
         return not changed
 
     async def _bring_up_to_date(self) -> bool:
-        """Copy to the follower what only the active side has, and its heads; delete what is to go."""
+        """Copy to the follower what only the active side has, and its heads; delete what was deleted."""
         active, follower, lineage = self._active, self._follower, self._lineage
         ours, theirs = self._ours, self._theirs
         marks = await self._transfer.rows(active, follower)
@@ -228,12 +229,12 @@ class _Comparison:
         if not ours:
             await clear(active, lineage)
             await clear(follower, lineage)
-        # Until its heads moved, others may have deleted on the follower what we copied from it: look once more.
+        # Before its heads moved, others may have deleted rows on the follower that we copied from it: compare again.
         return not ((swaps or ends) and self._report.kept)
 
 
 def _at_or_past(here: Head | None, head: Head, generation: int) -> bool:
-    """True if the active side has been at this head, as far as versions tell: within its own generation."""
+    """True if the active side has been at this head, judged by versions, which count only within its own generation."""
     of_now = role_record.generation_of(head.branch) == generation
     return not of_now or here is None or here.owner != head.owner or here.version >= head.version
 
@@ -264,11 +265,11 @@ async def clear(side: Engine, lineage: str) -> None:
         try:
             await side.drop(Drop(lineage, (), branches=branches, blobs=blobs))
         except Refused:
-            return  # a thread appeared: the next reconciliation looks again
+            return  # a thread appeared: left to the next comparison
 
 
 async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[str]:
-    """The lineages whose heads are not the same on both sides, found page by page; nothing but heads is read."""
+    """The lineages whose heads are not the same on both sides, compared page by page; only heads are read."""
     found: dict[str, None] = {}
     for side, other in ((active, follower), (follower, active)):
         after: str | None = None
@@ -283,7 +284,7 @@ async def differing(active: Engine, follower: Engine, page: int = 1000) -> list[
 
 
 async def _upto(side: Engine, after: str | None, last: str, page: int) -> list[Head]:
-    """The heads behind `after`, up to and with `last`."""
+    """The heads after `after`, up to and including `last`."""
     found: list[Head] = []
     while heads := await side.threads(after=after, limit=page):
         found += [head for head in heads if head.thread <= last]

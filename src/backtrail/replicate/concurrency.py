@@ -1,7 +1,7 @@
-"""Sync and async for a mirror: how it waits, runs two commits at once, locks, and works in the background.
+"""Sync and async for a mirror: waiting, two commits at once, locks, and background work.
 
-A mirror of two blocking engines is a blocking engine itself: its background work is a daemon thread. As soon as one
-side really suspends, the mirror does; then a blocking side is called in threads, and the background is a task.
+A mirror of two blocking engines is a blocking engine itself: its background work is a daemon thread. If one side
+suspends, the mirror does, too: then a blocking side is called in threads, and the background work is a task.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MAX_THREADS = 16  # threads for each side
 
 
 class Workers:
-    """Threads that finish coroutines of blocking engines, made as they are needed. An executor's own futures cost more
-    than most commits to a file do in Python."""
+    """Threads that finish coroutines of blocking engines, started as needed. The futures of an executor would cost more
+    than the Python part of most commits to a file."""
 
     def __init__(self) -> None:
         self._work: SimpleQueue[tuple[Coroutine[Any, Any, Any], asyncio.Future[Any]] | None] = SimpleQueue()
@@ -36,7 +36,7 @@ class Workers:
         self._threads = self._idle = 0
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Begin with it now; a future for its result."""
+        """Start the coroutine now; returns a future for its result."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._idle > 0:
@@ -54,7 +54,7 @@ class Workers:
             value, error = None, None
             try:
                 value = finish(coroutine)
-            except BaseException as raised:  # noqa: BLE001  # it is the caller's
+            except BaseException as raised:  # noqa: BLE001  # passed on to the caller
                 error = raised
             with self._lock:
                 self._idle += 1
@@ -64,7 +64,7 @@ class Workers:
                 log.debug("a loop was closed before a side had answered")
 
     def stop(self) -> None:
-        """No more work: each thread ends after the work it has begun."""
+        """Accept no more work; each thread ends after its current coroutine."""
         with self._lock:
             for _ in range(self._threads):
                 self._work.put(None)
@@ -109,7 +109,7 @@ class ThreadedEngine(DelegatingEngine):
 
 
 def side(engine: Engine, blocking: bool) -> Engine:
-    """An engine as a mirror calls it: in threads, if the mirror suspends and the engine blocks."""
+    """An engine as a side of a mirror: called in threads if the mirror suspends and the engine blocks."""
     return engine if blocking or not engine.properties.blocking else ThreadedEngine(engine)
 
 
@@ -150,7 +150,7 @@ async def pause(blocking: bool, seconds: float) -> None:
 
 
 async def attempt(side: Engine, commit: Commit) -> Exception | None:
-    """Commit; the error that was raised, if any."""
+    """Commit; returns the error that was raised, if any."""
     try:
         await side.commit(commit)
     except Exception as error:  # noqa: BLE001  # handed to the caller as a value
@@ -159,9 +159,9 @@ async def attempt(side: Engine, commit: Commit) -> Exception | None:
 
 
 async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tuple[Exception | None, Exception | None]:
-    """Commit on both sides at the same time; the error of each, if any."""
-    # One of them runs in this task: a task more costs about as much as all the rest of the mirror. It begins, so it is
-    # the one that is on its way to a server while the other one's thread keeps this one from working.
+    """Commit on both sides at the same time; returns the error of each, if any."""
+    # One of them runs in this task, because another task costs about as much as the rest of the mirror. It starts
+    # first, so that its request is on its way to a server while the other one's thread holds the GIL.
     if isinstance(one, ThreadedEngine):
         other = asyncio.get_running_loop().create_task(attempt(one, own))
         here = attempt(two, theirs)
@@ -198,7 +198,7 @@ class Mutex:
 
 
 class ReentrantMutex:
-    """A lock that the task which holds it may take again."""
+    """A lock that its holder (a task) may acquire again."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -220,8 +220,8 @@ class ReentrantMutex:
 
 
 class ReentrantLineageLocks:
-    """Locks by lineage for a mirror that writes to both sides at once, so that a comparison never sees a save that only
-    one side has yet. A blocking mirror writes to one side after the other and needs none."""
+    """Locks by lineage for a mirror that writes to both sides at once, so that a comparison never sees a save that has
+    reached only one side. A blocking mirror writes to one side after the other and needs none."""
 
     def __init__(self, blocking: bool) -> None:
         self._blocking = blocking
@@ -245,7 +245,7 @@ class LineageLocks:
 
 
 class Background:
-    """Calls `tick` every now and then, and soon after `wake`: `gather` seconds later, once for all that woke it by
+    """Calls `tick` at intervals, and soon after `wake`: `gather` seconds later, once for all calls of `wake` until
     then. Starts at the first `wake`; stops with `stop`."""
 
     def __init__(self, blocking: bool, tick: Callable[[], Coroutine[Any, Any, float]], gather: float = 0.0) -> None:
@@ -297,13 +297,13 @@ class Background:
                 if self._gather and not self._stopping:
                     await asyncio.sleep(self._gather)
             except TimeoutError:
-                wait = 0.0  # nobody woke it: it is time for the next tick
+                wait = 0.0  # no `wake`: the interval is over
             self._task_due.clear()
             if not self._stopping:
                 wait = await self._tick()
 
     async def stop(self, timeout: float) -> None:
-        """Let a tick that is under way come to its end, for at most `timeout` seconds."""
+        """Let a running tick finish, for at most `timeout` seconds."""
         self._stopping = True
         self._due.set()
         self._stop.set()

@@ -1,7 +1,7 @@
-"""An engine that delegates: every method that changes no row goes through one, which is given its name.
+"""An engine that delegates: every method that changes no row calls `_ask` with its own name.
 
-The base of mirrors and of wrappers. They differ in the engine they ask, in what they do when it does not answer, and in
-how they write.
+The base of mirrors and of wrappers, which differ in the engine they call, in the handling of its errors, and in how
+they write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backtrail.engines.base import Branch, Engine, Head, Lease, Row, Step, Taken
 
 
 class DelegatingEngine(Engine):
-    """Answers every question with the result of `_ask`."""
+    """Implements every reading method by `_ask`."""
 
     @abstractmethod
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:

@@ -1,8 +1,8 @@
 """Failover: the health of both sides, the generation, and the switch from one side to the other.
 
-The roles as a mirror knows them are one frozen `Standing`, replaced as a whole and never by an older one; a caller
-reads it once and works with that. Its fences check that knowledge: each commit names the generation's token on the side
-it goes to, so a mirror that missed a switch is refused by the engine, and learns.
+A mirror's knowledge of the roles is one frozen `Standing`, replaced as a whole and never by an older one; a caller
+reads it once and uses that. Its fences verify it: each commit names the generation's token on its side, so the engine
+refuses a mirror that missed a switch, and the mirror reads the roles again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from backtrail.replicate.status import log
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The roles as a mirror knows them: the role record, and its generation's tokens on the sides that gave one."""
+    """A mirror's knowledge of the roles: the role record, and its generation's tokens on the sides that granted one."""
 
     role: Role = Role()
     fences: Mapping[Name, Fence] = {}
@@ -46,7 +46,7 @@ def opposite(name: Name) -> Name:
 
 
 class Failover:
-    """Knows, learns and changes the standing. `on_health` and `on_switch` are called after the fact."""
+    """Holds, refreshes and changes the standing. `on_health` and `on_switch` are called after a change."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Failover:
         self.standing = Standing()
         self.errors: dict[Name, str | None] = {"primary": None, "replica": None}
         self.healthy_since: dict[Name, float | None] = {"primary": time.monotonic(), "replica": time.monotonic()}
-        self.failures: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each could not be reached
+        self.failures: dict[Name, int] = {"primary": 0, "replica": 0}  # how often each was unreachable
         self.counts = {"failovers": 0, "failbacks": 0}
         self.last_failover: float | None = None
         self.last_error: str | None = None
-        self.closed = False  # the sides are being closed: no answer says nothing of them
+        self.closed = False  # the sides are being closed: a missing answer says nothing about their health
         self._blocking = blocking
         self._settings = settings
         self._on_health = on_health
@@ -76,7 +76,7 @@ class Failover:
         self._refusal: Unavailable | None = None
 
     def fenced(self, name: Name, standing: Standing | None = None) -> Engine:
-        """A side as this generation may write to it, or that of an earlier standing."""
+        """A side whose writes carry the fence of this generation, or of the one of an earlier standing."""
         fence = (standing or self.standing).fences.get(name)
         return self.sides[name] if fence is None else concurrency.FencedEngine(self.sides[name], fence)
 
@@ -94,7 +94,8 @@ class Failover:
             self._on_health(name, False)
 
     def recovered(self, name: Name, asked: int) -> None:
-        """A side answered a question that was asked after so many `failures`; a failure since then counts more."""
+        """Record that a side answered a request made when `failures` was `asked`; ignored if it has failed since
+        then."""
         if self.failures[name] != asked:
             return
         if self.healthy_since[name] is None:
@@ -110,7 +111,7 @@ class Failover:
     # -- learning --------------------------------------------------------------------------------------------------
 
     async def learn(self) -> None:
-        """Read both sides' role records; the newer one is right."""
+        """Read both sides' role records; the newer one counts."""
         for _ in limits.LEARNING.attempts():
             known: dict[Name, Role] = {}
             for name, engine in self.sides.items():
@@ -129,7 +130,8 @@ class Failover:
                 if role.active not in known:
                     raise Unavailable(self.errors[role.active] or "away")
                 if role.generation == 0:
-                    # Whoever opens one side alone writes in generation 0: a mirror never writes on the same branches.
+                    # A store opened on one side alone writes in generation 0, so a mirror never writes to the same
+                    # branches.
                     role = await role_record.write(self.sides["primary"], Role(1, "primary"))
                 elif known[role.active].generation == 0:
                     role = await self._beside_an_old_one(role, known)
@@ -142,8 +144,8 @@ class Failover:
                 return
 
     async def _beside_an_old_one(self, role: Role, known: Mapping[Name, Role]) -> Role:
-        """The side that is to be active is new. The old one's rows of this generation were not made here, so another
-        generation begins; and as long as there is nothing here yet, the old side is active."""
+        """The roles if the side that should be active is new. The old side's rows of this generation are not on the new
+        one, so a new generation begins; and as long as the new side is empty, the old one is active."""
         active, other = role.active, opposite(role.active)
         heads = await self.sides[active].threads(limit=1)
         if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
@@ -151,7 +153,7 @@ class Failover:
         return await role_record.write(self.sides[active], Role(role.generation + 1, active))
 
     async def _adopt(self, role: Role) -> bool:
-        """Take part in a generation; False if one of the sides is in a newer one."""
+        """Join a generation; False if one of the sides is in a newer one."""
         began = time.monotonic()
         active, other = self.sides[role.active], opposite(role.active)
         while True:
@@ -159,12 +161,12 @@ class Failover:
                 fences = {role.active: await role_record.fence(active, role.generation)}
                 break
             except Refused:
-                # Another process has closed this generation and is about to write down the next one.
+                # Another process has closed this generation and is about to record the next one.
                 await concurrency.pause(self._blocking, limits.ROLE_CHANGE.backoff)
                 if (await role_record.read(active))[0].generation > role.generation:
                     return False
                 if time.monotonic() - began > limits.ROLE_CHANGE.deadline:
-                    # By two: a process that cannot reach this side may be taking the next number on the other one.
+                    # Plus two: a process that cannot reach this side may be taking the next number on the other one.
                     role = await role_record.write(active, Role(role.generation + 2, role.active))
                     if role.active == other:
                         return False
@@ -190,7 +192,7 @@ class Failover:
             self._on_switch()
 
     async def refresh(self) -> None:
-        """Learn the roles anew if a side knows of a newer generation, or has not given its token yet."""
+        """Read the roles again if a side has a newer generation, or has not granted its token yet."""
         standing = self.standing
         names: list[Name] = [name for name in self.sides if self.is_healthy(name)]
         known = [(await role_record.read(self.sides[name]))[0].generation for name in names]
@@ -200,7 +202,8 @@ class Failover:
     # -- changing --------------------------------------------------------------------------------------------------
 
     async def fail_over(self, away: Name) -> None:
-        """Make the other side active; `Unavailable` says why not. Of several callers one tries, for all of them."""
+        """Make the other side active; `Unavailable` with the reason if that fails. Of several callers, one tries for
+        all."""
         asked = self._refusals
         async with self._switching:
             if self.closed:
@@ -250,7 +253,7 @@ class Failover:
             self.note_unreachable(to, error)
             raise self.both_away() from error
         self.recovered(to, asked)
-        if not done:  # another process changed the roles at this moment: the next call learns how
+        if not done:  # another process changed the roles at this moment: the next call reads them
             raise self.both_away()
         self._recent.append(now)
         self.counts["failovers"] += 1
@@ -265,12 +268,12 @@ class Failover:
         return following
 
     async def stay(self, role: Role) -> None:
-        """The primary is not equal yet: go on with the replica, in the generation that was to be the primary's."""
+        """Keep the replica active, in the generation planned for the primary, because the primary is not equal yet."""
         await role_record.write(self.sides["replica"], Role(role.generation, "replica"))
         await self.learn()
 
     async def return_home(self, role: Role) -> None:
-        """Write down that the primary is active again. The replica's record decides, should others want otherwise."""
+        """Record that the primary is active again. If processes compete, the replica's record decides."""
         if await role_record.write(self.sides["replica"], role) == role:
             await role_record.write(self.sides["primary"], role)
             await self._adopt(role)

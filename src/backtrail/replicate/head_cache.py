@@ -1,7 +1,7 @@
-"""The last head of each thread that this process saw: saves build on it while no side can be asked.
+"""The last head of each thread that this process saw: saves build on it while no side is reachable.
 
-It may be old, which does a save no harm: if others went on from there, both are kept. A process also knows by it that a
-save was planned before another one of its own.
+It may be old, which does no harm: if others continued from it, both saves are kept. It also shows that a save was
+planned before another save of this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 
 class HeadCache:
-    """The heads that were seen last, each with the row it stands on and the generation in which it was seen."""
+    """The heads that were seen last, each with its row and the generation in which it was seen."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class HeadCache:
         return None if found is None else found[0]
 
     def put(self, thread: str, tip: Tip | None, generation: int, *, sure: bool = False) -> None:
-        """Remember a tip, unless a newer one is known; `sure`: even then."""
+        """Store a tip, unless a newer one is known; `sure`: even then."""
         with self._lock:
             old = self._tips.pop(thread)
             new = None if tip is None else (tip, generation)
@@ -38,7 +38,7 @@ class HeadCache:
                 self._tips.put(thread, new, _weight(new[0]))
 
     def learn(self, commit: Commit, generation: int) -> None:
-        """Remember the heads of a commit that was made."""
+        """Store the heads of a commit that was made."""
         for swap in commit.swaps:
             row = None
             for one in commit.rows:
@@ -48,7 +48,7 @@ class HeadCache:
 
 
 def _newer(one: tuple[Tip, int], other: tuple[Tip, int]) -> bool:
-    """True if `one` is newer. Versions only count within one generation: the next one's heads are newer than all."""
+    """True if `one` is newer. Versions count only within one generation: all heads of a later generation are newer."""
     (here, _), (there, _) = one[0], other[0]
     return here.owner == there.owner and (one[1], here.version) > (other[1], there.version)
 

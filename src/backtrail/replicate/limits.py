@@ -1,27 +1,27 @@
-"""How often and how long a mirror and its spool try, wait and look: every limit that is no setting of the user's."""
+"""The limits of retries, waits and checks in a mirror and its spool that are not settings of the user."""
 
 from __future__ import annotations
 
 from backtrail.engines.retry import RetryPolicy
 
-#: A save into the spool that other saves overtake.
+#: A save into the spool, if other saves are faster.
 SPOOL_SAVE = RetryPolicy.times(64)
-#: The delivery of a lineage whose threads others write to at the same time.
+#: The delivery of a lineage, if other processes write to its threads at the same time.
 DELIVERY = RetryPolicy.times(8)
-#: A delivery that meets a change of roles.
+#: A delivery, if the roles change meanwhile.
 LANDING = RetryPolicy.times(3)
-#: The comparison of a lineage whose heads move under it.
+#: The comparison of a lineage, if its heads move meanwhile.
 COMPARISON = RetryPolicy.times(16)
-#: Both sides' role records, while other processes change them.
+#: Reading both sides' role records, while other processes change them.
 LEARNING = RetryPolicy.times(5)
 #: A change of roles that another process began: after that it counts as abandoned.
 ROLE_CHANGE = RetryPolicy.seconds(5.0, pause=0.02)
-#: A save that only the follower has: for so long it may be one that another process is still making.
+#: A save that only the follower has: for this long, another process may still be making it.
 SAVE_UNDER_WAY = RetryPolicy.seconds(2.0, pause=0.01)
-#: Rounds without progress, when a mirror is closed: then the rest is left to the next open.
+#: Rounds without progress when a mirror is closed; after that, the rest is left to the next open.
 VAIN_ROUNDS = RetryPolicy(retries=4, backoff=0.05, longest_pause=0.05)
 
-LOOK_AGAIN = 0.5  #: seconds between looks while something is wrong or under way
+LOOK_AGAIN = 0.5  #: seconds between checks while something is wrong or in progress
 CLOSE_WITHIN = 5.0  #: seconds that background work may still take when the mirror is closed
-GATHER = 0.02  #: seconds that a commit may wait for others that go along
-LOOKS_PER_COMPARISON = 20  #: health checks between two comparisons of all heads, for what a process that died left
+GATHER = 0.02  #: seconds that a commit may wait for others to be shipped with it
+LOOKS_PER_COMPARISON = 20  #: health checks between two comparisons of all heads, which find what a dead process left

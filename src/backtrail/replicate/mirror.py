@@ -1,9 +1,9 @@
-"""An engine around two engines that hold the same: one is active and answers, the other follows and can take over.
+"""An engine over two engines with the same data: one is active and answers, the other follows and can take over.
 
-A commit goes to the active side, and the very same commit to the follower: before it is acknowledged (sync) or soon
-after (async). A follower that cannot take it is brought up to date by comparison later. When the active side is away
-the other becomes active in a new generation; a caller in the middle of a save is refused, which history answers
-by looking again and saving on the new active side, on a branch of the new generation.
+A commit goes to the active side, and the same commit to the follower: before it is acknowledged (sync) or soon after
+(async). A follower that misses a commit is brought up to date later, by comparison. When the active side is
+unreachable, the other becomes active in a new generation; a save in progress is refused, and history reads the head
+again and saves on the new active side, on a branch of the new generation.
 
 Two sides that were both written to never wrote on the same branch, because a save that was planned in one generation is
 not committed in another.
@@ -41,7 +41,7 @@ class _Lacking(NamedTuple):
 
 
 class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
-    """Two engines as one. `on_diverged` is told of heads that lost against the active side, to label them."""
+    """Two engines as one. `on_diverged` is called with heads that lost against the active side, to label them."""
 
     def __init__(self, primary: Engine, replica: Engine, settings: Settings) -> None:
         blocking = primary.properties.blocking and replica.properties.blocking
@@ -63,10 +63,10 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         for name, engine in (("primary", primary), ("replica", replica)):
             if (waiting := capability(engine, FailsFast)) is not None:
                 waiting.fail_fast = partial(self._can_do_without, cast("Name", name))
-        # Where both sides are written to at once, two processes that race for one step may each win it on one side.
-        # So each has branches of its own there; and also where a save may have to wait in a spool.
+        # If both sides are written at once, two processes that race for one step may each win it on one side. So each
+        # process has branches of its own then; also with a spool, in which saves may have to wait.
         self._process_prefix = bytes(3) if blocking and settings.spool is None else _new_process_prefix()
-        self.spool: SpoolStatus | None = None  # of the spool, if there is one
+        self.spool: SpoolStatus | None = None  # None without a spool
         self._known = False
         self._closed = False
 
@@ -75,7 +75,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return self.branch_prefix_in(0)
 
     def branch_prefix_in(self, generation: int) -> bytes:
-        """How branches begin now; in this generation, if the mirror's own is not known yet."""
+        """The current prefix of branch ids; for this generation, if the mirror's own is not known yet."""
         return role_record.branch_prefix(self._failover.standing.generation or generation) + self._process_prefix
 
     @property
@@ -87,17 +87,17 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         self._replicator.on_diverged = keep
 
     def _can_do_without(self, name: Name) -> bool:
-        """True if a refused connection of a side is final: the other one has everything, and may answer."""
+        """True if a refused connection to a side is final, because the other one has everything and may answer."""
         standing, settings = self._failover.standing, self.settings
         if not self._failover.is_healthy(opposite(name)):
             return False
         if not self._failover.is_healthy(name):
             return True  # it was retried before
         if not self._known:
-            return False  # all that is started together may not be there yet
+            return False  # servers that are started together may not be up yet
         if name == standing.follower:
             return not settings.replica_required
-        # Commits that were not shipped yet would become a divergence, only because a server was restarted.
+        # Otherwise a mere restart of a server would turn commits that are not shipped yet into a divergence.
         in_step = settings.replication == "sync" and not self._replicator.pending.behind
         return in_step and self._failover.may_change
 
@@ -114,11 +114,11 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         self.announce()
 
     def announce(self) -> None:
-        """Tell the log and the callback of a change."""
+        """Report a change to the log and the callback."""
         self._announcer.tell()
 
     async def _start(self) -> Standing:
-        """Learn the roles at the first call: the newer generation is right."""
+        """Read the roles at the first call: the newer generation counts."""
         if self._closed:
             raise _closed()
         if not self._known:
@@ -130,12 +130,12 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return self._failover.standing
 
     def _check_open(self, error: Unavailable) -> None:
-        """A side that does not answer because this mirror is being closed is no reason to change sides."""
+        """Raise if the mirror is being closed: an unanswered call is not a reason for a failover then."""
         if self._closed:
             raise _closed() from error
 
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
-        """Ask the active side; if it is away, the other one."""
+        """Call the active side; if it is unreachable, the other one."""
         await self._start()
         for last in (False, True):
             name = self._failover.standing.active
@@ -153,8 +153,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     # -- for a spool ---------------------------------------------------------------------------------------------------
 
     def pause_comparing_while(self, held: Callable[[], bool]) -> None:
-        """Do not compare the sides while this is true. A save whose answer was lost may be on one side, and the spool
-        is about to deliver it to the other: compared in between, they would seem to have diverged."""
+        """Do not compare the sides while `held` returns true. A save whose answer was lost may be on one side while the
+        spool is about to deliver it to the other: a comparison in between would see a divergence."""
         self._replicator.held = held
 
     def resume_comparing(self) -> None:
@@ -167,7 +167,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
 
     @property
     def active(self) -> Engine:
-        """The active side as this generation may write to it."""
+        """The active side, with the fence of this generation on its writes."""
         return self._failover.fenced(self._failover.standing.active)
 
     @property
@@ -176,7 +176,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return [side for name, side in self.sides.items() if self._failover.is_healthy(name)]
 
     async def learn(self) -> None:
-        """Look who answers, and who is active; `Unavailable` if nobody is."""
+        """Find out which sides answer and which is active; `Unavailable` if none is."""
         if self._closed:
             raise _closed()
         await self._failover.learn()
@@ -185,7 +185,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         self._replicator.wake()
 
     def renew_process_prefix(self) -> None:
-        """Start new branches from now on: on an old one, a side may have a step that this process does not know."""
+        """Start new branches from now on: of an old one, a side may have a step that this process does not know."""
         self._process_prefix = _new_process_prefix()
 
     def planned_before(self, commit: Commit, prefix: bytes) -> bool:
@@ -193,7 +193,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return _planned_before(commit, prefix)
 
     def mark(self, lineage: str) -> None:
-        """Have a lineage compared: the follower lacks something of it."""
+        """Mark a lineage for comparison: the follower lacks something of it."""
         self._replicator.pending.mark(lineage)
         self._replicator.wake()
 
@@ -202,7 +202,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         return await self._replicator.keep(active, found)
 
     def note_unreachable(self, name: Name, error: BaseException) -> None:
-        """Note that a side did not answer somebody who asked it directly."""
+        """Record that a side did not answer a caller that used it directly."""
         self._failover.note_unreachable(name, error)
 
     def failed(self, error: BaseException) -> None:
@@ -221,7 +221,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             await self._replicator.catch_up(lacking.side, commit.lineage, lacking.raised)
 
     async def _commit(self, commit: Commit) -> _Lacking | None:
-        """Save on the active side, and on the follower if it is in step; else the follower, as lacking it."""
+        """Commit on the active side, and on the follower if it is in step; returns the follower if it lacks the
+        commit."""
         standing = self._failover.standing
         active, follower = standing.active, standing.follower
         if self.settings.replica_required and not self._failover.is_healthy(follower):
@@ -256,7 +257,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         if at_once and self._blocking:
             other = await concurrency.attempt(self.sides[follower], theirs)
         if isinstance(other, LockLost):
-            # The follower is in a newer generation: the save went to a side that is not active.
+            # The follower is in a newer generation: the save went to a side that is no longer active.
             await self._failover.learn()
             if self._failover.standing.generation > standing.generation:
                 raise _look_again(commit) from other
@@ -274,11 +275,11 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         )
 
     async def _both(self, own: Commit, theirs: Commit, standing: Standing) -> tuple[Exception | None, Exception | None]:
-        """Both sides at once."""
+        """Commit on both sides at once."""
         try:
             return await concurrency.at_once(self.sides[standing.active], own, self.sides[standing.follower], theirs)
         except asyncio.CancelledError:
-            self.renew_process_prefix()  # one of them may have it, and the other may get another row at that step
+            self.renew_process_prefix()  # one side may have it, and the other may get another row at that step
             self._replicator.pending.mark(own.lineage)
             self._replicator.wake()
             raise
@@ -286,11 +287,11 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     async def _refused(
         self, standing: Standing, raised: BaseException, commit: Commit, ended: Sequence[Head], taken: bool
     ) -> None:
-        """Deal with a commit that the active side did not take: its refusal goes to the caller, its absence is a reason
-        to fail over. `taken`: the follower did take it."""
+        """Handle a commit that failed on the active side: a refusal is raised to the caller, an unreachable side causes
+        a failover. `taken`: the follower has the commit."""
         active = standing.active
         if not self._blocking:
-            # Nobody goes on with a branch of which the follower may have a step too many.
+            # A branch of which the follower may have an extra step must not be continued.
             self._process_prefix = _new_process_prefix()
         if taken:
             if not isinstance(raised, Unavailable):
@@ -313,13 +314,14 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         raise raised
 
     async def _arrived(self, commit: Commit, side: Name) -> bool:
-        """True if a commit that only one side took is the newest there, and that side is active now."""
+        """True if a commit that only one side has is the newest there, and that side is active now."""
         if self._failover.standing.active != side or not commit.swaps:
             return False
         return all([await self.sides[side].head(swap.thread) == swap.new for swap in commit.swaps])
 
     async def _write_tombstones(self, commit: Commit, standing: Standing) -> list[Head]:
-        """Write tombstones for the threads that a commit deletes, before it does; the heads of those that are new."""
+        """Write tombstones for the threads that a commit will delete; returns the heads of those with a new
+        tombstone."""
         side = self._failover.fenced(standing.active)
         ended = []
         for swap in commit.swaps:
@@ -362,7 +364,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
             self._replicator.wake()
 
     async def _write_sweep_tombstones(self, drop: Drop, standing: Standing) -> None:
-        """Write tombstones for a sweep that the follower misses: its rows must not come back."""
+        """Write tombstones for a sweep that the follower misses, so that the swept rows are not copied back."""
         try:
             await sweep_tombstones.write(self._failover.fenced(standing.active), drop)
         except LockLost as error:
@@ -381,7 +383,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
                 self._failover.note_unreachable(follower, error)
 
     def status(self) -> Status:
-        """Where the mirror stands."""
+        """The state of the mirror."""
         roles, following = self._failover, self._replicator
         return Status(
             active=roles.standing.active,
@@ -412,7 +414,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         )
 
     async def settle(self) -> Status:
-        """Compare both sides and ship everything now; what is left shows in the status."""
+        """Compare both sides and ship everything now; the status shows what is left."""
         await self._start()
         await self._replicator.round(whole=True)
         return self.status()
@@ -436,7 +438,7 @@ def _planned_before(commit: Commit, prefix: bytes) -> bool:
 
 
 def _new_process_prefix() -> bytes:
-    """How the branch ids of one process begin, after the generation; never like those of a blocking mirror."""
+    """The part of a process's branch ids after the generation; never the same as a blocking mirror's."""
     return b"\1" + os.urandom(4)
 
 

@@ -1,10 +1,9 @@
-"""Work that waits for the follower: commits in the order they were made, and lineages that have to be compared.
+"""The outbox: commits for the follower, in the order they were made, and lineages that have to be compared.
 
-Commits of one lineage that follow each other are shipped as one: the follower's side of a busy thread then costs a
-fraction of what the saves did, and no more of the process that makes them.
+Consecutive commits of one lineage are shipped as one, so replicating a busy thread costs a fraction of its saves.
 
-The queue is bounded. When it is full, its commits are let go and their lineages remembered instead: the active side has
-everything, so what is missing can always be found by comparing.
+The queue is bounded. When it is full, its commits are dropped and their lineages marked instead: the active side has
+everything, so a comparison can always find what is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BYTES = 1024 * 1024
 
 
 class QueuedCommit(NamedTuple):
-    """A commit on its way."""
+    """A commit that waits to be shipped."""
 
     commit: Commit
     size: int
@@ -29,7 +28,7 @@ class QueuedCommit(NamedTuple):
 
 
 class Shipment(NamedTuple):
-    """Commits of one lineage that follow each other, as one."""
+    """Consecutive commits of one lineage, merged into one."""
 
     commit: Commit
     saves: int
@@ -41,15 +40,13 @@ class Outbox:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._queues: OrderedDict[str, deque[QueuedCommit]] = (
-            OrderedDict()
-        )  # by lineage, the one that waits longest first
+        self._queues: OrderedDict[str, deque[QueuedCommit]] = OrderedDict()  # by lineage, the longest waiting first
         self._queued = 0
         self._bytes = 0
-        self._under_way = 0  # taken from the queue, and not yet arrived
+        self._under_way = 0  # taken from the queue, not yet arrived
         self._carried: str | None = None  # the lineage of those
         self._behind: dict[str, float] = {}  # lineage -> since when
-        self._comparing: dict[str, float] = {}  # those that are being compared now
+        self._comparing: dict[str, float] = {}  # lineages that are being compared now
 
     def add(self, commit: Commit) -> bool:
         """Queue a commit; False if the queue is full (then its lineages have been marked)."""
@@ -95,7 +92,7 @@ class Outbox:
             return None
 
     def arrived(self, shipment: Shipment) -> None:
-        """Forget a shipment: it is on the other side, or its lineage is marked."""
+        """Remove a shipment: it is on the other side, or its lineage is marked."""
         with self._lock:
             self._under_way -= shipment.saves
             self._carried = None
@@ -106,13 +103,13 @@ class Outbox:
             return lineage in self._queues or lineage == self._carried
 
     def mark(self, *lineages: str) -> None:
-        """Have these lineages compared."""
+        """Mark these lineages for comparison."""
         with self._lock:
             for lineage in lineages:
                 self._behind.setdefault(lineage, time.monotonic())
 
     def mark_all(self) -> None:
-        """Have all queued lineages compared instead, because the follower is away."""
+        """Mark all queued lineages for comparison instead, because the follower is unreachable."""
         with self._lock:
             self._overflow()
 
@@ -123,12 +120,12 @@ class Outbox:
             return list(self._comparing)
 
     def compared(self, lineage: str) -> None:
-        """Forget a taken lineage: it is equal now."""
+        """Unmark a taken lineage: it is equal now."""
         with self._lock:
             self._comparing.pop(lineage, None)
 
     def give_back(self) -> None:
-        """Mark taken lineages that were not finished again."""
+        """Mark unfinished taken lineages again."""
         with self._lock:
             self._behind = {**self._behind, **self._comparing}
             self._comparing = {}
@@ -159,7 +156,7 @@ class Outbox:
 
 
 def _together(queue: deque[QueuedCommit]) -> list[QueuedCommit]:
-    """Take from a queue what can be one commit: each moves its heads on from where the one before left them."""
+    """Take from a queue the commits that can be merged: each continues from the heads that the one before left."""
     first = queue.popleft()
     parcels, size, rows = [first], first.size, len(first.commit.rows)
     stands = {swap.thread: swap.new for swap in first.commit.swaps}
@@ -170,7 +167,7 @@ def _together(queue: deque[QueuedCommit]) -> list[QueuedCommit]:
             break
         moves = {swap.thread: swap.new for swap in commit.swaps}
         if None in moves.values():
-            break  # a deletion goes by itself
+            break  # a deletion is shipped alone
         before = [(swap.expect, stands[swap.thread]) for swap in commit.swaps if swap.thread in stands]
         if any(head is None or head.key != expect for expect, head in before):
             break
@@ -180,7 +177,7 @@ def _together(queue: deque[QueuedCommit]) -> list[QueuedCommit]:
 
 
 def _merged(commits: list[Commit]) -> Commit:
-    """Commits that follow each other as one."""
+    """Consecutive commits, merged into one."""
     if len(commits) == 1:
         return commits[0]
     swaps: dict[str, Swap] = {}

@@ -1,12 +1,12 @@
-"""Replaying spooled saves on the active side: each is made again as it was made, in its order.
+"""Replays spooled saves on the active side: each is repeated exactly, in the original order.
 
-A save that finds its thread where it expected it simply happens. One that had reached the side already (its answer was
-lost, or a delivery was cut and is repeated) is recognised by its row; one that its caller has made again elsewhere, by
-the id that the caller chose for it. Where others wrote to the thread meanwhile, its rows are kept beside theirs, and
-the head that lost is reported, as with two sides that were both written to.
+If the thread's head is the one that a save expects, the save is simply committed. A save that had already reached the
+side (its answer was lost, or a delivery was interrupted and is repeated) is recognized by its row; one that its caller
+has repeated elsewhere, by the id that the caller chose. If others wrote to the thread meanwhile, its rows are kept
+beside theirs, and the head that lost is reported, as for any divergence.
 
 A save to a thread that was deleted meanwhile is dropped. A save that builds on a step that no side has any more stays
-in the spool: without that step it could not be read. One lineage that has to wait keeps no other waiting.
+in the spool: without that step it could not be read. A lineage that has to wait does not delay others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backtrail.replicate.mirror import Mirror
 
 T = TypeVar("T")
-_TWINS = 1024  # rows of one id that are looked at
+_TWINS = 1024  # rows of one id that are compared
 RunLocally = Callable[[Coroutine[Any, Any, T]], Awaitable[T]]
 
 
@@ -41,24 +41,23 @@ class Stranded(Refused):
 
 
 class ReplayTarget(NamedTuple):
-    """The active side, all sides that may know of deletions, and the callbacks for what happened."""
+    """The active side, all sides that may have tombstones, and the callbacks for the results."""
 
     active: Engine
     sides: Sequence[Engine]
-    mark: Callable[[str], None]  #: the follower has to be compared
+    mark: Callable[[str], None]  #: marks a lineage for comparison with the follower
     keep: Keep
 
 
 async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, lineage: str) -> bool:
     """Replay the spooled saves of a lineage on the active side, and delete them here; False if more came meanwhile.
-
-    Safe to cut at any point and to repeat, also by two processes at once."""
+    Safe to interrupt at any point and to repeat, even by two processes at once."""
     journal, entries = await local(spool.entries(lineage))
     if journal is None:
         return True
     beside: dict[str, Head] = {}
     gone: set[str] = set()
-    again: list[Commit] = []  # made again elsewhere, and replayed only if something builds on it
+    again: list[Commit] = []  # repeated elsewhere, and replayed only if something builds on it
     said: list[Commit] = []  # annotations
     for entry in entries:
         commit = await local(spool.commit_of(lineage, entry))
@@ -70,7 +69,7 @@ async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, li
         if not threads & beside.keys() and await _repeat(target.active, commit):
             if not _begins(commit) or not await _deleted(target, commit.swaps, even_here=True):
                 continue
-            # Another process had replayed it before us, and it was deleted since: we have made it again.
+            # Another process had replayed it before, and it was deleted since: we have revived it.
             await _end(target.active, commit)
         if await _deleted(target, commit.swaps):
             gone |= threads
@@ -88,8 +87,8 @@ async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, li
         beside |= {swap.thread: swap.new for swap in commit.swaps if swap.new is not None}
     for thread in gone:
         log.warning("thread %r was deleted while saves to it were spooled: they went with it", thread)
-    # Rows beside the head do not show in it. So the follower counts as behind before the head is touched: should we die
-    # here, it either differs from the follower's, or this is done again.
+    # Rows beside the head do not change it. So the follower is marked before the head is touched: if this process dies
+    # here, either the heads differ, or the replay is repeated.
     target.mark(lineage)
     for head in beside.values():
         here = await target.active.head(head.thread)
@@ -102,7 +101,7 @@ async def deliver(spool: Spool, local: RunLocally[Any], target: ReplayTarget, li
 
 
 async def _repeat(active: Engine, commit: Commit) -> bool:
-    """Make a save as it was meant; False if others wrote to its thread meanwhile."""
+    """Commit a save unchanged; False if others wrote to its thread meanwhile."""
     try:
         await active.commit(commit)
     except LockLost:
@@ -115,14 +114,14 @@ async def _repeat(active: Engine, commit: Commit) -> bool:
 
 
 async def _was_made(active: Engine, commit: Commit) -> bool:
-    """True if a save had been made there, and its threads are at it or have gone on from it."""
+    """True if the active side has a save, and its threads are at it or have continued from it."""
     heads: list[tuple[Head, Head]] = []
     for swap in commit.swaps:
         here = await active.head(swap.thread)
         if here is None or swap.new is None or here.owner != swap.new.owner or here.version < swap.new.version:
             return False
         heads.append((here, swap.new))
-    # After the heads: whoever goes on from this save just now may begin a branch with it.
+    # After the heads: a writer that continues from this save just now may start a branch with it.
     branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
     if not all(leads_through(here.position, new.position, branches.get) for here, new in heads):
         return False
@@ -135,7 +134,7 @@ async def _was_made(active: Engine, commit: Commit) -> bool:
 
 
 async def _made_again(active: Engine, commit: Commit) -> bool:
-    """True if the checkpoints of a save are in its thread already, by their ids, at another position."""
+    """True if the thread already has the checkpoints of a save, by their ids, at other positions."""
     heads = [await active.head(swap.thread) for swap in commit.swaps]
     owners = {head.owner for head in heads if head is not None}
     branches = {branch.id: branch for branch in await active.branches(commit.lineage)}
@@ -148,12 +147,12 @@ async def _made_again(active: Engine, commit: Commit) -> bool:
 
 
 def _begins(commit: Commit) -> bool:
-    """True if a save begins a thread: it would succeed although that was deleted meanwhile."""
+    """True if a save creates a thread: it would succeed even if that thread was deleted meanwhile."""
     return any(swap.expect is None for swap in commit.swaps)
 
 
 async def _end(active: Engine, commit: Commit) -> None:
-    """Delete a thread again that was just made, and what belongs to it; others may be faster."""
+    """Delete a thread that this replay has just created, with its rows; not an error if others were faster."""
     await active.commit(
         Commit(commit.lineage, [Swap(swap.thread, swap.new.key, None) for swap in commit.swaps if swap.new is not None])
     )
@@ -161,7 +160,7 @@ async def _end(active: Engine, commit: Commit) -> None:
 
 
 async def _deleted(target: ReplayTarget, swaps: Sequence[Swap], *, even_here: bool = False) -> bool:
-    """True if a side knows that a thread of a save was deleted; `even_here`: although the active side has it."""
+    """True if a side has a tombstone for a thread of a save; `even_here`: even if the active side has the thread."""
     for swap in swaps:
         here = await target.active.head(swap.thread)
         if swap.new is None or (here is not None and here.owner == swap.new.owner and not even_here):
@@ -173,8 +172,8 @@ async def _deleted(target: ReplayTarget, swaps: Sequence[Swap], *, even_here: bo
 
 
 async def _check_there(target: ReplayTarget, swaps: Sequence[Swap]) -> None:
-    """Refuse a save for now whose thread only the other side has. Its rows may be here already, because it is being
-    copied at this moment; but as long as its head is not, there is nothing to keep the save beside."""
+    """Refuse a save, for now, if only the other side has its thread. The thread is being copied, and its rows may be
+    here already; but until its head is, there is no history beside which the save could be kept."""
     for swap in swaps:
         if swap.expect is None or swap.new is None:
             continue
@@ -189,7 +188,7 @@ async def _check_there(target: ReplayTarget, swaps: Sequence[Swap]) -> None:
 
 
 async def _put_beside(active: Engine, commit: Commit) -> None:
-    """Write the rows of a save, and move no head."""
+    """Write the rows of a save without moving a head."""
     lineage, thread = commit.lineage, commit.swaps[0].thread
     known = {branch.id: branch for branch in await active.branches(lineage)}
     branches = [branch for branch in commit.branches if branch.id not in known]
@@ -213,7 +212,7 @@ async def _put_beside(active: Engine, commit: Commit) -> None:
 
 
 class Delivery:
-    """Delivers a spool to the active side of a mirror. The caller sees to it that one delivery runs at a time."""
+    """Delivers a spool to the active side of a mirror. The caller ensures that only one delivery runs at a time."""
 
     def __init__(self, spool: Spool, local: RunLocally[Any], mirror: Mirror) -> None:
         self._spool = spool
@@ -223,7 +222,7 @@ class Delivery:
         self.stranded: set[str] = set()  # lineages that could not be delivered
 
     async def deliver_all(self, without: set[str]) -> set[str]:
-        """Deliver all lineages but these; returns these and all others that have to wait."""
+        """Deliver all lineages except `without`; returns these and all others that have to wait."""
         left = set(without)
         lineages: list[str] = await self._local(self._spool.lineages())
         for lineage in lineages:
@@ -239,8 +238,8 @@ class Delivery:
         return left
 
     async def deliver_first(self, lineage: str) -> None:
-        """Deliver a lineage that was stranded, before the next save to it; if it still cannot be, it is kept beside
-        later."""
+        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
+        beside that one later."""
         self.under_way = True
         try:
             await self._lineage(lineage)

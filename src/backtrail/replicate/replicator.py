@@ -1,6 +1,6 @@
-"""Bringing the follower up to date: shipping queued commits, comparing what may differ, and failing back.
+"""Brings the follower up to date: ships queued commits, compares lineages that may differ, and fails back.
 
-One round of it runs at a time, whoever asks for it: the background, a caller who wants both sides equal now, or close.
+Only one round runs at a time, started by the background task, by a caller that wants both sides equal now, or by close.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Replicator:
         self.pending = Outbox(settings.max_pending)
         self.lineage_locks = concurrency.ReentrantLineageLocks(blocking)
         self.on_diverged: KeepOn | None = None
-        self.held: Callable[[], bool] = lambda: False  # while true, a spool is delivered and nothing is compared
+        self.held: Callable[[], bool] = lambda: False  # while true, a spool is being delivered: nothing is compared
         self.diverged = 0
         self._failover = failover
         self._blocking = blocking
@@ -39,8 +39,8 @@ class Replicator:
             blocking, self._tick, limits.GATHER if settings.replication == "async" else 0.0
         )
         self._round = concurrency.Mutex(blocking)
-        self._refused: dict[str, list[Commit]] = {}  # by lineage: taken by the follower, refused by the active side
-        self._counted: set[tuple[str, HeadKey]] = set()  # heads that lost, and were reported
+        self._refused: dict[str, list[Commit]] = {}  # by lineage: accepted by the follower, refused by the active side
+        self._counted: set[tuple[str, HeadKey]] = set()  # heads that lost and were reported
         self._alone: dict[str, dict[str, tuple[Head, float]]] = {}  # heads that only the follower has, and since when
         self._checked = -math.inf
         self._until_whole = 0
@@ -50,11 +50,11 @@ class Replicator:
         self._background.wake()
 
     def look_soon(self) -> None:
-        """Let the next round look at everything, because something changed."""
+        """Make the next round check and compare everything, because something changed."""
         self._checked, self._until_whole = -math.inf, 0
 
     def _wait(self) -> float:
-        """Seconds between two looks at both sides."""
+        """Seconds between two checks of both sides."""
         failover = self._failover
         busy = self.pending.behind or failover.standing.active == "replica"
         unwell = not (failover.is_healthy("primary") and failover.is_healthy("replica"))
@@ -71,7 +71,7 @@ class Replicator:
                 self.look_soon()
             try:
                 if whole:
-                    await self.ship()  # commits on their way would hide differences
+                    await self.ship()  # queued commits would hide differences
                 if time.monotonic() - self._checked >= self._wait():
                     await self._check()
                 for work in (self.ship, self._compare, self._fail_back):
@@ -79,17 +79,18 @@ class Replicator:
                         return
                     await work()
             except (BacktrailError, Refused) as error:
-                self._failover.last_error = str(error)  # a head moved or a side went away: the next round looks again
+                self._failover.last_error = str(error)  # a head moved or a side failed: the next round tries again
             except Exception as error:  # noqa: BLE001
                 if self._stopped:
                     log.debug("the mirror was closed in the middle of its background work", exc_info=True)
                     return
-                # Whatever it is, the background must go on: what is not shipped stays marked, and is visible.
+                # Whatever the error, the background must continue: what is not shipped stays marked, and is visible in
+                # the status.
                 self._failover.last_error = f"{type(error).__name__}: {error}"
                 log.exception("the mirror's background work failed; it is tried again")
 
     async def _check(self) -> None:
-        """Ping both sides, and compare all heads where that is due."""
+        """Ping both sides, and compare all heads if that is due."""
         failover = self._failover
         self._checked = time.monotonic()
         for name in failover.sides:
@@ -106,12 +107,12 @@ class Replicator:
         if failover.is_healthy(standing.follower):
             due, self._until_whole = self._until_whole <= 0, self._until_whole - 1
             if due:
-                # Before the look: what changes meanwhile asks for another one.
+                # Before the comparison: a change during it requests another one.
                 self._until_whole = limits.LOOKS_PER_COMPARISON
                 await self._look_at_all(standing)
 
     async def _look_at_all(self, standing: Standing) -> None:
-        """Compare all heads, and mark what differs."""
+        """Compare all heads, and mark the lineages that differ."""
         failover = self._failover
         try:
             for lineage in await differing(failover.sides[standing.active], failover.sides[standing.follower]):
@@ -125,7 +126,7 @@ class Replicator:
             raise
 
     async def _differs(self, lineage: str) -> bool:
-        """True if a lineage that looked different still does, and no commit on its way explains it."""
+        """True if a lineage still differs, and no queued commit explains it."""
         standing, sides = self._failover.standing, self._failover.sides
         async with self.lineage_locks.of(lineage):  # no save is half done
             if self.pending.expects(lineage):
@@ -134,7 +135,7 @@ class Replicator:
             return theirs != await sides[standing.active].heads(lineage) and not self.pending.expects(lineage)
 
     async def ship(self, most: int | None = None) -> None:
-        """Send the commits that are queued now, in order; those that come meanwhile gather for the next time."""
+        """Ship the commits that are queued now, in order; those queued meanwhile wait for the next time."""
         failover = self._failover
         sent, left = 0, self.pending.records
         while left > 0 and (most is None or sent < most):
@@ -182,7 +183,7 @@ class Replicator:
                 except UnderWay as error:
                     log.debug("%s", error)
                 except (Refused, LockLost) as error:
-                    failed = error  # this one has to wait; the others need not
+                    failed = error  # only this lineage has to wait
         finally:
             self.pending.give_back()
         if failed is not None:
@@ -213,8 +214,8 @@ class Replicator:
             raise
 
     def _under_way(self, lineage: str, head: Head) -> bool:
-        """True if a save that only the follower has may be one that a process is making now. In its own generation a
-        side that is not active has nothing of its own: the active side either gets it, too, or refuses it."""
+        """True if a process may still be making a save that only the follower has. Within a generation the follower has
+        nothing of its own: the active side either gets the save, too, or refuses it."""
         if self.held():
             return True
         if role_record.generation_of(head.branch) != _prefix_number(self._failover.standing):
@@ -227,19 +228,20 @@ class Replicator:
         return time.monotonic() - since < limits.SAVE_UNDER_WAY.deadline
 
     def refused(self, commit: Commit) -> None:
-        """Remember a save that the follower took and the active side refused. Its caller may save it again: it is no
-        divergence, and is deleted when the lineage is compared."""
+        """Record a save that the follower accepted and the active side refused. Its caller may repeat it, so it is not
+        a divergence, and is deleted when the lineage is compared."""
         self._refused.setdefault(commit.lineage, []).append(commit)
 
     def roles_changed(self) -> None:
-        """Forget what was known of the follower: another side follows now."""
+        """Forget everything recorded about the follower: another side follows now."""
         self._refused.clear()
         self._alone.clear()
         self.pending.mark_all()
         self.look_soon()
 
     async def _check_follower(self, follower: Name) -> None:
-        """Ping the follower, to know if an Unavailable came from it; the active side's callers find out themselves."""
+        """Ping the follower, to find out if an `Unavailable` came from it; callers notice by themselves if the active
+        side fails."""
         try:
             await self._failover.sides[follower].ping()
         except Unavailable as error:
@@ -258,19 +260,19 @@ class Replicator:
                 raise  # this generation is over
             except Conflict as error:
                 raise Refused(found.head.thread, str(error)) from error  # its writers were faster: compared again
-        if kept is Kept.NAMED:  # also if it was known: an earlier comparison was cut before it could label it
+        if kept is Kept.NAMED:  # even if it was known: an earlier comparison was interrupted before it could label it
             self._count(found.head)
         return kept
 
     def _count(self, head: Head) -> None:
         lost = (head.thread, head.key)
-        if lost not in self._counted:  # a comparison that was cut comes to it again
+        if lost not in self._counted:  # an interrupted comparison meets it again
             self._counted.add(lost)
             self.diverged += 1
             log.warning("thread %r was written to on both sides; the head that lost is kept", head.thread)
 
     async def catch_up(self, follower: Name, lineage: str, raised: BaseException | None) -> None:
-        """Compare a lineage now, because a commit that needs the follower could not simply be repeated there."""
+        """Compare a lineage now, because a commit that must reach the follower could not simply be repeated there."""
         if isinstance(raised, Unavailable):
             self._failover.note_unreachable(follower, raised)
         elif self._failover.is_healthy(follower):
@@ -278,7 +280,7 @@ class Replicator:
                 await self._reconcile_now(lineage)
                 return
             except (Unavailable, Refused, LockLost) as error:
-                raised = error  # it kept moving, or went: the background goes on with it
+                raised = error  # it kept moving, or a side failed: left to the background
         self.pending.mark(lineage)
         self.wake()
         if self._settings.replica_required:
@@ -288,7 +290,7 @@ class Replicator:
             ) from raised
 
     async def _reconcile_now(self, lineage: str) -> None:
-        """Compare a lineage while its caller waits: a save that is under way is soon done, or refused."""
+        """Compare a lineage while its caller waits: a save in progress is soon done, or refused."""
         for attempt in limits.SAVE_UNDER_WAY.attempts():
             try:
                 return await self._reconcile(lineage)
@@ -308,7 +310,7 @@ class Replicator:
         replica, primary = failover.sides["replica"], failover.sides["primary"]
         for lineage in await differing(replica, primary):
             await self._reconcile(lineage)
-        role = await failover.close_generation()  # from here on nobody writes to either side
+        role = await failover.close_generation()  # from here on no process writes to either side
         try:
             doubts = NO_DOUBTS._replace(spools=self._settings.spool is not None)
             for lineage in await differing(replica, primary):
@@ -346,13 +348,13 @@ class Replicator:
 
 
 def _prefix_number(standing: Standing) -> int:
-    """The generation as the prefix of its branches has it: 16 bits."""
+    """The generation as it is in the prefix of branch ids: 16 bits."""
     return role_record.generation_of(role_record.branch_prefix(standing.generation))
 
 
 def _at_or_past(head: Head | None, new: Head | None) -> bool:
-    """True if a head is where a swap would put it, or further on in the same incarnation. Versions only count within
-    one generation: there one side made them all."""
+    """True if a head is where a swap would put it, or further in the same incarnation. Versions count only within one
+    generation, in which one side made them all."""
     if head is None or new is None:
         return head is new
     same = head.owner == new.owner and role_record.generation_of(head.branch) == role_record.generation_of(new.branch)

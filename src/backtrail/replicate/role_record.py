@@ -1,14 +1,13 @@
-"""The role record of each side of a mirror: a generation and which side is active; and tombstones of threads.
+"""The role record of each side of a mirror: the generation and the active side; and tombstones of threads.
 
-The role record is a head under a reserved name, which no user can give and no listing shows; its step is the
-generation. Each change of the active side raises the generation, by compare-and-swap, so of two processes that both
-want to change it one does, and the other sees that it was done.
+The role record is a head under a reserved name; its step is the generation. Each change of the active side raises the
+generation by compare-and-swap, so if two processes try, one succeeds and the other sees the change.
 
-The *role lease* is how a writer that missed the change is stopped: all processes of one generation hold it under the
-same owner, and so with the same token, and every commit names that token. Whoever raises the generation gives the lease
-to a new owner, and from then on the engine itself refuses the old token.
+The *role lease* stops a writer that missed the change: all processes of one generation hold it under the same owner,
+hence with the same token, and every commit names that token. Raising the generation gives the lease to a new owner, and
+from then on the engine itself refuses the old token.
 
-A tombstone remembers that an incarnation of a thread was deleted on the active side, for a follower that missed it.
+A tombstone records that an incarnation of a thread was deleted on the active side, for a follower that missed it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ _FOR_EVER = 10 * 365 * 86400.0
 
 
 class Role(msgspec.Struct, frozen=True, array_like=True):
-    """Which side is active, in which generation. Sides that never met are in generation 0, the primary active."""
+    """Which side is active, in which generation. Before the first mirror, it is generation 0 with the primary
+    active."""
 
     generation: int = 0
     active: Name = "primary"
@@ -53,7 +53,7 @@ async def read(side: Engine) -> tuple[Role, Head | None]:
 
 
 async def write(side: Engine, role: Role) -> Role:
-    """Bring a side up to `role`; the role it has afterwards, which may be newer."""
+    """Update a side to `role`; returns the role it has afterwards, which may be newer."""
     while True:
         known, head = await read(side)
         if head is not None and known.generation >= role.generation:
@@ -64,7 +64,7 @@ async def write(side: Engine, role: Role) -> Role:
 
 
 async def fence(side: Engine, generation: int) -> Fence:
-    """The token of this generation on a side. Older generations' tokens are refused from here on."""
+    """The token of this generation on a side. Tokens of older generations are refused from now on."""
     while True:
         answer = await side.lease(_ROLE, _owner(generation), _FOR_EVER)
         if isinstance(answer, Lease):
@@ -83,8 +83,8 @@ def _owner(generation: int) -> str:
 
 
 async def write_tombstone(side: Engine, head: Head, generation: int) -> bool:
-    """Remember that this incarnation of a thread is about to be deleted; False if that was known already. `LockLost` if
-    the side is fenced and its generation over."""
+    """Record that this incarnation of a thread is about to be deleted; False if that was recorded already. `LockLost`
+    if the side is fenced and its generation is over."""
     name = _tombstone(head.thread, head.owner)
 
     def written(known: Head | None) -> Head | None:
@@ -101,15 +101,15 @@ async def write_tombstone(side: Engine, head: Head, generation: int) -> bool:
             created=now,
             updated=now,
         )
-        # Its step and version say until when: a save to the thread afterwards is newer than its deletion.
+        # The step and version are those of the deletion: a later save to the thread has higher ones.
         return msgspec.structs.replace(stone, version=head.version)
 
     return await update(side, name, written)
 
 
 async def delete_tombstone(side: Engine, thread: str, owner: bytes) -> None:
-    """Forget a deletion that was refused."""
-    await swap(side, await side.head(_tombstone(thread, owner)), None)  # unless another process writes it anew now
+    """Delete the tombstone of a deletion that was refused."""
+    await swap(side, await side.head(_tombstone(thread, owner)), None)  # unless another process is rewriting it
 
 
 async def is_deleted(side: Engine, head: Head) -> bool:
@@ -151,8 +151,8 @@ def generation_of(branch: bytes) -> int:
 
 
 async def clear_tombstones(side: Engine, other: Engine) -> None:
-    """Delete old tombstones of threads that neither side has any more. A young one stays: a save that was on its way
-    to the other side when the thread was deleted may still arrive there."""
+    """Delete old tombstones of threads that neither side has any more. A recent one stays: a save that was in progress
+    when the thread was deleted may still reach the other side."""
     before = (time.time_ns() // 1000) - _REMEMBERED
     for stone in await side.threads(prefix=GONE):
         thread = stone.note.decode()

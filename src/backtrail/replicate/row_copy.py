@@ -1,4 +1,4 @@
-"""Copying what one side lacks of a lineage, in batches that are each one commit: blobs, branches and rows."""
+"""Copies the blobs, branches and rows of a lineage that one side lacks, in batches that are each one commit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _APART = (
 
 
 class Apart(Refused):
-    """Both stores went on with the same branch, or are sealed with different keys: no union of them exists."""
+    """Both stores continued the same branch, or are sealed with different keys: they have no union."""
 
 
 class Transfer:
-    """Copies what one side lacks of a lineage, in batches that are each one commit."""
+    """The copy of one lineage from one side to the other."""
 
     def __init__(self, lineage: str, report: Report, progress: Progress | None) -> None:
         self.lineage = lineage
@@ -35,10 +35,10 @@ class Transfer:
         target: Engine,
         without: Swept | None = None,
     ) -> list[Mark]:
-        """Blobs first, then branches with their rows: nothing ever points at what is not there yet. The marks that rows
-        of the target lack are the caller's to set.
+        """Copy blobs first, then branches with their rows, so that nothing ever points at a missing record. Returns the
+        marks that existing rows of the target lack, for the caller to write.
 
-        `without`: the source is the follower, which replaces nothing, and gives none of these."""
+        `without`: the source is the follower. It replaces nothing in the target, and these records are not copied."""
         authority = without is None
         without = without or Swept()
         await self._blobs(source, target, without.blobs)
@@ -116,7 +116,7 @@ class Transfer:
 
 
 def _lacks_mark(ours: Step, theirs: Step, authority: bool) -> bool:
-    """True if the mark of a step has to be copied; or, with authority, deleted."""
+    """True if the mark of a step has to be copied or, with `authority`, deleted."""
     return ours.mark != theirs.mark and (authority or theirs.mark is None)
 
 

@@ -12,18 +12,18 @@ from backtrail.errors import InvalidInput
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How two sides are kept equal, and when the other one takes over."""
+    """The options for keeping two sides equal, and for failover."""
 
     replication: Literal["sync", "async"] = "sync"
-    replica_required: bool = False  #: sync only: refuse a save that the replica did not take
+    replica_required: bool = False  #: sync only: refuse a save that the replica did not get
     failover: bool = True
     max_failovers: int = 3  #: within `failover_window` seconds
     failover_window: float = 600.0
     failback_after: float = 300.0  #: seconds of health before the primary is active again
     health_every: float = 30.0
-    max_pending: int = 10_000  #: commits waiting for the follower before only their lineages are remembered
+    max_pending: int = 10_000  #: commits that may wait for the follower; beyond that, their lineages are compared
     back_pressure: bool = False  #: async only: a save waits while that many are pending
-    drain: float = 10.0  #: seconds that close() gives to what is pending
+    drain: float = 10.0  #: seconds that close() waits for pending commits
     spool: str | os.PathLike[str] | None = None  #: a directory for saves that neither side can take
     spool_limit: int | None = None  #: bytes of saves in it beyond which more are refused; None: until the disk is full
     on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
@@ -68,7 +68,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Texts(msgspec.Struct, omit_defaults=True):
-    """The options that may stand in a URL, with their types."""
+    """The options that may be given in a URL, with their types."""
 
     replica_required: bool | msgspec.UnsetType = msgspec.UNSET
     failover: bool | msgspec.UnsetType = msgspec.UNSET

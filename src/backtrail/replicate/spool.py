@@ -1,11 +1,11 @@
-"""The spool: saves that neither side could take, in a small local store, with a journal that says how to repeat them.
+"""The spool: saves that reached neither side, in a small local store, with a journal for repeating them.
 
-Each save is one commit of the spool: its rows, blobs and branches as they are, the heads that it moved, and one row of
-the lineage's *journal*, which lists what belonged together and what the save expected to find. So the spool can be
-asked like any engine for what it has, and each save can be made again, byte for byte, where it belongs.
+Each save is one commit of the spool: its rows, blobs and branches unchanged, the heads that it moved, and one row of
+the lineage's *journal*, which lists the save's records and the heads that it expected. So the spool can be read like
+any engine, and each save can be repeated, byte for byte, on a side.
 
-A spool has only what was saved into it: of a branch that began on a side, a stand-in and maybe the last steps. So it
-answers a question only if it has the whole answer.
+A spool has only what was saved into it: of a branch that began on a side, a placeholder and maybe the last steps. So it
+answers a request only if it has the complete answer.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
 JOURNAL = f"{RESERVED}spool/"  # + lineage: the head that counts the lineage's journal
-_FACTS = f"{RESERVED}store/"  # + name: facts about the store that the spool belongs to
+_FACTS = f"{RESERVED}store/"  # + name: facts about the mirrored store
 _NOBODY = bytes(16)
-NOTHING: Final = object()  #: the answer to a question that a spool cannot answer, or not fully
+NOTHING: Final = object()  #: the answer to a request that the spool cannot answer, or only in part
 
 
 class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
-    """One save as its journal keeps it: everything but the bodies."""
+    """One save in its journal: everything but the contents of rows and blobs."""
 
     swaps: tuple[Swap, ...]
     rows: tuple[Position, ...]
@@ -55,7 +55,7 @@ class Holdings(msgspec.Struct, frozen=True):
 
 
 class StoreFacts(msgspec.Struct, frozen=True, array_like=True):
-    """A record that a store needs when it is opened, as it was last seen: its key ring, or None; and the generation."""
+    """Data that a store needs when it is opened, as last seen: its key ring, or None; and the generation."""
 
     head: Head | None
     generation: int
@@ -80,7 +80,7 @@ class Spool:
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Spool:
-        """The spool in a directory, which is made if it is not there."""
+        """The spool in a directory, which is created if it does not exist."""
         path = Path(os.path.realpath(directory))
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class Spool:
     # -- saves ---------------------------------------------------------------------------------------------------------
 
     async def put(self, commit: Commit) -> int:
-        """Keep a save; its bytes. `Refused` if one of its threads stands elsewhere in the spool."""
+        """Store a save; returns its bytes. `Refused` if the head of one of its threads is elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
         written = weight(commit)
         entry = SpooledSave(
@@ -108,7 +108,7 @@ class Spool:
             journal = heads.get(JOURNAL + lineage)
             known = {branch.id for branch in await engine.branches(lineage)}
             if journal is None and known:
-                await self._drop(lineage)  # whoever delivered these died before it had cleared everything
+                await self._drop(lineage)  # the process that delivered these died before it had cleared everything
                 continue
             swaps = [_follows(swap, heads.get(swap.thread)) for swap in commit.swaps]
             new = _counted(journal, lineage, written)
@@ -129,20 +129,20 @@ class Spool:
             try:
                 await engine.commit(Commit(lineage, swaps, rows, branches, marks, commit.blobs))
             except Refused:
-                continue  # another save was faster: look again whether this one still fits
+                continue  # another save was faster: check again if this one still fits
             return written
         raise Refused(lineage, f"lineage {lineage!r} kept moving in the spool: save again")
 
     async def lineages(self) -> list[str]:
-        """The lineages of which saves wait."""
+        """The lineages that have spooled saves."""
         return [head.lineage for head in await self.engine.threads(prefix=JOURNAL)]
 
     async def holds(self, lineage: str) -> bool:
-        """True if saves of a lineage wait."""
+        """True if a lineage has spooled saves."""
         return await self.engine.head(JOURNAL + lineage) is not None
 
     async def survey(self) -> Holdings:
-        """Count the saves that wait."""
+        """Count the spooled saves."""
         journals = await self.engine.threads(prefix=JOURNAL)
         if not journals:
             return Holdings()
@@ -150,7 +150,7 @@ class Spool:
         return Holdings(sum(head.count for head in journals), sum(head.size for head in journals), since)
 
     async def entries(self, lineage: str) -> tuple[Head | None, list[SpooledSave]]:
-        """The journal of a lineage: where it stands, and its saves in their order."""
+        """The journal of a lineage: its head, and its saves in order."""
         journal = await self.engine.head(JOURNAL + lineage)
         if journal is None:
             return None, []
@@ -162,7 +162,7 @@ class Spool:
         return journal, found
 
     async def commit_of(self, lineage: str, entry: SpooledSave) -> Commit | None:
-        """A save as it was made; None if it was cleared meanwhile, because another process had delivered it."""
+        """The original commit of a save; None if another process has delivered and cleared it."""
         rows: list[NewRow] = []
         for branch, step in entry.rows:
             found_rows = await self.engine.rows(lineage, branch, step, step)
@@ -177,7 +177,7 @@ class Spool:
         return commit
 
     async def clear(self, lineage: str, journal: Head) -> bool:
-        """Everything up to `journal` is where it belongs: forget it, unless more was saved meanwhile."""
+        """Delete everything up to `journal`, which has been delivered; False if more was saved meanwhile."""
         heads = await self.engine.heads(lineage)
         if journal not in heads:
             return False
@@ -194,12 +194,12 @@ class Spool:
         try:
             await self.engine.drop(Drop(lineage, (), branches=branches, blobs=blobs))
         except Refused:
-            return  # a new save is there already, which did this before
+            return  # there is a new save already, which has done this
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
     async def answer(self, method: str, *args: Any, **options: Any) -> Any:
-        """The answer of an engine with everything in it, or NOTHING."""
+        """The answer that an engine with all the data would give, or NOTHING."""
         if method in ("head", "tip", "row"):
             found = await getattr(self.engine, method)(*args)
             return NOTHING if found is None else found
@@ -222,11 +222,11 @@ class Spool:
         return NOTHING
 
     async def _began(self, lineage: str, branch: bytes) -> bool:
-        """True if a branch began here, so that all of it is here."""
+        """True if a branch began in the spool, so that all of it is here."""
         return any(one.id == branch and one.thread for one in await self.engine.branches(lineage))
 
     async def _whole(self, lineage: str) -> bool:
-        """True if a lineage began here, so that all of it is here."""
+        """True if a lineage began in the spool, so that all of it is here."""
         journal = _journal(lineage)
         branches = [branch for branch in await self.engine.branches(lineage) if branch.id != journal]
         ids = {branch.id for branch in branches if branch.thread}
@@ -236,7 +236,7 @@ class Spool:
     # -- what it belongs to --------------------------------------------------------------------------------------------
 
     async def remember(self, name: str, facts: StoreFacts) -> None:
-        """Keep facts that a store needs when it is opened, for when neither side can be asked."""
+        """Store facts that a store needs when it is opened, for times when neither side is reachable."""
         note = msgspec.msgpack.encode(facts)
 
         def changed(known: Head | None) -> Head | None:
@@ -250,19 +250,19 @@ class Spool:
         return None if head is None else _FACTS_VALUE.decode(head.note)
 
     async def all_facts(self) -> list[tuple[str, StoreFacts]]:
-        """Everything that was remembered, by name."""
+        """All stored facts, by name."""
         heads = await self.engine.threads(prefix=_FACTS)
         return [(head.thread.removeprefix(_FACTS), _FACTS_VALUE.decode(head.note)) for head in heads]
 
     async def check(self) -> None:
-        """Refuse a store that somebody keeps under the spool's name."""
+        """Refuse a directory that holds a store of its own."""
         heads = await self.engine.threads(limit=1)
         if heads and not await self.engine.threads(prefix=RESERVED, limit=1):
             raise InvalidInput(f"{self.path or 'the spool'} holds a store of its own: give spool= another directory")
 
 
 def _follows(swap: Swap, here: Head | None) -> Swap:
-    """A swap as the spool can check it: where the thread was before, only the sides know."""
+    """A swap for the spool: it expects the spool's own head, because only the sides know the thread's earlier head."""
     if here is None:
         return Swap(swap.thread, None, swap.new)
     if here.key != swap.expect:
@@ -271,7 +271,7 @@ def _follows(swap: Swap, here: Head | None) -> Swap:
 
 
 def _counted(journal: Head | None, lineage: str, written: int) -> Head:
-    """The head of a journal with one save more."""
+    """The head of a journal after one more save."""
     now = time.time_ns() // 1000
     if journal is None:
         return Head(JOURNAL + lineage, lineage, _NOBODY, _journal(lineage), 1, 1, "spool", now, now, 1, written)
@@ -286,7 +286,7 @@ def _counted(journal: Head | None, lineage: str, written: int) -> Head:
 
 
 def _journal(lineage: str) -> bytes:
-    """The branch that is a lineage's journal."""
+    """The id of the branch that holds a lineage's journal."""
     return hashlib.blake2b(f"{JOURNAL}{lineage}".encode(), digest_size=16).digest()
 
 
@@ -295,7 +295,8 @@ def _digest(commit: Commit) -> bytes:
 
 
 def check_directory(value: Any, sides: Sequence[Path]) -> None:
-    """Refuse what cannot be a spool, before anything is made. `sides` are their files and directories."""
+    """Refuse what cannot be a spool, before anything is created. `sides`: the files and directories of the two
+    sides."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fspath(value):
         raise InvalidInput(f"spool={value!r} is no directory: give a path")
     path = Path(os.path.realpath(value))

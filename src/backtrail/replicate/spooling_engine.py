@@ -1,12 +1,12 @@
-"""A mirror with a spool: while neither side can take a save, it is kept in a local store, and replayed afterwards.
+"""A mirror with a spool: while both sides are unreachable, saves are kept in a local store, and replayed afterwards.
 
-*Adrift* is the time from a save that nobody could take until everything in the spool has been delivered. Saves go
-straight to the spool then, and build on what the spool has, on what this process saw of a thread last, or, for a name
-that it never saw, on nothing. Questions are answered from the spool where it has the whole answer, and else by nobody:
-what a process remembers may be old, which is good enough to build on (the delivery keeps both if it was) and not to be
-given out as the state.
+A mirror is *adrift* from the first save that reaches neither side until everything in the spool has been delivered.
+Meanwhile saves go directly to the spool. They build on the spooled head of a thread, on the last head that this process
+saw or, for a thread that it never saw, on nothing. Reads are answered from the spool if it has the complete answer, and
+are `Unavailable` otherwise: a head in memory may be old, which is good enough to build on (the delivery keeps both
+saves) but must not be returned as the state.
 
-Every process writes on branches of its own here, so that a save can be made again later as it was planned.
+Every process writes to branches of its own here, so that a save can be repeated later exactly as it was planned.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from backtrail.replicate.spool import NOTHING, Holdings, Spool, StoreFacts, weig
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
 T = TypeVar("T")
-_ROLE = ""  # the name under which the generation is remembered
-_KEYS = "\U0010ffffkeys"  # how the name of a key ring ends, in whichever namespace
+_ROLE = ""  # the name under which the generation is stored
+_KEYS = "\U0010ffffkeys"  # the suffix of a key ring's name, in any namespace
 
 
 def _look_again(commit: Commit) -> Refused:
@@ -44,7 +44,7 @@ def _made(ring: Head | None) -> int | None:
 
 
 class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
-    """A mirror that goes on while both its sides are away."""
+    """A mirror that accepts saves while both sides are unreachable."""
 
     def __init__(self, mirror: Mirror, spool: Spool) -> None:
         self.mirror = mirror
@@ -58,16 +58,16 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self._lineage_locks = concurrency.LineageLocks(self._blocking)
         self._known = self._started = self._closed = False
         self._refusals = 0  # deliveries that failed
-        self._generation = 0  # the newest that is known
+        self._generation = 0  # the newest one known
         self._holdings = Holdings()
-        self._spooled_lineages: set[str] = set()  # of which this process has spooled something since it went adrift
+        self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
         self.adrift = False
-        # Also while this process is not adrift and delivers what another one left in the spool.
+        # Also while this process is not adrift, but delivers saves that another one left in the spool.
         mirror.pause_comparing_while(lambda: self.adrift or self._delivery.under_way or not self._known)
 
     @property
     def _seen_generation(self) -> int:
-        """The generation of what is seen now."""
+        """The generation of heads that are read now."""
         return self.mirror.generation or self._generation
 
     def unwrap(self) -> Mirror:
@@ -89,7 +89,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     # -- leaving and coming back ---------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        """At the first call: reach the sides, or find a spool that can stand in for them."""
+        """At the first call: reach the sides, or check that the spool can replace them for now."""
         if self._closed:
             raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
         if not self._known:
@@ -105,14 +105,14 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         await self._count()
         try:
             await self._reach_sides()
-            self.adrift = self._holdings.records > 0  # until what an earlier process left has been delivered
+            self.adrift = self._holdings.records > 0  # until the saves that an earlier process left are delivered
         except Unavailable as error:
             if known is None:
-                raise  # a spool that never met its store cannot stand in for it
+                raise  # a spool that has no facts of its store cannot replace it
             self._go_adrift(error)
 
     async def _ready(self) -> None:
-        """Before anything is asked or saved: deliver first what an earlier process left in the spool."""
+        """Called before any read or save: first deliver the saves that an earlier process left in the spool."""
         if self._started:
             if self._closed:
                 await self._start()
@@ -124,7 +124,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self._background.wake()
 
     async def _reach_sides(self) -> None:
-        """Learn which side is active, and remember what is needed when no side answers."""
+        """Find out which side is active, and store the facts that are needed when no side answers."""
         await self.mirror.learn()
         self._generation = max(self._generation, self.mirror.generation)
         await self._local(self._spool.remember(_ROLE, StoreFacts(None, self._generation)))
@@ -132,8 +132,8 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     def _go_adrift(self, error: BaseException) -> None:
         if not self.adrift:
             self.adrift = True
-            # Saves from here on may build on heads older than the sides have, so they start new branches: on an old
-            # one, the next step may be taken.
+            # From here on, saves may build on heads older than those of the sides, so they start new branches: on an
+            # old one, the next step may be taken.
             self.mirror.renew_process_prefix()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
             self._tell()
@@ -141,7 +141,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self._background.wake()
 
     async def _deliver_spool(self) -> None:
-        """Deliver everything, and be a mirror again. `Unavailable` if nobody answers yet."""
+        """Deliver everything and return to normal operation. `Unavailable` if no side answers yet."""
         asked = self._refusals
         async with self._delivering:
             if not self.adrift and not self._holdings.records:
@@ -177,9 +177,9 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             await self._reach_sides()
             await self._same_store()
             left = await self._delivery.deliver_all(set())
-            async with self._save_gate:  # deliver what was saved meanwhile; from here on saves wait
+            async with self._save_gate:  # deliver the saves that came meanwhile; from here on saves wait
                 if await self._delivery.deliver_all(left):
-                    # Nothing is saved on a branch of which the spool has the next step.
+                    # No save may continue a branch of which the spool has the next step.
                     self.mirror.renew_process_prefix()
                 was_adrift, self.adrift = self.adrift, False
                 self._spooled_lineages.clear()
@@ -190,7 +190,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         return was_adrift
 
     async def _same_store(self) -> None:
-        """Refuse to deliver to a store that is sealed with other keys than what was spooled."""
+        """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
         for name, facts in await self._local(self._spool.all_facts()):
             if name.endswith(_KEYS) and _made(await self.mirror.active.head(name)) != _made(facts.head):
                 raise InvalidInput(
@@ -213,7 +213,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self.mirror.announce()
 
     async def _tick(self) -> float:
-        """Deliver if a side is back, or if another process left something."""
+        """Deliver if a side is reachable again, or if another process left saves in the spool."""
         try:
             await self._count()
             if self.adrift or self._holdings.records:
@@ -232,7 +232,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def commit(self, commit: Commit) -> None:
         await self._ready()
         if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
-            await self._require_sides()  # only saves can wait
+            await self._require_sides()  # only saves can be spooled
             await self.mirror.commit(commit)
             await self._know_rings(commit)
             return
@@ -252,7 +252,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             except Unavailable as error:
                 if self._closed:
                     raise
-                # A side may have it. So the very same save goes to the spool, and nothing else onto its branch.
+                # A side may have it. So the same save goes to the spool, and nothing else is written to its branch.
                 in_doubt = True
                 self._go_adrift(error)
                 self.mirror.renew_process_prefix()
@@ -261,8 +261,8 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             await self._try_to_deliver()
         async with self._save_gate:
             if in_doubt:
-                self.adrift = True  # also if a side came back just now: the delivery recognises it
-                self._background.wake()  # it may have looked into the spool before; now it waits for the gate
+                self.adrift = True  # even if a side has just come back: the delivery recognizes the save
+                self._background.wake()  # it may have checked the spool before; now it waits for the gate
             elif not self.adrift or self.mirror.planned_before(commit, self.branch_prefix):
                 raise _look_again(commit)
             self._check_base(commit)
@@ -275,25 +275,25 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self.mirror.spool = self._status()
 
     def _check_base(self, commit: Commit) -> None:
-        """Refuse a save that continues a branch from a step from which this process itself has continued it already: on
-        the sides, or in a part of the spool that was delivered."""
+        """Refuse a save that continues a branch from a step after which this process has already written to it: on the
+        sides, or in saves of the spool that were delivered."""
         new = {branch.id for branch in commit.branches}
         if all(row.branch in new for row in commit.rows):
             return
         for swap in commit.swaps:
             known = self._tips.get(swap.thread)
             if known is None:
-                # It is not remembered any more: let it be planned again, on a branch of its own.
+                # It is not in the cache any more: have the save planned again, on a new branch.
                 self.mirror.renew_process_prefix()
             if known is None or known[0].key != swap.expect:
                 raise _look_again(commit)
 
     async def _check_room(self, more: int) -> None:
-        """Refuse a save for which the spool has no room; what is in it stays as it is."""
+        """Refuse a save for which the spool has no room; the spool is left unchanged."""
         limit = self.mirror.settings.spool_limit
         if limit is None or self._holdings.bytes + more <= limit:
             return
-        self._holdings = await self._local(self._spool.survey())  # others may have delivered something
+        self._holdings = await self._local(self._spool.survey())  # others may have delivered some
         if self._holdings.bytes + more > limit:
             raise Unavailable(
                 f"{self.mirror.both_away()}; and the spool is full: it holds {self._holdings.bytes:,} bytes, and this "
@@ -352,8 +352,8 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def head(self, thread: str) -> Head | None:
         if not thread.endswith(_KEYS):
             return await super().head(thread)
-        # A store needs its key ring when it is opened, so the ring is remembered for when no side answers. Nothing is
-        # delivered before: heads that lost could not be labelled without it.
+        # A store needs its key ring when it is opened, so the ring is stored for times when no side answers. Nothing is
+        # delivered before that: heads that lost could not be labelled without it.
         await self._start()
         known = await self._local(self._spool.recall(thread))
         try:
@@ -376,9 +376,9 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         return self.mirror.status()
 
     async def settle(self) -> Status:
-        """Deliver what is spooled, compare both sides and ship everything now; what is left shows in the status."""
+        """Deliver all spooled saves, compare both sides and ship everything now; the status shows what is left."""
         await self._ready()
-        await self._count()  # another process may have left something
+        await self._count()  # another process may have left saves
         if self.adrift or self._holdings.records:
             await self._deliver_spool()
         return await self.mirror.settle()

@@ -1,4 +1,4 @@
-"""The status of a mirror, and how changes of it get into logs, callbacks and metrics."""
+"""The status of a mirror, and the reporting of its changes to logs, callbacks and metrics."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class SpoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     bytes: int
     since: float | None  #: when the oldest was saved, in seconds since 1970
-    limit: int | None = None  #: bytes beyond which it takes no more
+    limit: int | None = None  #: bytes beyond which it accepts no more
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a mirror stands. `behind`: lineages of which the follower lacks something; `spool`: None without one."""
+    """The state of a mirror. `behind`: lineages of which the follower lacks something; `spool`: None without one."""
 
     active: Literal["primary", "replica"]
     generation: int
@@ -55,15 +55,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mirrored(ABC):
-    """The capability of an engine that keeps everything twice: it tells how both sides are, and makes them equal."""
+    """The capability of an engine that stores everything twice: it reports the state of both sides, and makes them
+    equal."""
 
     @abstractmethod
     def status(self) -> Status:
-        """Where the mirror stands, as far as this process knows."""
+        """The state of the mirror, as known to this process."""
 
     @abstractmethod
     async def settle(self) -> Status:
-        """Compare both sides and ship everything now; what is left shows in the status."""
+        """Compare both sides and ship everything now; the status shows what is left."""
 
 
 def announce(status: Status) -> None:
@@ -77,10 +78,11 @@ def announce(status: Status) -> None:
 
 
 class Announcer:
-    """Tells changes to the log and to a callback, one at a time and in the order in which they happened.
+    """Reports changes to the log and to a callback, one at a time and in the order in which they happened.
 
-    Several threads may see a change at once. A status is looked at and put in line in one step, so an older one is
-    never told after a newer one. Who finds another thread telling leaves it to that one, and waits for no callback."""
+    Several threads may see a change at once. A status is read and queued in one step, so an older one is never reported
+    after a newer one. A thread that finds another one reporting leaves its status to that one, and waits for no
+    callback."""
 
     def __init__(self, look: Callable[[], Status], callback: Callable[[Status], None] | None) -> None:
         self._look = look
@@ -90,7 +92,7 @@ class Announcer:
         self._telling = False
 
     def tell(self) -> None:
-        """Tell of a change."""
+        """Report a change."""
         with self._lock:
             self._line.append(self._look())
             if self._telling:
@@ -119,7 +121,7 @@ class Announcer:
 
 
 class Meters:
-    """OpenTelemetry metrics of a mirror, where OpenTelemetry is installed; else nothing."""
+    """OpenTelemetry metrics of a mirror; does nothing if OpenTelemetry is not installed."""
 
     def __init__(self) -> None:
         self._lag: Any = None

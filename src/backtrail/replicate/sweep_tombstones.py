@@ -1,13 +1,14 @@
-"""Tombstones of a sweep: what one side deleted is remembered, so that it does not come back from the other.
+"""Tombstones of a sweep: a record of what one side deleted, so that it is not copied back from the other.
 
-A comparison unites the rows of two sides, so rows that only one has would be copied. A sweep that the follower could
-not take part in (it was away, or behind) therefore leaves a *tombstone* on the active side that names what it deleted.
-When the follower is compared, it gives nothing of that back, and deletes it; then the tombstone is deleted.
+A comparison makes the union of the rows of two sides, so rows that only one has would be copied. A sweep that the
+follower misses (it is unreachable, or behind) therefore writes a *tombstone* on the active side, which names what it
+deleted. The next comparison does not copy these records from the follower, but deletes them there; then it deletes the
+tombstone.
 
-A tombstone never deletes what its own side has: it counts only for what is not there.
+A tombstone has no effect on records that its own side has.
 
-One read tells that a lineage has tombstones: its *marker* is there, and is changed after each new tombstone. So a
-process that deletes the tombstones it saw deletes the marker only if no more have come since.
+A lineage with tombstones has a *marker*, so that one read finds out. The marker changes after each new tombstone, so a
+process that deletes the tombstones it has read deletes the marker only if no more have been written since.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from backtrail.errors import Corrupt
 from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
-_MOST = 64  # things that one tombstone names: a head's note is a few KB at most
+_MOST = 64  # records that one tombstone names: a head's note is a few KB at most
 
 
 class _Names(msgspec.Struct, frozen=True, array_like=True):
-    """The things that one tombstone names."""
+    """The records that one tombstone names."""
 
     lineage: str
     rows: list[Position] = []
@@ -88,13 +89,13 @@ async def write(side: Engine, drop: Drop) -> None:
 
 
 async def read(side: Engine, lineage: str) -> Swept:
-    """All that a side remembers as swept from a lineage."""
+    """Everything swept from a lineage on a side, by its tombstones."""
     marker = await side.head(_marker(lineage))
     return Swept() if marker is None else Swept(marker, await side.threads(prefix=f"{marker.thread}/"))
 
 
 async def lineages(side: Engine) -> set[str]:
-    """The lineages of which a side has tombstones."""
+    """The lineages for which a side has tombstones."""
     return {_decode(tombstone).lineage for tombstone in await side.threads(prefix=_SWEPT)}
 
 
