@@ -1,7 +1,7 @@
 """Async stores: `backtrail.aio.open(url)`, with the same names as `backtrail.open`, to be awaited. Lists may also be
 looped over with `async for`.
 
-Over a blocking engine each call runs whole in one thread, so the event loop never waits for a disk.
+Over a blocking engine each call runs entirely in one thread, so the event loop never waits for a disk.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class AsyncStore:
         return AwaitableList(self._runner(SESSIONS.page(self._core.context, prefix, limit, after)))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> AsyncRun:
-        """Get a thread seen as a resumable job; if another process has it, wait `timeout` seconds for it.
+        """Get a thread seen as a resumable job; if another process is working on it, wait at most `timeout` seconds.
 
         async with store.run("run-7", task="nightly") as run:
             await run.checkpoint()
@@ -152,7 +152,8 @@ class AsyncStore:
         unreadable: Literal["raise", "flag"] = "raise",
         timeout: float = 30.0,
     ) -> AsyncWorkspace:
-        """Get a directory seen as file snapshots; a restore that died in it is finished, or taken back, on first use.
+        """Get a directory seen as file snapshots; a restore that was interrupted in it is finished, or taken back, on
+        first use.
 
             workspace = store.workspace("project")
 
@@ -190,11 +191,12 @@ class AsyncStore:
         await self._runner(self._core.ping())
 
     async def status(self) -> Status:
-        """Describe both sides of a mirrored store: their health, which one is active, and what the other one lacks."""
+        """Describe both sides of a mirrored store: their health, which one is active, and how far the other is
+        behind."""
         return await self._runner(self._core.status())
 
     async def catch_up(self) -> Status:
-        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        """Compare both sides of a mirrored store and copy what is missing now, instead of in the background."""
         return await self._runner(self._core.catch_up())
 
     async def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
@@ -213,28 +215,28 @@ class AsyncStore:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Pruned:
-        """Remove what the policy does not keep, and free what nothing needs any more.
+        """Delete the checkpoints that the policy does not keep, and free everything that nothing needs any more.
 
             print(await store.prune(max_age=timedelta(days=30), dry_run=True))
 
-        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
-        nothing changes; the report says what would go. `progress` is called with (done, total).
+        `retention` (or `max_age` alone) replaces the store's and the threads' own policies. With `dry_run` nothing
+        changes; the report lists what would be deleted. `progress` is called with (done, total).
         """
         return await self._runner(self._core.prune(retention, max_age, dry_run, progress))
 
     def janitor(self, every: float | dt.timedelta = 3600.0, retention: Policy = None) -> AsyncJanitor:
-        """Make a janitor, which prunes every so many seconds in the background once it is started.
+        """Make a janitor, which prunes every `every` seconds in the background once it is started.
 
         await store.janitor(every=600).start()
         """
         return AsyncJanitor(self._core.context, self._runner, every, retention)
 
     async def compact(self, progress: Progress | None = None) -> Pruned:
-        """Free everything that nothing needs, and give the space back to the disk or the server; no checkpoint goes."""
+        """Free all garbage, and return the space to the disk or the server; no checkpoint is deleted."""
         return await self._runner(self._core.compact(progress))
 
     async def rekey(self, key: Key | Sequence[Key]) -> int:
-        """Replace the key of an encrypted store; what is written from now on is sealed with a fresh data key.
+        """Replace the key of an encrypted store; later writes are sealed with a new data key.
 
         Returns how many data keys the key ring holds.
         """
@@ -253,7 +255,7 @@ class AsyncStore:
 
             await store.copy_to("backup.db")
 
-        Interrupted, or repeated later, it goes on where it stopped; writers may go on meanwhile.
+        If interrupted, or repeated later, it copies only what is missing; writers may continue meanwhile.
         """
         if isinstance(other, AsyncStore):
             there = other._core.context  # noqa: SLF001  # of the same class
@@ -266,7 +268,7 @@ class AsyncStore:
     ) -> Synced:
         """Make another store (an AsyncStore, or what `open` takes) equal to this one; only what is missing is sent.
 
-        This store is right about heads. `progress` is called with (records, bytes) shipped so far.
+        If heads differ, this store's count. `progress` is called with (records, bytes) shipped so far.
         """
         from backtrail.history import replication
 
@@ -277,7 +279,7 @@ class AsyncStore:
             return await self.sync_to(target, progress)
 
     def _with(self, other: Context, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Run a coroutine over two stores: in a thread only if neither of them waits for the event loop."""
+        """Run a coroutine over two stores: in a thread only if neither of them needs the event loop."""
         return self._runner(work) if other.engine.properties.blocking else work
 
     async def import_(
@@ -288,7 +290,8 @@ class AsyncStore:
     ) -> Imported:
         """Import sessions and runs that other programs kept: a file, a directory, or a list of them.
 
-        What is there already is not imported again, and nothing newer is overwritten; bad files are in the report.
+        Content that is in the store is not imported again, and nothing newer is overwritten; the report lists bad
+        files.
         """
         from backtrail.importers import import_async
 
@@ -311,7 +314,7 @@ class AsyncStore:
         return text
 
     async def close(self) -> None:
-        """Close the store; twice is no error."""
+        """Close the store; closing twice is not an error."""
         await self._runner(self._core.close())
 
     async def __aenter__(self) -> AsyncStore:

@@ -1,9 +1,10 @@
 """Running the core's coroutines on an event loop.
 
 Everything below the public classes is written once, as `async def`, and awaits only engine methods. Over a blocking
-engine those never suspend: the blocking classes run such a coroutine to its end in place (`engines.drive.finish`), and
-the async classes send the whole call to a thread, so the event loop never waits for a disk. Short writes that several
-tasks make at once go to one thread together and share a commit. Over an engine that suspends, calls are awaited.
+engine those never suspend: the blocking classes run such a coroutine to its end in place (`engines.coroutines.finish`),
+and the async classes send the whole call to a thread, so the event loop never waits for a disk. Short writes that
+several tasks make at once go to one thread together and share a commit. Over an engine that suspends, calls are
+awaited.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class AsyncRunner:
     """Runs coroutines without blocking the event loop: in a pool of threads, or by awaiting them."""
 
     def __init__(self, engine: Engine) -> None:
-        # Imported here: a program that only blocks starts a third faster without them.
+        # Imported here: a program that uses only the sync API starts a third faster without them.
         from asyncio import get_running_loop, wrap_future
         from concurrent.futures import ThreadPoolExecutor
 

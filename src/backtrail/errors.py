@@ -1,7 +1,7 @@
 """Every exception that backtrail raises on purpose.
 
-One small hierarchy under `BacktrailError`. A message says what happened, to what, and what to do; the facts are also
-attributes, so that a program need not read the text. A driver's own error is kept as `__cause__`.
+One small hierarchy under `BacktrailError`. A message says what happened, to which record, and what to do; the facts are
+also attributes, so that a program need not parse the text. A driver's own error is kept as `__cause__`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-# What tells nothing to a person in the name of a lease's holder: the space of process numbers, its start, a token.
+# Parts of a lease owner's name that mean nothing to a person: the pid namespace, the start time, a random token.
 _MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+(?= \[)| \[[0-9a-f]{8,32}\]$")
 
 
@@ -22,7 +22,7 @@ class InvalidInput(BacktrailError, ValueError):
 
 
 class NotFound(BacktrailError):
-    """Something that was asked for by name is not there."""
+    """Something requested by name does not exist."""
 
 
 class ThreadNotFound(NotFound):
@@ -36,7 +36,7 @@ class ThreadNotFound(NotFound):
 
 
 class CheckpointNotFound(NotFound):
-    """No checkpoint of this thread answers to the given id, prefix or step."""
+    """No checkpoint of this thread has the given id, prefix or step."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class CheckpointNotFound(NotFound):
 
 
 class AmbiguousCheckpoint(CheckpointNotFound, InvalidInput):
-    """A prefix that several checkpoints of the thread answer to: give more characters."""
+    """Several checkpoints of the thread have this prefix: give more characters."""
 
     def __init__(self, thread_id: str, at: str, matches: list[str]) -> None:
         shown = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
@@ -107,11 +107,11 @@ class Corrupt(BacktrailError):
 
 
 class Unavailable(BacktrailError):
-    """The store cannot be reached or cannot write now: closed, read-only, full, or its server is away."""
+    """The store cannot be reached or cannot write now: closed, read-only, full, or its server is unreachable."""
 
 
 class LockTimeout(BacktrailError):
-    """The lock stayed with another owner for as long as the caller was ready to wait."""
+    """Another owner held the lock for longer than the caller's timeout."""
 
     def __init__(self, name: str, waited: float, owner: str | None = None) -> None:
         holder = _MARKS.sub("", owner) if owner else "another owner"

@@ -1,4 +1,4 @@
-"""From a URL and keywords to the context of an open store, for `backtrail.open` and `backtrail.aio.open`."""
+"""Opens the context of a store from a URL and keywords, for `backtrail.open` and `backtrail.aio.open`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _no_options_behind_a_path(address: Address) -> None:
 
 
 def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | None:
-    """The replica and how it is kept, if there is one; everything that can be refused is refused here."""
+    """The replica and the mirror's settings, if there is a replica; all of it is checked here."""
     given = {name: value for name, value in options.items() if name in SETTINGS}
     replica = options.get("replica")
     if replica is None:
@@ -124,7 +124,7 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
 
 
 def _paths_of(target: Any) -> list[Path]:
-    """The file or directory of a store that is in one."""
+    """The file or directory of a local store; none for any other."""
     if isinstance(target, Engine):
         local = capability(target, StoredLocally)
         return [] if local is None else [Path(os.path.realpath(local.path))]

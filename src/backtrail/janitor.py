@@ -1,7 +1,7 @@
-"""The janitor: prunes a store every so often, in a thread or in a task, as long as the program runs.
+"""The janitor: prunes a store at an interval, in a thread or in a task, as long as the program runs.
 
 Of all janitors of a store, in whatever process, one works at a time: a lease says which. Errors are reported in the
-status, and the next round tries again; starting or stopping twice is no error.
+status, and the next round tries again; starting or stopping twice is not an error.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Rounds:
 
 
 class Janitor:
-    """Prunes a store every so often, in a thread of its own.
+    """Prunes a store at an interval, in a thread of its own.
 
     with store.janitor(every=3600) as janitor:
         ...
@@ -105,7 +105,7 @@ class Janitor:
         return msgspec.structs.replace(self._rounds.results, running=running)
 
     def start(self) -> Janitor:
-        """Start; the first round is made at once. Starting twice is no error."""
+        """Start; the first round is made at once. Starting twice is not an error."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._stopping = threading.Event()
@@ -116,7 +116,7 @@ class Janitor:
         return self
 
     def stop(self) -> None:
-        """Stop, after the round that is being made. Stopping twice is no error."""
+        """Stop, after the round that is being made. Stopping twice is not an error."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stopping.set()
@@ -139,7 +139,7 @@ class Janitor:
 
 
 class AsyncJanitor:
-    """Prunes a store every so often, in a task of the running loop.
+    """Prunes a store at an interval, in a task of the running loop.
 
     async with store.janitor(every=3600) as janitor:
         ...
@@ -159,7 +159,7 @@ class AsyncJanitor:
         return msgspec.structs.replace(self._rounds.results, running=running)
 
     async def start(self) -> AsyncJanitor:
-        """Start; the first round is made at once. Starting twice is no error."""
+        """Start; the first round is made at once. Starting twice is not an error."""
         from asyncio import Event, create_task
 
         if self._task is None or self._task.done():
@@ -168,7 +168,7 @@ class AsyncJanitor:
         return self
 
     async def stop(self) -> None:
-        """Stop, after the round that is being made. Stopping twice is no error."""
+        """Stop, after the round that is being made. Stopping twice is not an error."""
         task, self._task = self._task, None
         if task is not None and self._stopping is not None:
             self._stopping.set()

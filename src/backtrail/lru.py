@@ -1,8 +1,7 @@
-"""A bounded cache that forgets what was used least recently: the one that every other cache is made of.
+"""A bounded LRU cache, on which every other cache is built.
 
-It is bounded by a number of entries, and where the entries differ in size also by their cost, which the caller names
-in any unit. It has no lock: a cache that several threads share guards its own steps, which often need more than one
-call.
+It is bounded by the number of entries and, if entries differ in size, by their total cost, in any unit of the caller's.
+It has no lock: a cache shared by several threads needs its own, because its operations often take more than one call.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class LRU(Generic[K, V]):
         self._shrink()
 
     def pop(self, key: K) -> V | None:
-        """Take the entry out and give its value; it is not evicted, so `on_evict` is not called."""
+        """Remove the entry and return its value. This is not an eviction, so `on_evict` is not called."""
         found = self._entries.pop(key, None)
         if found is None:
             return None

@@ -36,7 +36,7 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     kind: str
-    head: str  #: id of the checkpoint the thread stands at
+    head: str  #: id of the checkpoint that the thread is at
     step: int
     count: int  #: checkpoints that the thread itself wrote and still has
     created_at: dt.datetime
@@ -52,8 +52,8 @@ Progress: TypeAlias = Callable[[int, int], object]
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference between two states. `path` is like `messages[3].content`; where the state itself became another
-    record type, or stopped being one, it is `(type)`, and `old` and `new` are the names of the types."""
+    """One difference between two states. `path` is like `messages[3].content`; if the state itself changed its record
+    type, or stopped being a record, it is `(type)`, and `old` and `new` are the names of the types."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
@@ -88,7 +88,7 @@ class Part(msgspec.Struct, frozen=True):
 
     name: str | int
     kind: Shape
-    size: int  #: encoded bytes; 0 where only the whole was measured
+    size: int  #: encoded bytes; 0 if only the whole was measured
     count: int | None = None  #: entries of a dict or a list
     value: Any = None
     known: bool = False
@@ -103,7 +103,7 @@ class Outline(msgspec.Struct, frozen=True):
     count: int | None
     start: int
     parts: tuple[Part, ...]
-    value: Any = None  #: for what is neither dict nor list
+    value: Any = None  #: for a value that is neither dict nor list
     type: str | None = None  #: the name of a record's type
 
 
@@ -120,8 +120,8 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """A policy that says which checkpoints may be removed: none by default, and never a head."""
 
     keep_last: int | None = None  #: newest checkpoints to keep per thread
-    max_age: dt.timedelta | None = None  #: older checkpoints may go
-    ttl: dt.timedelta | None = None  #: a thread that was idle for that long goes as a whole
+    max_age: dt.timedelta | None = None  #: older checkpoints may be deleted
+    ttl: dt.timedelta | None = None  #: a thread that has been idle for that long may be deleted
     keep_labelled: bool = True
     keep_tags: tuple[str, ...] = ()
     undo_window: dt.timedelta = dt.timedelta(days=7)  #: abandoned steps stay for that long
@@ -152,7 +152,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int = 0  #: checkpoints that left the history
     rows: int = 0  #: rows that were freed: theirs, and what earlier deletions had left
     blobs: int = 0
-    bytes: int = 0  #: about how many bytes that is
+    bytes: int = 0  #: approximate bytes that were freed
     damaged: tuple[str, ...] = ()  #: lineages, or the blobs of one, that stay because something in them is damaged
     dry_run: bool = False
 
@@ -166,7 +166,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Something that does not hold. `where` names the record."""
+    """One problem that a verify found. `where` names the record."""
 
     lineage: str
     where: str
@@ -177,7 +177,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of a verify: what it checked, the damage it found, and whether that was set aside."""
+    """The report of a verify: what it checked, the damage it found, and if that was set aside."""
 
     threads: int = 0
     checkpoints: int = 0
@@ -185,7 +185,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int = 0
     orphans: int = 0  #: blobs that no living checkpoint needs: garbage, not damage
     problems: tuple[Damage, ...] = ()
-    repaired: bool = False  #: what is damaged was set aside, and every thread stands on a sound checkpoint
+    repaired: bool = False  #: damaged records were set aside, and every thread is at a sound checkpoint
 
     @property
     def ok(self) -> bool:
@@ -204,7 +204,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of a copy; what was there already is not counted."""
+    """The report of a copy; records that the target had already are not counted."""
 
     threads: int = 0
     rows: int = 0
@@ -213,7 +213,7 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something, in words: 1 thread, 2 threads."""
+    """A number with its noun: 1 thread, 2 threads."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

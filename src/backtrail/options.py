@@ -2,7 +2,7 @@
 
 They are those of every store, of a mirror, and of the engines in this package: a keyword that none of them has is
 refused by a type checker, and one that the engine at hand does not have is refused by `open`. The options of engines
-from elsewhere stand in the URL (`scheme://…?name=value`), or are given to the engine, which `open` takes as well.
+from other packages go into the URL (`scheme://…?name=value`), or to the engine itself, which `open` accepts as well.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 class StoreOptions(TypedDict, total=False):
     """The options of every store."""
 
-    types: Iterable[type] | Mapping[str, type]  #: classes whose instances come back as what they were
-    retention: Policy  #: what may be forgotten; nothing, if not given
+    types: Iterable[type] | Mapping[str, type]  #: classes whose instances are loaded as such
+    retention: Policy  #: which checkpoints may be deleted; none, if not given
     compression: Literal["zstd"] | None
     compression_level: int  #: 1 to 19
     detect: Literal["exact", "identity"]  #: how changes are found; identity promises that nothing saved is edited
     key: Key | Sequence[Key] | None  #: encrypts everything; of several, the newest is first
-    namespace: str | None  #: a part of the store that sees no other
+    namespace: str | None  #: a part of the store that is separate from all others
 
 
 class MirrorOptions(TypedDict, total=False):
     """The options of a store with a replica."""
 
-    replica: str | PathLike[str] | Engine | None  #: a second store that holds the same
+    replica: str | PathLike[str] | Engine | None  #: a second store that holds the same data
     replication: Literal["sync", "async"]
-    replica_required: bool  #: sync only: refuse a save that the replica did not take
+    replica_required: bool  #: sync only: refuse a save that the replica did not get
     failover: bool
     max_failovers: int  #: within `failover_window` seconds
     failover_window: float
     failback_after: float  #: seconds of health before the primary is active again
     health_every: float
-    max_pending: int  #: commits that wait for the follower before only their lineages are remembered
+    max_pending: int  #: commits that may wait for the follower; beyond that, their lineages are compared
     back_pressure: bool  #: async only: a save waits while that many are pending
-    drain: float  #: seconds that close() gives to what is pending
+    drain: float  #: seconds that close() waits for pending commits
     spool: str | PathLike[str] | None  #: a directory for saves that neither side can take
     spool_limit: int | None  #: bytes in it beyond which more are refused
     on_change: Callable[[Status], None] | None  #: called when a role or the health of a side changes
@@ -54,7 +54,7 @@ class FileOptions(TypedDict, total=False):
     """The options of SQLite and JSONL."""
 
     durability: Literal["full", "normal"]  #: "full" waits for the disk; "normal" survives the process, not the machine
-    create: bool  #: False refuses a store that is not there
+    create: bool  #: False refuses a store that does not exist
     salvage: bool  #: JSONL: read around damaged lines
 
 
@@ -75,7 +75,7 @@ class RedisOptions(ServerOptions, total=False):
 
     client: Any  #: a client of the `redis` package to use instead of the URL
     prefix: str  #: of all keys
-    ttl: float | timedelta | None  #: a thread that was idle for that long expires
+    ttl: float | timedelta | None  #: a lineage that has been idle for that long expires
     shards: int | None
     username: str | None
     password: str | None

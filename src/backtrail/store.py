@@ -34,16 +34,16 @@ T = TypeVar("T")
 
 
 def open(target: Target, **options: Unpack[Options]) -> Store:
-    """Open a store, making it if it is not there: a path or `sqlite:…`, `memory:`, `jsonl:DIR`, `redis://…`,
+    """Open a store, and create it if it does not exist: a path or `sqlite:…`, `memory:`, `jsonl:DIR`, `redis://…`,
     `postgresql://…`.
 
         store = backtrail.open("agents.db")
         store = backtrail.open("jsonl:sessions", retention=backtrail.Retention(keep_last=100))
 
     Every store takes `types`, `retention`, `compression` ("zstd"), `compression_level`, `detect` ("exact", "identity"),
-    `key`, `namespace`, and for a second store that holds the same `replica`, `replication` ("sync", "async"), `spool`
+    `key`, `namespace`, and for a second store with the same data `replica`, `replication` ("sync", "async"), `spool`
     and more; SQLite and JSONL take `durability` ("full", "normal") and `create`; servers have options of their own. All
-    may also stand in a URL, as `?name=value`. An unknown option is refused, with a list of those that are known.
+    may also be given in a URL, as `?name=value`. An unknown option is refused, with a list of the known ones.
     """
     context = factory.open_context(target, dict(options), asynchronous=False)
     if not context.engine.properties.blocking:
@@ -121,7 +121,7 @@ class Store:
         return finish(SESSIONS.page(self._core.context, prefix, limit, after))
 
     def run(self, id: str, task: str = "", timeout: float = 0.0) -> Run:
-        """Get a thread seen as a resumable job; if another process has it, wait `timeout` seconds for it.
+        """Get a thread seen as a resumable job; if another process is working on it, wait at most `timeout` seconds.
 
         with store.run("run-7", task="nightly") as run:
             run.checkpoint()
@@ -147,7 +147,8 @@ class Store:
         unreadable: Literal["raise", "flag"] = "raise",
         timeout: float = 30.0,
     ) -> Workspace:
-        """Get a directory seen as file snapshots; a restore that died in it is finished first, or taken back.
+        """Get a directory seen as file snapshots; a restore that was interrupted in it is first finished, or taken
+        back.
 
             workspace = store.workspace("project")
 
@@ -179,11 +180,12 @@ class Store:
         finish(self._core.ping())
 
     def status(self) -> Status:
-        """Describe both sides of a mirrored store: their health, which one is active, and what the other one lacks."""
+        """Describe both sides of a mirrored store: their health, which one is active, and how far the other is
+        behind."""
         return finish(self._core.status())
 
     def catch_up(self) -> Status:
-        """Compare both sides of a mirrored store and ship what is missing now, instead of in the background."""
+        """Compare both sides of a mirrored store and copy what is missing now, instead of in the background."""
         return finish(self._core.catch_up())
 
     def verify(self, repair: bool = False, progress: Progress | None = None) -> Verified:
@@ -202,28 +204,28 @@ class Store:
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> Pruned:
-        """Remove what the policy does not keep, and free what nothing needs any more.
+        """Delete the checkpoints that the policy does not keep, and free everything that nothing needs any more.
 
             print(store.prune(max_age=timedelta(days=30), dry_run=True))
 
-        `retention` (or `max_age` alone) counts instead of the store's and the threads' own policies. With `dry_run`
-        nothing changes; the report says what would go. `progress` is called with (done, total).
+        `retention` (or `max_age` alone) replaces the store's and the threads' own policies. With `dry_run` nothing
+        changes; the report lists what would be deleted. `progress` is called with (done, total).
         """
         return finish(self._core.prune(retention, max_age, dry_run, progress))
 
     def janitor(self, every: float | dt.timedelta = 3600.0, retention: Policy = None) -> Janitor:
-        """Make a janitor, which prunes every so many seconds in the background once it is started.
+        """Make a janitor, which prunes every `every` seconds in the background once it is started.
 
         store.janitor(every=600).start()
         """
         return Janitor(self._core.context, every, retention)
 
     def compact(self, progress: Progress | None = None) -> Pruned:
-        """Free everything that nothing needs, and give the space back to the disk or the server; no checkpoint goes."""
+        """Free all garbage, and return the space to the disk or the server; no checkpoint is deleted."""
         return finish(self._core.compact(progress))
 
     def rekey(self, key: Key | Sequence[Key]) -> int:
-        """Replace the key of an encrypted store; what is written from now on is sealed with a fresh data key.
+        """Replace the key of an encrypted store; later writes are sealed with a new data key.
 
         Returns how many data keys the key ring holds.
         """
@@ -240,7 +242,7 @@ class Store:
 
             store.copy_to("backup.db")
 
-        Interrupted, or repeated later, it goes on where it stopped; writers may go on meanwhile.
+        If interrupted, or repeated later, it copies only what is missing; writers may continue meanwhile.
         """
         if isinstance(other, Store):
             return finish(self._core.copy_to(other._core.context, progress))  # noqa: SLF001  # of the same class
@@ -250,7 +252,7 @@ class Store:
     def sync_to(self, other: Store | Target, progress: Progress | None = None, **options: Unpack[Options]) -> Synced:
         """Make another store (a Store, or what `open` takes) equal to this one; only what is missing is sent.
 
-        This store is right about heads. `progress` is called with (records, bytes) shipped so far.
+        If heads differ, this store's count. `progress` is called with (records, bytes) shipped so far.
         """
         from backtrail.history import replication
 
@@ -268,7 +270,8 @@ class Store:
     ) -> Imported:
         """Import sessions and runs that other programs kept: a file, a directory, or a list of them.
 
-        What is there already is not imported again, and nothing newer is overwritten; bad files are in the report.
+        Content that is in the store is not imported again, and nothing newer is overwritten; the report lists bad
+        files.
         """
         from backtrail.importers import import_sync
 
@@ -291,7 +294,7 @@ class Store:
         return text
 
     def close(self) -> None:
-        """Close the store; twice is no error."""
+        """Close the store; closing twice is not an error."""
         finish(self._core.close())
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ _ESCAPES = {ord("%"): "%25", ord("/"): "%2F", 0: "%00"}
 
 
 def escape_part(part: str) -> str:
-    """A part as it stands in an id."""
+    """A part in its escaped form."""
     return part.translate(_ESCAPES)
 
 

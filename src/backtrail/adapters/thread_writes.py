@@ -1,4 +1,4 @@
-"""Writes that several adapters need: a compare-and-swap that is tried again, and deleting what may be gone already."""
+"""Writes that several adapters need: a retried compare-and-swap, and deleting a thread that may not exist."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def retry_on_conflict(thread_id: str, attempt: Callable[[], Awaitable[T]])
 
 
 async def delete_if_present(thread: Any, at: str | None = None) -> None:
-    """Delete a thread, or one of its checkpoints; one that does not exist is no error."""
+    """Delete a thread, or one of its checkpoints; a missing one is not an error."""
     try:
         await maybe_await(thread.delete(at))
     except NotFound:
-        return  # the outcome that was asked for
+        return  # already deleted

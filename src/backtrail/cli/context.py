@@ -69,7 +69,7 @@ class CommandContext:
 
     @contextlib.contextmanager
     def thread(self, id: str) -> Iterator[Thread[Any]]:
-        """Open the store, and give one of its threads."""
+        """Open the store, and yield one of its threads."""
         with self.store() as store:
             yield store.thread(id)
 

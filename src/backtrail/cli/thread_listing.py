@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Info = TypeVar("Info", bound="ThreadInfo")
 
-_MIN_NAME_WIDTH = 24  # columns that a long name needs at least to be told from others
+_MIN_NAME_WIDTH = 24  # columns that a long name needs at least to be distinguished from others
 _STYLES = {"step": "step", "size": "size", "updated": "age"}
 
 
@@ -33,10 +33,9 @@ def print_page(
     fields: Sequence[str] = (),
     empty: str,
 ) -> None:
-    """Print the first `limit` of `found`, which holds one more where there are more.
-
-    `columns` stand in the table between a thread's name and its size; `fields` are the attributes that the JSON has in
-    addition to those of every thread; `empty` is printed instead of a table without rows.
+    """Print the first `limit` of `found`, which holds one more if there are more. `columns` are shown between a
+    thread's name and its size; `fields` are the attributes that the JSON has in addition to those of every thread;
+    `empty` is printed instead of a table without rows.
     """
     more, page = len(found) > limit, found[:limit]
     if context.json:
@@ -50,7 +49,7 @@ def print_page(
 
 
 def empty_message(noun: str, prefix: str, kind: str | None = None, namespaces: Sequence[str] = ()) -> str:
-    """Say why a listing is empty; `namespaces` are those in which there may be more."""
+    """The reason why a listing is empty; `namespaces` are those in which there may be threads."""
     which = f" of kind {one_line(kind)!r}" if kind else ""
     if namespaces:
         names = ", ".join(map(one_line, namespaces))

@@ -1,7 +1,7 @@
 """Imports sessions and runs of other programs into a store. One small module per file format.
 
 A format is a module with two functions: `recognises(content)` and `read(content)`. A file is read by the first format
-in `FORMATS` that recognises it. `source_files` finds the files, `store_writer` writes what they hold.
+in `FORMATS` that recognises it. `source_files` finds the files, `store_writer` writes their contents into the store.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ IMPORTED, IMPORTING = "imported", "importing"
 
 
 async def import_thread(context: Context, source: ForeignThread) -> tuple[Outcome, str]:
-    """Import one thread; gives the outcome, and a reason where there is one."""
+    """Import one thread; returns the outcome, and a reason if there is one."""
     check_name(source.id, "id")
     head = await context.engine.head(source.id)
     if head is not None and head.kind != source.kind:
@@ -84,7 +84,7 @@ async def _create(session: SessionCore, source: ForeignThread, digest: str) -> N
 async def _save(
     session: SessionCore, segment: Segment, closing: ForeignThread | None, custom: dict[str, Any], parent: str | None
 ) -> str:
-    """Save one checkpoint after `parent`, or as the first; gives its id."""
+    """Save one checkpoint after `parent`, or as the first; returns its id."""
     facts = Facts.check(session.thread.values, None, (), custom, None, None)
     plan = _segment_plan(segment, closing)
     if parent is None:
@@ -111,7 +111,7 @@ def _segment_plan(segment: Segment, closing: ForeignThread | None) -> Plan:
 async def _add_new_messages(
     session: SessionCore, source: ForeignThread, digest: str, newest: Checkpoint
 ) -> tuple[Outcome, str]:
-    """Add what the file has more than the session in the store, if both are the same conversation."""
+    """Add the messages that the file has and the session in the store lacks, if both are the same conversation."""
     encode = session.thread.values.encode
     stored: list[Message] = await session.messages()
     messages = source.messages_at_head()

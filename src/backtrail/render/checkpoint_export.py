@@ -14,7 +14,7 @@ MEDIA_TYPES = {"jsonl": "application/x-ndjson", "markdown": "text/markdown", "js
 
 
 def format_of(path: Path | None) -> str:
-    """The format that the suffix of a file asks for."""
+    """The format selected by the suffix of a file."""
     return "json" if path is not None and path.suffix == ".json" else export.check_format(None, path)
 
 

@@ -1,7 +1,7 @@
 """Lays out a history as a graph: each checkpoint is a row with a lane and the lines between lanes.
 
 Rows go from the newest to the oldest, children before parents whatever their clocks said. The head and its ancestors
-have lane 0; what a rewind left behind has a lane of its own, down to the checkpoint it grew from.
+have lane 0; an abandoned branch has a lane of its own, down to the checkpoint it started from.
 """
 
 from __future__ import annotations

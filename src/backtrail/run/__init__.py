@@ -1,4 +1,5 @@
-"""A run: a thread seen as a resumable job. `run` has its operations as coroutines, `sync` and `aio` the facades."""
+"""A run: a thread seen as a resumable job. `run_core` has its operations as coroutines, `sync_api` and `async_api` the
+facades."""
 
 from backtrail.run.listing import RUNS, RunInfo
 from backtrail.run.run_core import RunCore

@@ -41,7 +41,7 @@ class AsyncRun(Attributes):
         """Fill the attributes with the last checkpoint, and return it.
 
         `ThreadNotFound` is raised if there is none, `LockTimeout` if a process is working on the run, and `Corrupt` for
-        a damaged one: it is never taken for a new run.
+        a damaged one, which is never mistaken for a new run.
         """
         return await self._runner(self._core.resume())
 
@@ -56,7 +56,7 @@ class AsyncRun(Attributes):
         output_tokens: int | None = None,
         **custom: Any,
     ) -> Checkpoint:
-        """Save the run after an iteration; what is not given is saved as the attributes have it.
+        """Save the run after an iteration; values that are not given are taken from the attributes.
 
             await run.checkpoint(input_tokens=1200, model="small")
 
@@ -74,7 +74,7 @@ class AsyncRun(Attributes):
         )
 
     async def finish(self) -> None:
-        """Delete the run, which succeeded; one that does not exist is no error."""
+        """Delete the run, because it succeeded; a missing run is not an error."""
         await self._runner(self._core.finish())
 
     async def __aenter__(self) -> AsyncRun:
@@ -93,7 +93,7 @@ class AsyncRun(Attributes):
         return self
 
     async def _beat(self) -> None:
-        """Renew the lease until the run is done, or another has it: then the next checkpoint is refused."""
+        """Renew the lease until the run is done, or another owner has it: then the next checkpoint is refused."""
         while True:
             await asyncio.sleep(TTL / 3)
             try:

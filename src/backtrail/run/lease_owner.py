@@ -1,4 +1,4 @@
-"""The owner of a run's lease: a name that people can read, and that tells whether the owner's process is gone.
+"""The owner of a run's lease: a readable name, from which another process can see if the owner has died.
 
 The lease of a killed process lasts until it expires. Another process of the same machine can see that the owner is gone
 and need not wait: the name holds the machine, the process id, and the time at which that process was started.
@@ -37,7 +37,8 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """The start time of a process in clock ticks; None if there is no such process, or the system does not tell."""
+    """The start time of a process in clock ticks; None if there is no such process, or the system does not report
+    it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

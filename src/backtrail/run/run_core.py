@@ -2,8 +2,8 @@
 
 Its operations are written once, as coroutines, for the sync and async facades. The state of a run is its task,
 iteration, messages, system prompt, token counts and custom fields. A handle has these as plain attributes, filled by
-`resume`. A process that works on a run owns its lease: a second process is told the owner, and one that lost the lease
-cannot write any more.
+`resume`. A process that works on a run owns its lease: a second process gets an error that names the owner, and one
+that lost the lease cannot write any more.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RunCore:
 
     async def resume(self) -> Checkpoint:
         """Fill the attributes with the last checkpoint, and return it. `ThreadNotFound` if there is none, `LockTimeout`
-        if a process is working on it; a damaged one raises `Corrupt`, and is never taken for a new run."""
+        if a process is working on it; a damaged one raises `Corrupt`, and is never mistaken for a new run."""
         owned = self.thread.fence is not None
         taken = await self.acquire()
         if taken is not None:
@@ -138,7 +138,7 @@ class RunCore:
         return saved
 
     async def finish(self) -> None:
-        """Delete the run, because it succeeded. It is no error if it does not exist."""
+        """Delete the run, because it succeeded. A missing run is not an error."""
         try:
             await self.thread.delete()
         except ThreadNotFound:
@@ -147,8 +147,8 @@ class RunCore:
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     async def acquire(self) -> Taken | None:
-        """Acquire the lease, or renew it; if another has it, returns whose it is. The lease of a process that is gone
-        is taken over."""
+        """Acquire or renew the lease; returns the current owner's `Taken` if another has it. The lease of a dead
+        process is taken over."""
         context = self.thread.context
         context.check_open()
         answer = await context.engine.lease(self._lease, self._owner, TTL)
@@ -169,7 +169,7 @@ class RunCore:
         fence = Fence(self._lease, answer.token)
         if thread.fence == fence:
             return True
-        # It expired, and was acquired again with a new token. That is safe if nobody has saved the run meanwhile.
+        # It expired, and was acquired again with a new token. That is safe if no other process has saved the run since.
         head = await context.engine.head(self.id)
         if (open_note(context.frames, head).checkpoint if head is not None else None) != thread.base_id:
             await context.engine.release(self._lease, self._owner)

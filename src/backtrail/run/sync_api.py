@@ -103,7 +103,7 @@ class Run(Attributes):
         """Fill the attributes with the last checkpoint, and return it.
 
         `ThreadNotFound` is raised if there is none, `LockTimeout` if a process is working on the run, and `Corrupt` for
-        a damaged one: it is never taken for a new run.
+        a damaged one, which is never mistaken for a new run.
         """
         return finish(self._core.resume())
 
@@ -118,7 +118,7 @@ class Run(Attributes):
         output_tokens: int | None = None,
         **custom: Any,
     ) -> Checkpoint:
-        """Save the run after an iteration; what is not given is saved as the attributes have it.
+        """Save the run after an iteration; values that are not given are taken from the attributes.
 
             run.checkpoint(input_tokens=1200, model="small")
 
@@ -136,7 +136,7 @@ class Run(Attributes):
         )
 
     def finish(self) -> None:
-        """Delete the run, which succeeded; one that does not exist is no error."""
+        """Delete the run, because it succeeded; a missing run is not an error."""
         finish(self._core.finish())
 
     def __enter__(self) -> Run:
@@ -157,7 +157,7 @@ class Run(Attributes):
         return self
 
     def _beat(self) -> None:
-        """Renew the lease until the run is done, or another has it: then the next checkpoint is refused."""
+        """Renew the lease until the run is done, or another owner has it: then the next checkpoint is refused."""
         while not self._done.wait(TTL / 3):
             try:
                 if not finish(self._core.renew()):

@@ -188,7 +188,7 @@ class DeleteResponse(TypedDict):
 
 
 class ErrorJson(TypedDict):
-    """The reason for which a request failed."""
+    """The reason why a request failed."""
 
     type: str
     message: str

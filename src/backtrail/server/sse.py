@@ -1,4 +1,4 @@
-"""Server-sent events: tells open pages which threads changed.
+"""Server-sent events: notifies open pages of threads that changed.
 
 One poll of the newest threads, twice a second, serves all listeners: every engine can be polled, and not every engine
 can notify. Without a listener nothing is polled.
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("backtrail.server")
 
 
 class ThreadWatcher:
-    """Polls the newest threads while anybody listens, and streams what changed."""
+    """Polls the newest threads while there is a listener, and streams the changes."""
 
     def __init__(self, poll: Callable[[], list[ThreadInfo]], interval: float = POLL_SECONDS) -> None:
         self._poll = poll

@@ -1,4 +1,5 @@
-"""A session: a thread seen as messages. `session` has its operations as coroutines, `sync` and `aio` the facades."""
+"""A session: a thread seen as messages. `session_core` has its operations as coroutines, `sync_api` and `async_api` the
+facades."""
 
 from backtrail.session.listing import SESSIONS, SessionInfo
 from backtrail.session.session_core import SessionCore

@@ -75,13 +75,13 @@ class AsyncSession(Generic[F_co]):
 
             await session.messages(last=50)
 
-        `whole` adds the messages before them that hold the calls of tool results, so `last=n` may give a little more
-        than n.
+        `whole` adds the messages before them that hold the calls of tool results, so `last=n` may return a few
+        more than n.
         """
         return AwaitableList(self._runner(self._core.messages(last, whole, at)))
 
     def ids(self, last: int | None = None, whole: bool = True, at: At | None = None) -> AwaitableList[str]:
-        """Read the ids of `messages(last, whole)`: those they carry, or `#<number>` where they carry none."""
+        """Read the ids of `messages(last, whole)`: the id a message carries, or `#<number>` if it carries none."""
         return AwaitableList(self._runner(self._core.ids(last, whole, at)))
 
     async def count(self) -> int:
@@ -93,7 +93,7 @@ class AsyncSession(Generic[F_co]):
         return await self._runner(self._core.exists())
 
     async def info(self) -> SessionInfo:
-        """Get what a listing tells about the session."""
+        """Get the session's entry in a listing."""
         return await self._runner(self._core.info())
 
     async def stats(self) -> dict[str, int]:
@@ -103,17 +103,17 @@ class AsyncSession(Generic[F_co]):
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def pop(self) -> Message | None:
-        """Take the last message away and return it; None if there is none."""
+        """Remove the last message and return it; None if there is none."""
         return await self._runner(self._core.pop())
 
     async def clear(self) -> Checkpoint | None:
-        """Remove messages, summary and turns; what was there stays in the history. None if there was no session."""
+        """Remove messages, summary and turns; they stay in the history. None if there was no session."""
         return await self._runner(self._core.clear())
 
     async def replace(self, messages: Iterable[Mapping[str, Any]], user_turns: int | None = None) -> Checkpoint | F_co:
         """Replace all messages; unchanged ones are not written again.
 
-        `Conflict` is raised if another writer has been here since this handle last read or wrote.
+        `Conflict` is raised if another writer has saved since this handle last read or wrote.
         """
         return await self._runner(self._narrow(self._core.replace(messages, user_turns)))
 
@@ -124,12 +124,13 @@ class AsyncSession(Generic[F_co]):
 
             await session.truncate(keep_last=100)
 
-        A tool call is never cut from its result, so a little more may stay. None if there was nothing to cut.
+        A tool call is never separated from its result, so a few more messages may stay. None if there was nothing to
+        cut.
         """
         return await self._runner(self._core.truncate(keep_last, before, at))
 
     async def set_summary(self, text: str) -> Checkpoint | F_co:
-        """Keep a summary beside the messages; "" takes it away."""
+        """Store a summary with the messages; "" removes it."""
         return await self._runner(self._narrow(self._core.set_summary(text)))
 
     async def compact(
@@ -150,11 +151,12 @@ class AsyncSession(Generic[F_co]):
         return await self._runner(self._core.apply_compaction(compaction, summary))
 
     async def repair(self, fix: bool = False, alternating: bool = False) -> list[Problem]:
-        """List what a provider would refuse: a tool call without a result, a result without a call, and, with
+        """List the problems for which a provider would refuse the messages: a tool call without a result, a result
+        without a call, and, with
         `alternating`, two user turns in a row.
 
-        With `fix`, each is closed: with a marked result, by leaving the orphan out, with a marked reply. What was there
-        stays in the history.
+        With `fix`, they are repaired: a marked result is added, the orphan is removed, a marked reply is added. The
+        original messages stay in the history.
         """
         return await self._runner(self._core.repair(fix, alternating))
 
@@ -165,12 +167,12 @@ class AsyncSession(Generic[F_co]):
     ) -> Checkpoint | F_co:
         """Get the checkpoint that holds everything added so far: all of it is durable already.
 
-        A session that does not exist is made; a label, tags or custom fields make a checkpoint of their own.
+        A missing session is created; a label, tags or custom fields make a checkpoint of their own.
         """
         return await self._runner(self._narrow(self._core.save(label, tags, custom)))
 
     async def snapshot(self, message_id: str, files: Files | None = None) -> Checkpoint | F_co:
-        """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it.
+        """Tie the session as it is now to a message id, so that `rewind(message_id)` returns to it.
 
         `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
         """
@@ -179,20 +181,20 @@ class AsyncSession(Generic[F_co]):
     async def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
         """Go back to the snapshot of a message, turns and summary included.
 
-        What came after it stays in the history, and `session.thread.undo()` brings it back. With `files`, the directory
-        goes back along: both move, or neither does.
+        Later checkpoints are abandoned, and `session.thread.undo()` takes the rewind back. With `files`, the directory
+        is restored as well: both move, or neither does.
         """
         at = await self._runner(self._core.find_snapshot(message_id))
         return await self.thread.rewind(at, files)
 
     async def fork(self, to: str | None = None, at: At | None = None) -> AsyncSession[F_co]:
-        """Make a new session that stands where this one does, or at `at`; a name is made if none is given."""
+        """Make a new session at the head of this one, or at `at`; without `to`, a name is generated."""
         core = self._core
         name = await self._runner(core.fork(to, at))
         return AsyncSession(SessionCore(core.thread.context, name, core.errors), self._runner)
 
     async def delete(self) -> None:
-        """Delete the session and its history; one that does not exist is no error."""
+        """Delete the session and its history; a missing session is not an error."""
         await self._runner(self._core.delete())
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
 """A window on the messages of one checkpoint: ranges of them are read, and one of them found, without the rest.
 
 Each message has a number in its session, from 1 up; `first` is the number of the oldest one still in the list, so that
-a number keeps its message when those before it are cut away. A message's id is the one it carries under a usual key,
-or else its number, written `#17`.
+a message keeps its number when earlier ones are removed. A message's id is the one it carries under a usual key, or
+else its number, written `#17`.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ class SessionCore:
 
     @_logs_errors
     async def set_summary(self, text: str) -> Checkpoint:
-        """Keep a summary beside the messages; "" removes it."""
+        """Store a summary with the messages; "" removes it."""
         if type(text) is not str:
             raise InvalidInput(f"a summary is a str, not {type(text).__qualname__}")
         if not text:
@@ -323,7 +323,7 @@ class SessionCore:
         return await self.thread.edit(lambda planner: planner.change({}), facts)
 
     async def find_snapshot(self, message_id: str) -> str:
-        """The id of the newest checkpoint on the way to the head that is tied to this message."""
+        """The id of the newest checkpoint in the history that is tied to this message."""
         name = check_name(message_id, "message id")
         context = self.thread.context
         try:
@@ -344,7 +344,7 @@ class SessionCore:
         return await self.thread.fork(to, at)
 
     async def delete(self) -> None:
-        """Delete the session and its history. It is no error if it does not exist."""
+        """Delete the session and its history. A missing session is not an error."""
         try:
             await self.thread.delete()
         except ThreadNotFound:

@@ -74,13 +74,13 @@ class Session(Generic[F_co]):
 
             session.messages(last=50)
 
-        `whole` adds the messages before them that hold the calls of tool results, so `last=n` may give a little more
-        than n.
+        `whole` adds the messages before them that hold the calls of tool results, so `last=n` may return a few
+        more than n.
         """
         return finish(self._core.messages(last, whole, at))
 
     def ids(self, last: int | None = None, whole: bool = True, at: At | None = None) -> list[str]:
-        """Read the ids of `messages(last, whole)`: those they carry, or `#<number>` where they carry none."""
+        """Read the ids of `messages(last, whole)`: the id a message carries, or `#<number>` if it carries none."""
         return finish(self._core.ids(last, whole, at))
 
     def count(self) -> int:
@@ -92,7 +92,7 @@ class Session(Generic[F_co]):
         return finish(self._core.exists())
 
     def info(self) -> SessionInfo:
-        """Get what a listing tells about the session."""
+        """Get the session's entry in a listing."""
         return finish(self._core.info())
 
     def stats(self) -> dict[str, int]:
@@ -102,17 +102,17 @@ class Session(Generic[F_co]):
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def pop(self) -> Message | None:
-        """Take the last message away and return it; None if there is none."""
+        """Remove the last message and return it; None if there is none."""
         return finish(self._core.pop())
 
     def clear(self) -> Checkpoint | None:
-        """Remove messages, summary and turns; what was there stays in the history. None if there was no session."""
+        """Remove messages, summary and turns; they stay in the history. None if there was no session."""
         return finish(self._core.clear())
 
     def replace(self, messages: Iterable[Mapping[str, Any]], user_turns: int | None = None) -> Checkpoint | F_co:
         """Replace all messages; unchanged ones are not written again.
 
-        `Conflict` is raised if another writer has been here since this handle last read or wrote.
+        `Conflict` is raised if another writer has saved since this handle last read or wrote.
         """
         return finish(self._narrow(self._core.replace(messages, user_turns)))
 
@@ -123,12 +123,13 @@ class Session(Generic[F_co]):
 
             session.truncate(keep_last=100)
 
-        A tool call is never cut from its result, so a little more may stay. None if there was nothing to cut.
+        A tool call is never separated from its result, so a few more messages may stay. None if there was nothing to
+        cut.
         """
         return finish(self._core.truncate(keep_last, before, at))
 
     def set_summary(self, text: str) -> Checkpoint | F_co:
-        """Keep a summary beside the messages; "" takes it away."""
+        """Store a summary with the messages; "" removes it."""
         return finish(self._narrow(self._core.set_summary(text)))
 
     def compact(self, summarize: Callable[[list[Message]], str], keep_last: int = 20) -> Checkpoint | None:
@@ -145,11 +146,12 @@ class Session(Generic[F_co]):
         return finish(self._core.apply_compaction(compaction, summarize(compaction.messages)))
 
     def repair(self, fix: bool = False, alternating: bool = False) -> list[Problem]:
-        """List what a provider would refuse: a tool call without a result, a result without a call, and, with
+        """List the problems for which a provider would refuse the messages: a tool call without a result, a result
+        without a call, and, with
         `alternating`, two user turns in a row.
 
-        With `fix`, each is closed: with a marked result, by leaving the orphan out, with a marked reply. What was there
-        stays in the history.
+        With `fix`, they are repaired: a marked result is added, the orphan is removed, a marked reply is added. The
+        original messages stay in the history.
         """
         return finish(self._core.repair(fix, alternating))
 
@@ -160,12 +162,12 @@ class Session(Generic[F_co]):
     ) -> Checkpoint | F_co:
         """Get the checkpoint that holds everything added so far: all of it is durable already.
 
-        A session that does not exist is made; a label, tags or custom fields make a checkpoint of their own.
+        A missing session is created; a label, tags or custom fields make a checkpoint of their own.
         """
         return finish(self._narrow(self._core.save(label, tags, custom)))
 
     def snapshot(self, message_id: str, files: Files | None = None) -> Checkpoint | F_co:
-        """Tie the session as it is now to a message id, so that `rewind(message_id)` comes back to it.
+        """Tie the session as it is now to a message id, so that `rewind(message_id)` returns to it.
 
         `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
         """
@@ -174,18 +176,18 @@ class Session(Generic[F_co]):
     def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
         """Go back to the snapshot of a message, turns and summary included.
 
-        What came after it stays in the history, and `session.thread.undo()` brings it back. With `files`, the directory
-        goes back along: both move, or neither does.
+        Later checkpoints are abandoned, and `session.thread.undo()` takes the rewind back. With `files`, the directory
+        is restored as well: both move, or neither does.
         """
         return self.thread.rewind(finish(self._core.find_snapshot(message_id)), files)
 
     def fork(self, to: str | None = None, at: At | None = None) -> Session[F_co]:
-        """Make a new session that stands where this one does, or at `at`; a name is made if none is given."""
+        """Make a new session at the head of this one, or at `at`; without `to`, a name is generated."""
         core = self._core
         return Session(SessionCore(core.thread.context, finish(core.fork(to, at)), core.errors))
 
     def delete(self) -> None:
-        """Delete the session and its history; one that does not exist is no error."""
+        """Delete the session and its history; a missing session is not an error."""
         finish(self._core.delete())
 
     def __len__(self) -> int:

@@ -1,1 +1,1 @@
-"""For people who write engines: the contract suite, and a state machine that compares a store with a model."""
+"""Tests for authors of engines: the contract suite, and a state machine that compares a store with a model."""

@@ -1,4 +1,4 @@
-"""Drives an engine's coroutines in every mode in which a store may.
+"""Runs an engine's coroutines in every mode that a store uses.
 
 * *direct*: finished in place with one `send(None)`, as `Store` does. A blocking engine must never suspend.
 * *threaded*: each call in some thread of a pool, as `AsyncStore` does with a blocking engine.
@@ -20,7 +20,7 @@ Mode = Literal["direct", "threaded", "awaited"]
 
 
 def step(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Finish a coroutine that never suspends; an `AssertionError` says that it did."""
+    """Finish a coroutine that must not suspend; `AssertionError` if it does."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -40,7 +40,7 @@ def run(mode: Mode, case: Callable[[Callable[[Engine], Engine]], Coroutine[Any, 
 
 
 async def race(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-    """Run all calls at once, as tasks if a loop is running and as threads if not; failures come back as values."""
+    """Run all calls at once, as tasks if a loop is running and as threads if not; errors are returned as values."""
     if _on_a_loop():
         return list(await asyncio.gather(*calls, return_exceptions=True))
     start = threading.Barrier(len(calls))

@@ -1,4 +1,4 @@
-"""Made-up records for testing engines: short to write, and different wherever a mix-up could hide.
+"""Made-up records for testing engines: short to write, with every part different, so that a mix-up is noticed.
 
 Bytes are opaque to an engine, so these are arbitrary bytes, not real states.
 """
@@ -66,14 +66,14 @@ def first(at: Branch, steps: int = 1, **options: str | int | bytes) -> Commit:
 
 
 def following(before: Head, at: Branch, steps: int = 1) -> Commit:
-    """The commit that appends `steps` rows to the branch on which `before` stands."""
+    """The commit that appends `steps` rows after the head `before`."""
     new = [row(at, before.step + n + 1) for n in range(steps)]
     after = head(at, before.step + steps, before.version + 1)
     return Commit(at.lineage, swaps=[Swap(at.thread, before.key, after)], rows=new)
 
 
 def as_row(new: NewRow, mark: bytes | None = None, *, payload: bool = True) -> Row:
-    """The row that an engine gives back for one that was written."""
+    """The row that an engine returns for one that was written."""
     return Row(new.step, new.id, new.meta, new.digest, mark, new.root, new.payload if payload else b"")
 
 
@@ -83,7 +83,7 @@ def as_step(new: NewRow, mark: bytes | None = None) -> Step:
 
 
 async def everything(engine: Engine, lineage: str) -> object:
-    """All that an engine can tell of a lineage: two of these are equal if nothing changed between them."""
+    """Everything that an engine returns for a lineage: two results are equal if nothing changed between them."""
     branches = await engine.branches(lineage)
     whole = 1 << 31
     return (

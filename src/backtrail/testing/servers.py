@@ -25,21 +25,21 @@ import psutil
 import psycopg
 import redis
 
-STARTING = 60.0  # seconds that a server may take to come up, or to go
+STARTING = 60.0  # seconds that a server may take to start or to stop
 
 
 class Hold:
-    """A port that is ours for as long as this object lives: nobody else is given it, not even while no server listens.
+    """A port that is reserved for as long as this object exists, even while no server listens on it.
 
     It is bound, but not listened on, with SO_REUSEADDR: on Linux a server that sets this as well (all of ours do) may
-    then listen there, while the kernel offers the port to no one who asks for any, nor to outgoing connections.
+    then listen there, while the kernel does not assign the port to another socket or an outgoing connection.
     `also`: the port at this distance is held as well.
     """
 
     def __init__(self, also: int = 0) -> None:
         while not self._take(also):
             self._release()
-        if sys.platform != "linux":  # elsewhere a port that is bound is taken
+        if sys.platform != "linux":  # elsewhere, no other socket can listen on a bound port
             self._release()
 
     def _take(self, also: int) -> bool:
@@ -64,7 +64,7 @@ class Hold:
 
 
 def until(true: Callable[[], bool], what: str) -> None:
-    """Wait for something that must come true."""
+    """Wait for a condition that must become true."""
     end = time.monotonic() + STARTING
     while not true():
         if time.monotonic() > end:
@@ -86,7 +86,7 @@ class Server:
 
     def start(self) -> None:
         """Start, and wait until it answers."""
-        # Servers that refuse to run as root are given to another user.
+        # A server that refuses to run as root runs as another user.
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command,
@@ -117,7 +117,7 @@ class Server:
         server = psutil.Process(self.process.pid)
         server.send_signal(number)
         if number == signal.SIGSTOP:
-            # Until it stands still, it may start children that we would not see.
+            # Until it is stopped, it may start children that we would not see.
             until(lambda: server.status() in _STILL, f"{self.command[0]} stops")
         for child in server.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -174,7 +174,7 @@ class RedisServer(Server):
     def answers(self) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5) as asked:
             asked.sendall(b"PING\r\n")
-            # A server that wants a password is up as well; one that is loading is not.
+            # A server that asks for a password is up as well; one that is loading is not.
             return asked.recv(100).startswith((b"+PONG", b"-NOAUTH"))
         return False
 
@@ -224,7 +224,7 @@ class RedisCluster:
         for node in self.nodes:
             node.start()
         clients: list[Any] = [redis.Redis(port=node.port) for node in self.nodes]
-        for n, client in enumerate(clients):  # before any two of them meet: one that knows another takes no number
+        for n, client in enumerate(clients):  # before they meet: a node that knows another refuses this
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
         for n, client in enumerate(clients):
             if n < 3:

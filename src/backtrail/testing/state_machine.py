@@ -64,7 +64,7 @@ class Node:
         return self.parent.living() if self.parent is not None else None
 
     def trail(self) -> list[Node]:
-        """The living checkpoints before this one, and itself: where a thread stands, nothing is deleted for it."""
+        """The living checkpoints before this one, and this one, which counts as living because the thread is at it."""
         nodes = [self]
         while (before := nodes[-1].before()) is not None:
             nodes.append(before)
@@ -72,7 +72,7 @@ class Node:
 
 
 class Model:
-    """A thread of the model: where it stands, which rewinds can be undone, and what it wrote."""
+    """A thread of the model: its head, the rewinds that can be undone, and the checkpoints it wrote."""
 
     def __init__(self, head: Node) -> None:
         self.head = head
@@ -261,7 +261,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 def same_state(one: Any, other: Any) -> bool:
-    """Exact equality, where the order of a dict's keys counts for nothing."""
+    """Exact equality, except that the order of a dict's keys does not count."""
     if type(one) is dict and type(other) is dict:
         return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
     if type(one) in (list, tuple) and type(one) is type(other):

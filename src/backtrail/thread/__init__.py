@@ -1,4 +1,4 @@
-"""A thread, as users have it: `sync` has `Thread`, `aio` has `AsyncThread`, and `history.thread` does the work."""
+"""The public thread classes: `Thread` in `sync_api`, `AsyncThread` in `async_api`, both over `history.thread_core`."""
 
 from backtrail.thread.autosave import Autosave
 from backtrail.thread.lock import Lock

@@ -43,7 +43,7 @@ class AsyncThread(Generic[S]):
 
     @property
     async def head(self) -> Checkpoint | None:
-        """The checkpoint the thread stands at, None if it has none: `await thread.head`."""
+        """The checkpoint that the thread is at, None if it has none: `await thread.head`."""
         return await self._runner(self._core.head())
 
     @property
@@ -102,10 +102,10 @@ class AsyncThread(Generic[S]):
 
         `expect` is the checkpoint that must be the head, None for a thread that must not exist yet; without it, the
         last one that this handle loaded or saved. If the head is another, `Conflict` is raised; with
-        on_conflict="branch" the state is kept on a branch of its own instead, and the head stays where it is.
-        `id` is a UUID chosen by the caller: repeating a save under an id that the thread has changes nothing.
-        `parent` is the checkpoint to build on wherever the head is: if they differ, a branch begins at `parent` and
-        the head goes along. `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
+        on_conflict="branch" the state is saved on a branch of its own instead, and the head stays.
+        `id` is a UUID chosen by the caller: if the thread has a checkpoint of that id, nothing is saved.
+        `parent` is the checkpoint to build on wherever the head is: if they differ, a branch begins at `parent` and the
+        head moves there. `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
         """
         return await self._write(
             self._core.save(state, label, tags, custom, files, expect, id, on_conflict, parent), files
@@ -126,7 +126,7 @@ class AsyncThread(Generic[S]):
 
             await thread.append("messages", [{"role": "user", "content": "hello"}])
 
-        If another writer was faster, the items go behind theirs. A thread or a list that does not exist is made.
+        If another writer was faster, the items go after theirs. A missing thread or list is created.
         """
         return await self._write(self._core.append(key, items, label, tags, custom, files, expect, id), files)
 
@@ -144,11 +144,11 @@ class AsyncThread(Generic[S]):
         remove: Iterable[str] = (),
         append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
     ) -> Checkpoint:
-        """Set some top-level keys; every other key stays as it is, unread.
+        """Set some top-level keys; every other key is left unchanged and not read.
 
             await thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
-        In the same checkpoint, the keys in `remove` are taken away, and `append=(key, items)` extends one list.
+        In the same checkpoint, the keys in `remove` are deleted, and `append=(key, items)` extends one list.
         """
         work = self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
         return await self._write(work, files)
@@ -179,7 +179,7 @@ class AsyncThread(Generic[S]):
             await thread.load()
             await thread.load(3, as_=Plan)
 
-        With `as_`, the state is validated and given as that type.
+        With `as_`, the state is validated and returned as that type.
         """
         return await self._runner(self._core.load(at, as_))
 
@@ -202,11 +202,11 @@ class AsyncThread(Generic[S]):
     def history(
         self, limit: int | None = None, newest_first: bool = False, all: bool = False
     ) -> AwaitableList[Checkpoint]:
-        """List the checkpoints on the way to the head, oldest first; a fork's include those it inherited.
+        """List the checkpoints from the first to the head, oldest first; a fork's include those it inherited.
 
             async for checkpoint in thread.history(): ...
 
-        `limit` keeps the newest. `all` adds those that rewinds left behind.
+        `limit` keeps the newest. `all` adds the abandoned ones.
         """
         return AwaitableList(self._runner(self._core.history(limit, newest_first, all)))
 
@@ -217,7 +217,7 @@ class AsyncThread(Generic[S]):
         return AwaitableList(self._runner(self._core.find(tag, label, custom)))
 
     async def diff(self, a: At, b: At | None = None) -> Diff:
-        """Compare the states at `a` and at `b`, the head if not given; only where they differ is anything read.
+        """Compare the states at `a` and at `b`, the head if not given; reads only the parts that differ.
 
         print(await thread.diff(1, 2))
         """
@@ -239,7 +239,7 @@ class AsyncThread(Generic[S]):
     # -- moving -------------------------------------------------------------------------------------------------------
 
     async def fork(self, to: str | None = None, at: At | None = None) -> AsyncThread[S]:
-        """Make a new thread that stands where this one does, or at `at`; it shares all that was saved so far.
+        """Make a new thread at the head of this one, or at `at`; it shares everything saved up to there.
 
             other = await thread.fork("support-42-retry", at=3)
 
@@ -254,8 +254,9 @@ class AsyncThread(Generic[S]):
 
             await thread.rewind(3)
 
-        What is left behind stays reachable, and `undo` goes back to it; with `prune`, the checkpoints between `at` and
-        the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved with
+        Abandoned checkpoints stay loadable, and `undo` takes the rewind back; with `prune`, the checkpoints between
+        `at` and the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved
+        with
         `at`: both move, or neither does.
         """
         if not files:
@@ -281,17 +282,16 @@ class AsyncThread(Generic[S]):
         return await self._runner(self._core.annotate(at, label, tags, custom))
 
     async def retain(self, policy: Policy) -> None:
-        """Give the thread a retention policy of its own, which counts instead of the store's; None takes it away.
-
-        The policy stays with the thread, and forks made from now on have it too.
+        """Give the thread a retention policy of its own, which replaces the store's; None removes it. The policy is
+        stored with the thread, and later forks inherit it.
         """
         await self._runner(self._core.retain(policy))
 
     async def delete(self, at: At | None = None) -> None:
-        """Delete the thread, or one checkpoint of it; checkpoints that followed it, and forks, stay loadable.
+        """Delete the thread, or one checkpoint of it; later checkpoints, and forks, stay loadable.
 
-        If the head is deleted, the thread goes back to the checkpoint before it, or else to the newest that a rewind
-        left behind; when none is left, the thread is gone.
+        If the head is deleted, the thread goes back to the checkpoint before it, or else to the newest abandoned one;
+        if none is left, the thread is deleted.
         """
         await self._runner(self._core.delete(at))
 

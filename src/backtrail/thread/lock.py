@@ -1,4 +1,4 @@
-"""The lock of a thread, as users have it. The lease and its fence are in `history.lock`; the waiting is done here."""
+"""The public locks of a thread. The lease and its fence are in `history.thread_lock`; waiting is done here."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AsyncLock:
 
     async def acquire(self) -> AsyncLock:
         """Wait for the lock, at most `timeout` seconds; then `LockTimeout` says who has it."""
-        from asyncio import sleep  # a program that only blocks does without
+        from asyncio import sleep  # not loaded by a program that uses only the sync API
 
         start = time.monotonic()
         while (taken := await self._attempt()) is not None:

@@ -43,7 +43,7 @@ class Thread(Generic[S]):
 
     @property
     def head(self) -> Checkpoint | None:
-        """The checkpoint the thread stands at; None if it has none."""
+        """The checkpoint that the thread is at; None if it has none."""
         return finish(self._core.head())
 
     @property
@@ -102,10 +102,10 @@ class Thread(Generic[S]):
 
         `expect` is the checkpoint that must be the head, None for a thread that must not exist yet; without it, the
         last one that this handle loaded or saved. If the head is another, `Conflict` is raised; with
-        on_conflict="branch" the state is kept on a branch of its own instead, and the head stays where it is.
-        `id` is a UUID chosen by the caller: repeating a save under an id that the thread has changes nothing.
-        `parent` is the checkpoint to build on wherever the head is: if they differ, a branch begins at `parent` and
-        the head goes along. `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
+        on_conflict="branch" the state is saved on a branch of its own instead, and the head stays.
+        `id` is a UUID chosen by the caller: if the thread has a checkpoint of that id, nothing is saved.
+        `parent` is the checkpoint to build on wherever the head is: if they differ, a branch begins at `parent` and the
+        head moves there. `files` is a workspace, of which a snapshot is taken, or one of its snapshots.
         """
         return finish(self._core.save(state, label, tags, custom, files, expect, id, on_conflict, parent))
 
@@ -124,7 +124,7 @@ class Thread(Generic[S]):
 
             thread.append("messages", [{"role": "user", "content": "hello"}])
 
-        If another writer was faster, the items go behind theirs. A thread or a list that does not exist is made.
+        If another writer was faster, the items go after theirs. A missing thread or list is created.
         """
         return finish(self._core.append(key, items, label, tags, custom, files, expect, id))
 
@@ -142,11 +142,11 @@ class Thread(Generic[S]):
         remove: Iterable[str] = (),
         append: tuple[str, list[Any] | tuple[Any, ...]] | None = None,
     ) -> Checkpoint:
-        """Set some top-level keys; every other key stays as it is, unread.
+        """Set some top-level keys; every other key is left unchanged and not read.
 
             thread.update({"plan": "…"}, remove=["draft"], append=("messages", [reply]))
 
-        In the same checkpoint, the keys in `remove` are taken away, and `append=(key, items)` extends one list.
+        In the same checkpoint, the keys in `remove` are deleted, and `append=(key, items)` extends one list.
         """
         return finish(
             self._core.update(changes, label, tags, custom, files, expect, id, on_conflict, parent, remove, append)
@@ -174,7 +174,7 @@ class Thread(Generic[S]):
             thread.load()
             thread.load(3, as_=Plan)
 
-        With `as_`, the state is validated and given as that type.
+        With `as_`, the state is validated and returned as that type.
         """
         return finish(self._core.load(at, as_))
 
@@ -195,9 +195,9 @@ class Thread(Generic[S]):
         return finish(self._core.get(at))
 
     def history(self, limit: int | None = None, newest_first: bool = False, all: bool = False) -> list[Checkpoint]:
-        """List the checkpoints on the way to the head, oldest first; a fork's include those it inherited.
+        """List the checkpoints from the first to the head, oldest first; a fork's include those it inherited.
 
-        `limit` keeps the newest. `all` adds those that rewinds left behind.
+        `limit` keeps the newest. `all` adds the abandoned ones.
         """
         return finish(self._core.history(limit, newest_first, all))
 
@@ -208,7 +208,7 @@ class Thread(Generic[S]):
         return finish(self._core.find(tag, label, custom))
 
     def diff(self, a: At, b: At | None = None) -> Diff:
-        """Compare the states at `a` and at `b`, the head if not given; only where they differ is anything read.
+        """Compare the states at `a` and at `b`, the head if not given; reads only the parts that differ.
 
         print(thread.diff(1, 2))
         """
@@ -230,7 +230,7 @@ class Thread(Generic[S]):
     # -- moving -------------------------------------------------------------------------------------------------------
 
     def fork(self, to: str | None = None, at: At | None = None) -> Thread[S]:
-        """Make a new thread that stands where this one does, or at `at`; it shares all that was saved so far.
+        """Make a new thread at the head of this one, or at `at`; it shares everything saved up to there.
 
             other = thread.fork("support-42-retry", at=3)
 
@@ -244,8 +244,9 @@ class Thread(Generic[S]):
 
             thread.rewind(3)
 
-        What is left behind stays reachable, and `undo` goes back to it; with `prune`, the checkpoints between `at` and
-        the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved with
+        Abandoned checkpoints stay loadable, and `undo` takes the rewind back; with `prune`, the checkpoints between
+        `at` and the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved
+        with
         `at`: both move, or neither does.
         """
         if not files:
@@ -271,17 +272,16 @@ class Thread(Generic[S]):
         return finish(self._core.annotate(at, label, tags, custom))
 
     def retain(self, policy: Policy) -> None:
-        """Give the thread a retention policy of its own, which counts instead of the store's; None takes it away.
-
-        The policy stays with the thread, and forks made from now on have it too.
+        """Give the thread a retention policy of its own, which replaces the store's; None removes it. The policy is
+        stored with the thread, and later forks inherit it.
         """
         finish(self._core.retain(policy))
 
     def delete(self, at: At | None = None) -> None:
-        """Delete the thread, or one checkpoint of it; checkpoints that followed it, and forks, stay loadable.
+        """Delete the thread, or one checkpoint of it; later checkpoints, and forks, stay loadable.
 
-        If the head is deleted, the thread goes back to the checkpoint before it, or else to the newest that a rewind
-        left behind; when none is left, the thread is gone.
+        If the head is deleted, the thread goes back to the checkpoint before it, or else to the newest abandoned one;
+        if none is left, the thread is deleted.
         """
         finish(self._core.delete(at))
 

@@ -1,7 +1,8 @@
 """File snapshots of a directory, shared by the threads that work in it.
 
-`workspace` has every operation as a coroutine; `sync` and `aio` have the facades. A snapshot: `scanner` runs `walk`
-(which files changed, by `index`, `signatures` and `exclusions`), then `pack` (files become blobs), then `trees`, and
+`workspace_core` has every operation as a coroutine; `sync_api` and `async_api` have the facades. A snapshot: `scanner`
+runs `walk` (which files changed, by `index`, `signatures` and `exclusions`), then `pack` (files become blobs), then
+`trees`, and
 `journal` writes it. A restore: `restore_plan` decides, `apply` changes the directory, `restore` keeps both crash-safe.
 """
 

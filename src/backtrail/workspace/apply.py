@@ -45,7 +45,7 @@ class Applier:
         self._granted = 0  # permission bits that the umask is known to let through
         self._made_with_mode: set[bytes] = set()  # directories that had their final mode from the start
         self._open_dirs: list[tuple[bytes, int]] = []  # directories from the root down to the one used last
-        # Only on a disk: NFS renames a file that is unlinked while somebody has it open.
+        # Only on a local disk: NFS renames a file that is unlinked while it is open.
         self._keeps_open = bool(_OPEN_PATH and os.major(os.fstat(self._root_fd).st_dev))
         self._kept_open: list[int] = []  # descriptors of unlinked files, closed later in a thread
         self._closing: threading.Thread | None = None

@@ -53,7 +53,7 @@ class HeadMove:
         if head.version == self.data["version"] + 1 and checkpoint == self.data["to"]:
             return "done"
         trail = await Ancestry.of(self._context, head)
-        # After a rewind the position it left is off the trail; after a move forward its target is on it.
+        # After a rewind, the position it left is not in the history any more; after a move forward, its target is.
         target = (self.data["to_branch"], self.data["to_step"])
         done = start not in trail if self.data["back"] else target in trail
         return "done" if done else "lost"

@@ -17,7 +17,7 @@ POLL = 0.01  # seconds between two attempts
 
 def acquire(root: bytes, timeout: float) -> int:
     """Lock the root and return the descriptor that holds the lock: closing it releases it. `LockTimeout` if another
-    has the lock for longer than `timeout` seconds."""
+    process holds it for longer than `timeout` seconds."""
     try:
         handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Paths inside a workspace: bytes, relative to its root, separated by slashes. A folder's path ends in a slash.
 
-A path that comes from the store may have been written by anybody: `check_names` refuses every name that could lead out
-of the root or into version control. It is the only such check, and whatever is written to a directory passes it.
+A path that comes from the store is untrusted: `check_names` refuses every name that could lead out of the root or into
+version control. It is the only such check, and whatever is written to a directory passes it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Restoring: plan, record the intent, stage, apply, close; and recovery if the process dies in between.
 
 The order makes it safe. One commit writes the safety snapshot and the restore's intent together; only then is a file
-touched. A thread's head that is to move along moves after the files and before the intent is closed. So whoever opens
-the workspace next finds either no open intent, or one that says how to finish (or, if the thread can no longer move,
-how to roll everything back).
+touched. A thread's head that is to move along moves after the files and before the intent is closed. So the next
+process that opens the workspace finds either no open intent, or one from which it can finish the restore (or, if the
+thread can no longer move, roll everything back).
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class Restorer:
         await self._close_intent(opened, intent, rolled_back=True)
 
     async def _apply_remaining(self, ops: list[Op]) -> None:
-        """Apply the ops that have not been applied yet, except at paths that somebody else has changed since."""
+        """Apply the ops that have not been applied yet, except at paths that were changed by others since."""
 
         def remaining() -> list[Op]:
             result: list[Op] = []
@@ -366,7 +366,7 @@ def _is_large(op: Op) -> bool:
 
 
 def _interleaved(ops: list[Op]) -> Iterable[Op]:
-    """Large files evenly among the small ones: large files hardly need the interpreter's lock, small ones always do."""
+    """Large files evenly among the small ones: large files hardly need the GIL, small ones always do."""
     large = [op for op in ops if _is_large(op)]
     small = [op for op in ops if not _is_large(op)]
     share = -(-len(small) // (len(large) or 1))

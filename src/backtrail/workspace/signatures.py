@@ -1,4 +1,4 @@
-"""Signatures: the facts of `lstat` that tell whether a file may have changed since it was read.
+"""Signatures: the fields of `lstat` that show if a file may have changed since it was read.
 
 A signature cannot be trusted if the file changed about when it was taken: a second change within the granularity of
 the timestamps would not show. Such an item is kept without one, and is read again next time.
@@ -30,8 +30,8 @@ def lstat_signature(path: bytes) -> Signature | None:
 
 
 def trusted(sig: Signature, start: int) -> Signature | None:
-    """The signature if any later change is sure to show in it. None if it was made about when the walk started, or if
-    its time is too far away for an index to hold."""
+    """The signature if it is certain to differ after any later change. None if it was made about when the walk started,
+    or if its time is out of an index's range."""
     mtime, ctime = sig[0], sig[1]
     return None if ctime > start - RACY or abs(mtime - start) <= RACY or not -FAR <= mtime < FAR else sig
 

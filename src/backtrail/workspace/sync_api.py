@@ -49,7 +49,7 @@ class Workspace:
         return finish(self._core.diff(a, b, text))
 
     def restore(self, snapshot: At | Snapshot, dry_run: bool = False) -> Changes:
-        """Bring the directory back to a snapshot; what it held before is kept in a safety snapshot, for `undo`.
+        """Restore the directory to a snapshot; its present state is kept in a safety snapshot, for `undo`.
 
         print(workspace.restore(before, dry_run=True))
         """
@@ -58,7 +58,7 @@ class Workspace:
     def revert(self, a: At | Snapshot, b: At | Snapshot, dry_run: bool = False) -> Changes:
         """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
 
-        What anybody else changed after `b` stays as it is, and is listed as kept.
+        Paths that were changed again after `b` stay as they are, and are listed as kept.
         """
         return finish(self._core.revert(a, b, dry_run))
 

@@ -1,8 +1,8 @@
 """Trees: one small record per directory, named by its hash, pointing at the records below it.
 
-Two directories with the same hash are the same down to the last bit, so a comparison descends only where hashes
-differ and an unchanged directory is never written again. A tree comes from the store and may have been written by
-anybody: `decode` refuses every name that is not safe to write.
+Two directories with the same hash are the same down to the last bit, so a comparison descends only where hashes differ
+and an unchanged directory is never written again. A tree comes from the store and is untrusted: `decode` refuses every
+name that is not safe to write.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Op(NamedTuple):
 
 
 async def compare(old: bytes | None, new: bytes | None, read: ReadTrees) -> list[Op]:
-    """Every path at which the trees `old` and `new` differ, parents before children. None stands for no directory."""
+    """Every path at which the trees `old` and `new` differ, parents before children. None means no directory."""
     ops: list[Op] = []
     level: list[tuple[bytes, bytes | None, bytes | None]] = [(b"", old, new)] if old != new else []
     for _ in range(MAX_DEPTH):

@@ -170,7 +170,7 @@ class WorkspaceCore:
     # -- restoring ----------------------------------------------------------------------------------------------------
 
     async def restore(self, snapshot: Any, dry_run: bool = False) -> Changes:
-        """Bring the directory back to a snapshot. Its state before is kept in a safety snapshot: see `undo`."""
+        """Restore the directory to a snapshot. Its present state is kept in a safety snapshot: see `undo`."""
         async with self._locked():
             return await self._restorer.restore(await self._journal.find(snapshot), dry_run=dry_run)
 
@@ -195,7 +195,7 @@ class WorkspaceCore:
     async def revert(self, a: Any, b: Any, dry_run: bool = False) -> Changes:
         """Undo only the changes from snapshot `a` to snapshot `b`, those of one agent turn for example.
 
-        A path that somebody else changed after `b` stays as it is, and is listed as kept.
+        A path that was changed again after `b` stays as it is, and is listed as kept.
         """
         async with self._locked():
             old, new = await self._journal.find(a), await self._journal.find(b)

@@ -66,7 +66,7 @@ class BacktrailSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=await self._bridge.run_async(self._list(app_name, user_id)))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session; one that does not exist is no error."""
+        """Delete a session; a missing one is not an error."""
         await self._bridge.run_async(delete_if_present(self.thread(app_name, user_id, session_id)))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:

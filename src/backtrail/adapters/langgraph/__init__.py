@@ -1,10 +1,10 @@
 """LangGraph: `BacktrailSaver` is a `BaseCheckpointSaver`, for sync and async graphs.
 
 Each LangGraph checkpoint is one backtrail checkpoint of the same id. Its channels are the top-level keys of the state,
-so a `messages` channel is a backtrail list: LangGraph hands over the whole list at each step, backtrail stores the new
-messages. LangGraph's own bookkeeping (versions, timestamps) stands under one reserved key; its metadata is the
-checkpoint's `custom`. Pending writes have a thread of their own, with one record per call of `put_writes`. A run that
-starts from an older checkpoint begins a branch there, as LangGraph intends.
+so a `messages` channel is a backtrail list: LangGraph passes the whole list at each step, backtrail stores the new
+messages. LangGraph's own bookkeeping (versions, timestamps) is under one reserved key; its metadata is the checkpoint's
+`custom`. Pending writes have a thread of their own, with one record per call of `put_writes`. A run that starts from an
+older checkpoint begins a branch there, as LangGraph intends.
 """
 
 from __future__ import annotations

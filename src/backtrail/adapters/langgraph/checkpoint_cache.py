@@ -1,6 +1,6 @@
 """A saver's cache of the checkpoints and pending writes it used last.
 
-A checkpoint never changes, so a cached one stays true; the cache only saves reads and comparisons.
+A checkpoint never changes, so a cached one stays valid; the cache only saves reads and comparisons.
 """
 
 from __future__ import annotations

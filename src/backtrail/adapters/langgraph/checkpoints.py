@@ -108,7 +108,7 @@ class Checkpoints:
     def _custom(
         self, metadata: dict[str, Any], id: str, parent: str | None, base: CachedCheckpoint | None
     ) -> dict[str, Any]:
-        """LangGraph's metadata, and of its ids those that backtrail's own do not tell."""
+        """LangGraph's metadata, and those of its ids that cannot be derived from backtrail's own."""
         reserved: dict[str, Any] = {} if backtrail_id(id) == id else {"id": id}
         if base is None or backtrail_id(base.id) != base.id:
             reserved["parent"] = parent
@@ -184,7 +184,7 @@ class Checkpoints:
         before: RunnableConfig | None,
         limit: int | None,
     ) -> list[tuple[GraphThread, Checkpoint]]:
-        """The checkpoints that a listing asks for, newest first. No state is read."""
+        """The checkpoints of a listing, newest first. No state is read."""
         configurable = config["configurable"] if config is not None else {}
         upper_bound = before["configurable"].get("checkpoint_id") if before is not None else None
         only = configurable.get("checkpoint_id")

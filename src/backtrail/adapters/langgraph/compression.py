@@ -1,6 +1,6 @@
 """Compression of LangGraph's transient data: pending writes and internal channels.
 
-One step later the same values stand in the graph's own channels, uncompressed and readable; here they only have to be
+One step later the same values are in the graph's own channels, uncompressed and readable; here they only have to be
 small.
 """
 
@@ -39,7 +39,7 @@ def decompress(value: Any) -> Any:
 
 
 def _is_exact_in_msgpack(value: Any) -> bool:
-    """True if msgpack gives back exactly this value, types included."""
+    """True if msgpack preserves exactly this value, types included."""
     kind = type(value)
     if kind is dict:
         return all(type(key) is str and _is_exact_in_msgpack(item) for key, item in value.items())

@@ -1,9 +1,9 @@
-"""A private copy of a list of messages, that can tell exactly if another list continues it.
+"""A private copy of a list of messages, with an exact check if another list continues it.
 
 A saver gets the whole list at each step, and stores the new messages only. Messages may have been changed in place, so
-the comparison is exact: `==` compares text, and fields with other values are also compared by their bytes, because `==`
-holds numbers of different types to be equal. If the caller promised never to change a message in place, the messages
-themselves are kept and handed out, and compared by identity.
+the comparison is exact: `==` compares text, and fields with other values are also compared by their bytes, because to
+`==` numbers of different types are equal. If the caller promised never to change a message in place, the messages
+themselves are kept and returned, and compared by identity.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ class PendingWrites:
             for i, (channel, value) in enumerate(writes)
         ]
         cached = self._cache.writes(graph_thread.writes)
-        # Tasks that write at once choose the same record id, and the store keeps the first: this tells whose it is.
+        # Tasks that write at once choose the same record id, and the store keeps the first: this value identifies its
+        # writer.
         author = os.urandom(6)
 
         async def attempt() -> None:

@@ -1,4 +1,4 @@
-"""`lease` and `release`: a named, timed right with a token that only grows."""
+"""`lease` and `release`: a named lock with an expiry and a token that only grows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def taken(engine: Engine, name: str, owner: str, ttl: float = LONG) -> Lea
 
 
 async def once_expired(engine: Engine, name: str, owner: str) -> Lease:
-    """Ask for a lease again and again until the one who has it has let it expire."""
+    """Request a lease repeatedly until its owner's has expired."""
     while isinstance(lease := await engine.lease(name, owner, LONG), Taken):
         await call_modes.pause(SHORT)
     return lease

@@ -1,4 +1,4 @@
-"""The store itself: it answers, counts, is closed, and (where it is durable) outlives the engine."""
+"""The store as a whole: ping, stats, compact, close; a durable store outlives the engine."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ WRITERS = 8
 
 
 class RacingCases(Binding):
-    """One wins, the others are told; nobody sees half a commit."""
+    """Of racing commits one wins and the others are refused; no reader sees half a commit."""
 
     @case
     async def test_of_eight_that_write_the_same_step_one_wins(self, engine: Engine) -> None:

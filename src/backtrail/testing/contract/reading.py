@@ -1,4 +1,4 @@
-"""Reads: exactly what was written, in order, and nothing for what is not there."""
+"""Reads: exactly what was written, in order, and nothing for records that do not exist."""
 
 from __future__ import annotations
 

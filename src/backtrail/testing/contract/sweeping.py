@@ -1,4 +1,4 @@
-"""`drop`: what a sweep takes away, if the heads are still those it looked at."""
+"""`drop`: deletes what a sweep found, if the heads are still those that the sweep read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from backtrail.testing.contract.binding import Binding, case
 
 
 class SweepingCases(Binding):
-    """Rows, bodies, branches and blobs go; what is not there is no error; a moved head stops it all."""
+    """Rows, bodies, branches and blobs are deleted; a missing record is not an error; a moved head refuses all of
+    it."""
 
     @case
     async def test_whole_rows_go_with_their_marks(self, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""`commit`: all of it, or nothing."""
+"""`commit`: applied as a whole, or refused and nothing changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AWKWARD = [
 
 
 async def refused(engine: Engine, commit: Commit, error: type[Exception] = Refused) -> None:
-    """The commit is refused, and nothing at all has changed, although most of it could have been applied."""
+    """Check that a commit is refused and has changed nothing, although most of it could have been applied."""
     loaded = msgspec.structs.replace(
         commit,
         blobs={**commit.blobs, b"only with the commit": b"!"},
