@@ -1,10 +1,9 @@
 """Fixtures by theme live in tests/fix_*.py.
 
-Property tests draw the same examples in each run, and no clock judges them: what was green stays green, on any machine.
-`make test ARGS="--hypothesis-profile=explore tests/history"` looks for new ones.
+Property tests draw the same examples in each run and have no deadline, so their result does not depend on the machine.
+`make test ARGS="--hypothesis-profile=explore tests/history"` searches for new ones.
 
-What the environment of whoever runs the tests says to backtrail, to a driver, to a framework or about colours is not
-heard.
+Environment variables that configure backtrail, a driver, a framework or colours are removed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The writer appends rows to a thread and sends each step's number once the engine has acknowledged it. It is killed with
 SIGKILL at a random moment, some steps after it began, however long those take; afterwards the store must hold every
-acknowledged step, at most one more (committed, but killed before it could say so), no gap, and the very bytes that were
-written.
+acknowledged step, at most one more (committed, but killed before it could report it), no gap, and exactly the bytes
+that were written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An engine that can be made unreachable: for faults of stores that no server stands behind (a file, a dict)."""
+"""An engine that can be made unreachable: for faults of stores without a server (a file, a dict)."""
 
 from __future__ import annotations
 

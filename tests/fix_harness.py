@@ -1,8 +1,8 @@
-"""A mirror that is hurt while writers write: the sides and what can be done to them, and a checker that knows every
-acknowledged save and delete.
+"""Fault injection for a mirror while writers write: the sides, the faults, and a checker that knows every acknowledged
+save and delete.
 
-Each round hurts one side, the other, both, the network to them, the clock, or the writing process itself; then
-everything is healed, and each side is asked alone.
+Each round injects a fault into one side, the other, both, the network to them, the clock, or the writing process
+itself; then everything is repaired, and each side is checked alone.
 """
 
 from __future__ import annotations

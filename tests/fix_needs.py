@@ -1,7 +1,7 @@
-"""What a test needs, as marks: `make test-fast` leaves out those that need a server, a browser or patience.
+"""Marks for the needs of a test: `make test-fast` leaves out tests that need a server, a browser or much time.
 
-`server` and `browser` are put on by the fixtures and the parameters of a test, so nobody has to remember them; a test
-that starts a server in another way, and is not marked, fails. `slow` and `linux` are put on by hand.
+`server` and `browser` are set automatically, by the fixtures and the parameters of a test; a test that starts a server
+in another way, and is not marked, fails. `slow` and `linux` are set by hand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mirrors for tests: two sides that can be taken away, and stores over them, over each API."""
+"""Mirrors for tests: two sides that can be made unreachable, and stores over them, over each API."""
 
 from __future__ import annotations
 

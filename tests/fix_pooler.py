@@ -1,8 +1,8 @@
 """A pooler in transaction mode, as strict as one can be: hardly ever the same session twice in a row.
 
-It speaks as much of PostgreSQL's protocol as it needs: it greets clients with what the server once said, lends a
-session to the first message of a transaction, and takes it back when the server says that none is open any more.
-Sessions are shared by all clients and lent in turn, so whatever a client leaves in one is not there the next time.
+It speaks as much of PostgreSQL's protocol as it needs: it replays the server's greeting to clients, lends a session at
+the first message of a transaction, and takes it back when the server reports that the transaction is over. Sessions are
+shared by all clients and lent in turn, so session state that a client leaves behind is gone the next time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real servers for tests: one of each that all tests share, and as many as a test wants for itself."""
+"""Real servers for tests: one of each kind that all tests share, and private ones for single tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """TLS in front of a server that speaks none itself: a throw-away authority, and a proxy that ends TLS.
 
-PostgreSQL begins in the clear and asks for TLS; the proxy answers as the server would, and then shakes hands.
+A PostgreSQL client begins unencrypted and asks for TLS; the proxy answers as the server would, and then does the
+handshake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bad input: one clear typed error each, nothing is changed, and the store goes on."""
+"""Bad input: one clear typed error each, nothing is changed, and the store stays usable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounded cache that all other caches are made of."""
+"""The bounded LRU cache on which all other caches are built."""
 
 from __future__ import annotations
 

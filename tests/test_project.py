@@ -1,4 +1,4 @@
-"""The files around the code say what is true: metadata, CONTRIBUTING, SECURITY, the workflow, the figures."""
+"""The files around the code agree with it: metadata, CONTRIBUTING, SECURITY, the workflow, the figures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a type checker knows of the public classes. The files in `tests/types` are never run, only checked: by mypy
-here, and by mypy and pyright in `make types`."""
+"""The public classes as a type checker sees them. The files in `tests/types` are never run, only checked: by mypy here,
+and by mypy and pyright in `make types`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs in docs/adapters.md run as they stand, each in a directory and a process of its own."""
+"""The programs in docs/adapters.md run unchanged, each in a directory and a process of its own."""
 
 from __future__ import annotations
 

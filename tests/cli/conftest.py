@@ -1,4 +1,4 @@
-"""Runs `backtrail …` and gives its exit code, stdout and stderr; in this process, because that is faster."""
+"""Runs `backtrail …` and returns its exit code, stdout and stderr; in this process, because that is faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sealed frames are bound to their record and opened by the ring only; stores with keys; what raw files still show."""
+"""Sealed frames are bound to their record and opened by the ring only; stores with keys; the information that raw files
+still reveal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values go in and come out with the same types, or are refused by name."""
+"""Values are decoded with the types they were encoded with, or are refused with an error that names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a JSONL store: what they look like, and what happens when they are torn, damaged, lost or foreign."""
+"""The files of a JSONL store: their format, and files that are torn, damaged, lost or of another program."""
 
 from __future__ import annotations
 

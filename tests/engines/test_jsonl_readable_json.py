@@ -1,4 +1,4 @@
-"""Byte strings as readable JSON that can be undone exactly, and the names of files."""
+"""Byte strings as readable JSON that converts back exactly, and the names of files."""
 
 from __future__ import annotations
 

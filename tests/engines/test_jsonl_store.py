@@ -1,4 +1,4 @@
-"""A whole store on JSONL files, as a person sees it who looks into the directory."""
+"""A whole store on JSONL files, as a person sees it in the directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces of one store know nothing of each other, and the engine of a namespace keeps the contract."""
+"""Namespaces of one store are separate, and the engine of a namespace keeps the contract."""
 
 from __future__ import annotations
 

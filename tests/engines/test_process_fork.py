@@ -1,4 +1,4 @@
-"""Forks of several threads at once: objects that watch for them are paused for one after the other."""
+"""Forks by several threads at once: registered objects are paused for one fork after the other."""
 
 from __future__ import annotations
 

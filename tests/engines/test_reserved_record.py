@@ -1,4 +1,4 @@
-"""A record under a reserved name is changed by compare-and-swap only, and seen by no listing of a user."""
+"""A record under a reserved name is changed by compare-and-swap only, and is in no listing of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy by which everything is tried again: how many attempts, for how long, and with which pauses."""
+"""The retry policy: the number of attempts, the deadline, and the pauses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How often a store on a server speaks to it: once for an append, at most three times for a long state.
+"""Round trips to a server: one for an append, at most three for a long state.
 
-And how many of its callers do so at once: as many as the pool has connections.
+As many callers as the pool has connections make them at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damage to the table that says where rows are may hide rows, and nothing else; every row says itself whose it is."""
+"""Damage to the table of stretches may hide rows, but nothing else, because every row names its branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of a SQLite store: what is made, what is refused, what is left alone."""
+"""The file of a SQLite store: how it is created, which files are refused, and which are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the rows of a branch are: rows stand in the order they were written, stretches say what belongs together."""
+"""Stretches locate the rows of a branch: rows are stored in the order they were written."""
 
 from __future__ import annotations
 

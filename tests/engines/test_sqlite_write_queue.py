@@ -1,4 +1,4 @@
-"""Group commit: who leads, who follows, and that nobody is taken along by another's failure."""
+"""Group commit: one caller leads, the others follow, and the failure of one does not affect the others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Two stores, eight writers and random faults: nothing acknowledged is missing afterwards, and both sides are equal.
 
-`BACKTRAIL_FAULT_ROUNDS` multiplies the number of rounds, `BACKTRAIL_FAULT_SEED` makes other ones.
+`BACKTRAIL_FAULT_ROUNDS` multiplies the number of rounds, `BACKTRAIL_FAULT_SEED` selects other faults.
 """
 
 from __future__ import annotations

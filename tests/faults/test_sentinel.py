@@ -1,4 +1,4 @@
-"""A master dies, Sentinel names its replica the new one, and the engine goes on with it."""
+"""A master dies, Sentinel promotes its replica, and the engine continues with that."""
 
 from __future__ import annotations
 

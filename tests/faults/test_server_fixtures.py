@@ -1,4 +1,4 @@
-"""The servers of tests: a port stays theirs while they are down, and no child of a killed one lives on."""
+"""The servers of tests: a port stays reserved while they are down, and no child of a killed one survives."""
 
 from __future__ import annotations
 

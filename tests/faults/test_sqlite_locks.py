@@ -1,7 +1,7 @@
-"""POSIX locks belong to a process and a file, not to a handle: closing any handle of the file gives all of them up.
+"""POSIX locks belong to a process and a file, not to a handle: closing any handle of the file releases all of them.
 
-SQLite's own handles know that of each other. A plain one that backtrail opens and closes beside them would not, and
-another process could take the write-ahead log away from under a store that still writes to it.
+SQLite takes this into account for its own handles. It cannot for a plain one that backtrail opens and closes beside
+them: another process could then remove the write-ahead log of a store that still writes to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stores over TLS: the right certificate is accepted, any other is refused at once, and no secret is told."""
+"""Stores over TLS: the right certificate is accepted, any other is refused at once, and no secret is revealed."""
 
 from __future__ import annotations
 

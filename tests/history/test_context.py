@@ -1,4 +1,4 @@
-"""The context of a store: what it shares with one over another engine, and what it does not."""
+"""The context of a store: the parts that a context over another engine shares with it, and those it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is no longer used is freed, whatever refers to whatever."""
+"""A store that is no longer used is freed, even if its objects refer to each other."""
 
 from __future__ import annotations
 

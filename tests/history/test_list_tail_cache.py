@@ -1,4 +1,4 @@
-"""The cache of the ends of lists gives what the engine would give, shares no object, and is bounded."""
+"""The cache of the ends of lists returns what the engine would return, shares no object, and is bounded."""
 
 from __future__ import annotations
 

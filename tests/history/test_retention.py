@@ -1,4 +1,4 @@
-"""What a policy removes, and what none removes: heads, labels, forks, the undo window."""
+"""Retention policies: which checkpoints they delete, and which never: heads, labels, forks, the undo window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sync of two encrypted stores: an empty one takes the other's ring; two that can never be equal are refused."""
+"""Sync of two encrypted stores: an empty one adopts the other's ring; two that can never be equal are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror that suspends calls its blocking sides in threads, and nothing is lost on the way."""
+"""A mirror that suspends calls its blocking sides in threads, and no result or error is lost."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A mirror that is cut at every single call in turn: what was acknowledged is there afterwards, once, on both sides.
+"""A mirror with a fault at each of its calls in turn: afterwards both sides have every acknowledged save, once.
 
 A scenario is played once to count the calls that it makes to its two sides, and then once for each of them: that call
-fails before its work or after it, or its side goes away until everything is healed; or another process saves something
-or makes the sides equal just then. Nothing happens by itself, so that the same call is the same call every time.
+fails before its work or after it, or its side becomes unreachable until the end; or another process saves something or
+makes the sides equal at that moment. Nothing runs in the background, so the calls are the same every time.
 """
 
 from __future__ import annotations

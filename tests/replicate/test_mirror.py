@@ -1,4 +1,4 @@
-"""A mirror of two engines: what it acknowledges is on both, or will be; a side that goes away is replaced."""
+"""A mirror of two engines: every acknowledged commit reaches both; if a side fails, the other takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox: commits wait in order and bounded, and those that follow each other are shipped as one."""
+"""The outbox: a bounded queue in order; consecutive commits are shipped as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Races between saves, comparisons and switches: nothing is doubled, lost, or wrongly taken for a divergence."""
+"""Races between saves, comparisons and switches: nothing is doubled, lost, or mistaken for a divergence."""
 
 from __future__ import annotations
 

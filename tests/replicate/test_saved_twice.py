@@ -1,5 +1,5 @@
-"""A save is one save, however often it was made and on whichever side: under an id that its caller chose, for ever;
-under one that backtrail made, for as long as the call lasts."""
+"""A repeated save is one save, on whichever side it was made: always under an id chosen by the caller, and during the
+call under an id made by backtrail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror with a spool: while both sides are away saves are kept, and afterwards they are where they belong, once."""
+"""A mirror with a spool: saves made while both sides are unreachable are kept, and afterwards replayed once."""
 
 from __future__ import annotations
 

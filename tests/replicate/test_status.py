@@ -1,4 +1,4 @@
-"""Changes of a mirror are told: in their order, once each, and without harm to what changes."""
+"""Changes of a mirror are reported in order, once each, and a failing callback does not disturb the mirror."""
 
 from __future__ import annotations
 

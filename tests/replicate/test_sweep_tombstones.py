@@ -1,4 +1,4 @@
-"""Swept rows stay swept on both sides, also if one of them was away, or behind, during the sweep."""
+"""Swept rows stay swept on both sides, even if one of them was unreachable, or behind, during the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions, runs, workspaces and the store itself: what they take and what they give."""
+"""Sessions, runs, workspaces and the store itself: the types of their arguments and results."""
 
 from collections.abc import Mapping
 from datetime import timedelta

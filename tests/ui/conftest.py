@@ -1,5 +1,5 @@
-"""The inspector in a real Chromium. `make test` installs one if it may; without one these tests are left out, and the
-end of the report says so."""
+"""The inspector in a real Chromium. `make test` installs one if possible; without one these tests are left out, and the
+end of the report mentions it."""
 
 from __future__ import annotations
 
