@@ -32,7 +32,7 @@ CREATE TABLE {schema}.steps (
 -- Ids grow with time, so this index grows at its end.
 CREATE INDEX steps_id ON {schema}.steps (id);
 
--- Payloads are framed, and compressed where that pays, before they come here: pglz would only try again in vain.
+-- Payloads are framed, and compressed if that pays, before they come here: pglz would gain nothing.
 -- Up to half a page they stay in the row, which saves a lookup for each of them when a state is loaded.
 CREATE TABLE {schema}.bodies (
     n       bigint NOT NULL,

@@ -1,7 +1,7 @@
--- What must be one statement, and so one transaction and one round trip, is a function.
--- Refusals carry the SQLSTATE BTRL0 and name what was refused in their detail.
--- This is all of them as they are now: they replace those of whatever format a store comes from. A function whose arguments
--- change has to be dropped by that format's migration, or it would stand beside itself.
+-- Each of these functions is called in one statement: one transaction and one round trip.
+-- Refusals have the SQLSTATE BTRL0 and name the refused record in their detail.
+-- This file has the current version of every function, which replaces that of any earlier format. A function whose
+-- arguments change has to be dropped by that format's migration, or both versions would exist.
 
 CREATE OR REPLACE FUNCTION {schema}.refuse(reason text, fact text) RETURNS void
 LANGUAGE plpgsql AS $body$
@@ -10,9 +10,9 @@ BEGIN
 END
 $body$;
 
--- Whoever relies on a lease and whoever gives it to another keep apart by a lock of no table: one on the lease's row would
--- write to it in every commit. What is looked at afterwards is what is there then, unless the session was told to look at
--- everything as it was when it began; there the row has to be locked after all.
+-- A commit that relies on a lease and a call that gives it to another owner exclude each other by an advisory lock: a
+-- lock on the lease's row would write to it in every commit. In READ COMMITTED, the statement after the lock sees the
+-- current row. At a stricter isolation level it sees an older snapshot, so the row has to be locked as well.
 CREATE OR REPLACE FUNCTION {schema}.rely(fence_name text, fence_token bigint) RETURNS boolean
 LANGUAGE plpgsql AS $body$
 BEGIN
@@ -27,8 +27,8 @@ BEGIN
 END
 $body$;
 
--- Nearly every commit is one row behind the head, and the head's move onto it. It needs no lock of the lineage: a sweep
--- locks every head that is there, and this one is.
+-- The usual commit: one row after the head, and the head's move to it. It needs no lock on the lineage: a sweep locks
+-- every existing head, so also this one.
 CREATE OR REPLACE FUNCTION {schema}.append(
     of_lineage text, of_thread text, expected_branch bytea, expected_step bigint, expected_version bigint,
     new_owner bytea, new_branch bytea, new_step bigint, new_version bigint, new_kind text,
@@ -54,8 +54,8 @@ BEGIN
 END
 $body$;
 
--- Anything else. Lists of one kind of record have one length; a list of none is NULL. An empty byte string stands for "no branch".
--- A sweep of the lineage takes the same lock for itself alone, so nothing appears while it works.
+-- Any other commit. The columns of one kind of record have one length, or are NULL if there are none. An empty byte string
+-- means "no branch". A sweep of the lineage takes the same lock exclusively, so nothing appears during it.
 CREATE OR REPLACE FUNCTION {schema}.commit(
     of_lineage text,
     fence_name text, fence_token bigint,
@@ -146,7 +146,7 @@ BEGIN
     END LOOP;
 
     IF blob_ids[1] IS NOT NULL THEN
-        -- in one order everywhere: two commits that bring the same blobs must not wait for each other in a circle
+        -- always in the same order: two commits with the same blobs must not deadlock
         INSERT INTO {schema}.blobs
             SELECT of_lineage, id, data FROM unnest(blob_ids, blob_datas) AS given (id, data) ORDER BY id
             ON CONFLICT DO NOTHING;
@@ -211,7 +211,7 @@ LANGUAGE sql VOLATILE AS $body$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $body$;
 
--- Who has the lease after this call: the asker (given), or whoever had it.
+-- The owner of the lease after this call: the caller (given is true), or the one who had it.
 CREATE OR REPLACE FUNCTION {schema}.lease(
     lease_name text, asker text, ttl bigint,
     OUT given boolean, OUT has text, OUT its_token bigint, OUT until bigint

@@ -1,9 +1,9 @@
--- What nearly every commit is: one row behind the head, and the head's move onto it. As commit.lua does it, in less time:
--- the row's id is not put among the ids, but the branch among those whose ids are late, and locate.lua makes up for it.
+-- The usual commit: one row after the head, and the head's move to it. Does the same as commit.lua in less time: the
+-- row's id is not added to the index of ids. Instead the branch is recorded as late, and locate.lua adds the ids later.
 -- KEYS[1]  the shard
--- ARGV     lineage, ttl in ms (0: for ever), thread, expected key, new head, updated, branch, step, row, payload;
---          where it relies on a lease, which lives in this shard: its name and token
--- Returns OK, {reason, which}, or {"more"} if this is not all there is to do.
+-- ARGV     lineage, ttl in ms (0: no expiry), thread, expected key, new head, updated, branch, step, row, payload;
+--          if it relies on a lease, which is in this shard: its name and token
+-- Returns OK, {reason, which}, or {"more"} if the commit needs commit.lua.
 
 local call, sub, byte = redis.call, string.sub, string.byte
 local base, lineage, thread, new, id, step = KEYS[1], ARGV[1], ARGV[3], ARGV[5], ARGV[7], ARGV[8]

@@ -1,6 +1,6 @@
--- Before a pointer is turned away from a lineage: nobody who relies on that pointer may begin the thread there any more.
+-- Called before a pointer is moved to another lineage: writers that rely on it can then not create the thread in the old.
 -- KEYS[1]  the lineage's shard        ARGV  thread, lineage, version of the pointer
--- Returns 0 if the thread exists there, else 1. The block outlasts any call that could still be on its way.
+-- Returns 0 if the thread exists there, else 1. The block outlasts any call that could still be in progress.
 
 if redis.call('HEXISTS', KEYS[1] .. 'heads:' .. ARGV[2], ARGV[1]) == 1 then return 0 end
 local blocked = KEYS[1] .. 'blocked:' .. #ARGV[1] .. ':' .. ARGV[1] .. ARGV[2]

@@ -1,11 +1,11 @@
--- Apply one commit, or nothing: all reasons to refuse are looked for before the first write.
--- KEYS[1]  the shard, "<prefix>:{<shard>}:"; every key below begins with it, so all of them live in one hash slot
--- ARGV     shard, lineage, ttl in ms (0: for ever), fence name, fence token ("": none), lease lives here? ("1"),
+-- Apply one commit, or nothing: every reason to refuse it is checked before the first write.
+-- KEYS[1]  the shard, "<prefix>:{<shard>}:"; every key below begins with it, so all of them are in one hash slot
+-- ARGV     shard, lineage, ttl in ms (0: no expiry), fence name, fence token ("": none), lease in this shard? ("1"),
 --          then five lists, each its length first:
 --            swaps     thread, expected key ("": no thread), new head ("": delete), updated, home here? ("1"), pointer version
 --            branches  id, record
 --            rows      branch, step, row, payload
---            marks     branch, step, "1" or "0" (take away), data
+--            marks     branch, step, "1" or "0" (delete), data
 --            blobs     id, data
 -- Returns OK or {reason, which}.
 
@@ -34,7 +34,7 @@ local steps, payloads, marks, ids, late = own('steps'), own('payloads'), own('ma
 local blobs, blob_ids = own('blobs'), own('blob-ids')
 local pointers = base .. 'pointers'
 
--- A lease that lives in another shard was looked at just before; here counts the highest token that was ever used.
+-- A lease in another shard was checked just before this script; here the highest token ever used counts.
 if token ~= '' then
   if lease_here then
     local lease = redis.call('HGET', base .. 'leases', fence)
@@ -75,7 +75,7 @@ end
 local fresh = {}
 for i = branch_first, branch_last, branch_width do
   local id = ARGV[i]
-  -- what expired with its lineage is not taken
+  -- a branch that expired with its lineage does not count as taken
   local where = redis.call('HGET', base .. 'branches', id)
   if fresh[id] or (where and redis.call('HEXISTS', base .. 'branches:' .. where, id) == 1) then
     return {'branch', id}
@@ -162,7 +162,7 @@ for i = swap_first, swap_last, swap_width do
     end
   elseif before then
     redis.call('HDEL', heads, thread)
-    -- where another shard is the thread's home, that one keeps its own pointer
+    -- if another shard is the thread's home, the pointer there is kept
     if thread ~= lineage then redis.call('HDEL', pointers, thread) end
   end
 end
@@ -176,7 +176,7 @@ else
   redis.call('ZADD', base .. 'lineages', 0, lineage)
   local all = {heads, branches, tops, steps, payloads, marks, ids, late, blobs, blob_ids}
   if ttl > 0 then
-    -- one instant for all keys of the lineage: they go together
+    -- one instant for all keys of the lineage: they expire together
     local now = redis.call('TIME')
     local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
     redis.call('HSET', tops, 'expires', due) -- append_row.lua sees it where it looks anyway

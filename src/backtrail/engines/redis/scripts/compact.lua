@@ -1,4 +1,4 @@
--- Forget what expired lineages and long expired leases left behind in the shard's own keys.
+-- Delete entries of expired lineages, and leases that expired long ago, from the shard's own keys.
 -- KEYS[1]  the shard        ARGV  "branches" or "leases", cursor, how long ago a lease must have expired (microseconds)
 -- Returns the next cursor; "0" when done.
 

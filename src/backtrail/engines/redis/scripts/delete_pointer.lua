@@ -1,4 +1,4 @@
--- At a thread's home: forget a pointer, if it is still this one, so that the thread can begin at home again.
+-- At a thread's home: delete a pointer, if it is still this one, so that the thread can be created at home.
 -- KEYS[1]  the home's shard        ARGV  thread, pointer
 
 if redis.call('HGET', KEYS[1] .. 'pointers', ARGV[1]) == ARGV[2] then

@@ -1,7 +1,7 @@
--- Take away what a sweep found unreachable, if the heads of the lineage are still those it looked at.
+-- Delete what a sweep found unreachable, if the heads of the lineage are still those that it read.
 -- KEYS[1]  the shard        ARGV  lineage, then five lists, each its length first:
 --   expected heads: thread, key · rows: branch, step · bodies: branch, step · branches: id · blobs: id
--- Returns 1, or 0 if a head moved, appeared or went.
+-- Returns 1, or 0 if a head moved, appeared or disappeared.
 
 local base, lineage, at = KEYS[1], ARGV[1], 1
 
@@ -53,7 +53,7 @@ for i = first, last, width do
   local field = n and n .. ':' .. ARGV[i + 1]
   local row = n and redis.call('HGET', steps, field)
   if row then
-    -- in this order: a server that is full lets a script go on that has begun to write
+    -- in this order: a full server lets a script continue once it has begun to write
     redis.call('HDEL', payloads, field)
     local a, b, c, d = string.byte(row, 33, 36)
     redis.call('HSET', steps, field, string.sub(row, 1, 36 + ((a * 256 + b) * 256 + c) * 256 + d))

@@ -1,5 +1,5 @@
--- Where a thread stands, and (if asked for) the row it points at, without its payload.
--- KEYS[1]  the shard        ARGV  thread, lineage ("": as this shard knows), "1" for the row too
+-- The head of a thread and, if requested, the row it points at, without its payload.
+-- KEYS[1]  the shard        ARGV  thread, lineage ("": found in this shard), "1" for the row too
 -- Returns {pointer or "", head or "", row or false, mark or false}.
 
 local base, thread, lineage = KEYS[1], ARGV[1], ARGV[2]
@@ -14,7 +14,7 @@ if ARGV[3] ~= '1' then return {known, head} end
 local record = redis.call('HGET', base .. 'branches:' .. lineage, string.sub(head, 1, 16))
 local n = record and string.match(record, '^%d+')
 if not n then return {known, head, false, false} end
--- the step is the second part of the key: eight bytes, the greatest first
+-- the step is the second part of the key: eight bytes, big-endian
 local step = 0
 for i = 17, 24 do step = step * 256 + string.byte(head, i) end
 local field = n .. ':' .. string.format('%d', step)

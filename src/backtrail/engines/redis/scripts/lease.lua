@@ -9,7 +9,7 @@ local packed = redis.call('HGET', leases, name)
 local held = packed and cmsgpack.unpack(packed)
 local alive = held and held[3] > now
 if alive and held[1] ~= owner then return {0, held[1], string.format('%.0f', held[3])} end
--- one counter for the whole shard: a token never comes back, even if the record of the lease was cleared away
+-- one counter for the whole shard: a token is never given twice, even if the record of the lease was deleted
 local token = alive and held[2] or redis.call('HINCRBY', KEYS[1] .. 'counts', 'tokens', 1)
 local expires = now + tonumber(ARGV[3])
 redis.call('HSET', leases, name, cmsgpack.pack({owner, token, expires}))

@@ -1,4 +1,4 @@
--- The lineages of one shard that still have something, ascending; those that expired are forgotten on the way.
+-- The lineages of one shard that are not empty, ascending. Expired ones are removed from the index on the way.
 -- KEYS[1]  the shard        ARGV  lower bound for ZRANGEBYLEX, how many
 
 local base, limit = KEYS[1], tonumber(ARGV[2])

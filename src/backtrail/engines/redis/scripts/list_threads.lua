@@ -3,7 +3,7 @@
 -- ARGV     kind ("": all), prefix, how many of each kind, shard,
 --          "name", lower bound for ZRANGEBYLEX, upper bound
 --       or "age", updated and id that all must come after ("", "": from the newest on)
--- Returns {thread, head, …}. What expired with its lineage is taken out of the sets on the way.
+-- Returns {thread, head, …}. Threads that expired with their lineage are removed from the sets on the way.
 
 local base, prefix, limit, shard = KEYS[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local chunk = 500
@@ -23,7 +23,7 @@ local function alive(thread)
   local known = redis.call('HGET', base .. 'pointers', thread)
   local lineage = known and string.match(known, '^%d+:%d+:(.*)$') or thread
   local head = redis.call('HGET', base .. 'heads:' .. lineage, thread)
-  -- a thread may have come home and left a pointer behind that nobody follows any more
+  -- a thread may have been created at home later, so that its old pointer is unused
   return head or (lineage ~= thread and redis.call('HGET', base .. 'heads:' .. thread, thread))
 end
 

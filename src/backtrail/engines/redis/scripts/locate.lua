@@ -1,15 +1,15 @@
 -- Rows of a lineage by a range of ids.        KEYS[1]  the shard
 -- ARGV  lineage, lowest id, highest id, how many        Returns {id .. branch .. step, …}, or MORE: ask again.
 --
--- append_row.lua leaves ids out of the index, and the rest of its work is done here, some thousand rows at a time. A server
--- that is full refuses that; then the rows themselves are looked through, as often as somebody asks.
+-- append_row.lua leaves ids out of the index. They are added here, some thousand rows at a time. A full server refuses
+-- that. Then the rows themselves are searched, at every call.
 
 local base, lineage, low, high, limit = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local function own(kind) return base .. kind .. ':' .. lineage end
 local steps, tops, ids, late = own('steps'), own('tops'), own('ids'), own('late')
 local chunk, left, full, indexed = 1000, 5, false, false
 
--- byte by byte: Lua itself compares by the rules of the server's language
+-- byte by byte: Lua's own comparison follows the server's locale
 local function before(one, other)
   for i = 1, 16 do
     local a, b = string.byte(one, i), string.byte(other, i)

@@ -1,4 +1,4 @@
--- Agree on the format and the number of shards: the first to come decides.
+-- Agree on the format and the number of shards: the first client decides.
 -- KEYS[1]  shard 0        ARGV  format, shards        Returns {format, shards} as they are now.
 
 local key = KEYS[1] .. 'store'

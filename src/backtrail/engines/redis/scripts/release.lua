@@ -1,4 +1,4 @@
--- Give a lease back, if the owner still has it. The record stays: its token is what fences are compared with.
+-- Release a lease, if the owner still holds it. The record stays, because fences are compared with its token.
 -- KEYS[1]  the shard        ARGV  name, owner        Returns 1 or 0.
 
 local packed = redis.call('HGET', KEYS[1] .. 'leases', ARGV[1])

@@ -1,7 +1,7 @@
 -- Parts of the steps first..last of a branch that exist, ascending.
 -- KEYS[1]  the shard        ARGV  lineage, branch, first, last, then the parts: rows, lights, payloads, marks
--- A light is a row without its root: history has no use for that.
--- Returns {step, part, part, …, step, …}; a part that is not there is false.
+-- A light is a row without its root, which history does not need.
+-- Returns {step, part, part, …, step, …}; a missing part is false.
 
 local base, lineage = KEYS[1], ARGV[1]
 local record = redis.call('HGET', base .. 'branches:' .. lineage, ARGV[2])

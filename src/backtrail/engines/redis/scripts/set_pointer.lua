@@ -1,4 +1,4 @@
--- At a thread's home: make it point at the lineage (in another shard) where the thread is about to begin.
+-- At a thread's home: set the pointer to the lineage (in another shard) in which the thread is about to be created.
 -- KEYS[1]  the home's shard
 -- ARGV     home's shard number, thread, that shard's number, lineage, "1" for a new version, pointer to replace ("": none)
 -- Returns {"ok", version}, {"moved"} if the thread exists here, or {"elsewhere", pointer} if it may exist in a third shard.

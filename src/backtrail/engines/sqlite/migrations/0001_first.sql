@@ -1,5 +1,5 @@
--- Branch numbers are never used twice (AUTOINCREMENT), so that a process which still remembers the number of a branch
--- that another process dropped finds nothing under it, and never somebody else's rows.
+-- Branch numbers are never used twice (AUTOINCREMENT), so that a process with a cached number of a branch that another
+-- process has dropped finds nothing under it, and never the rows of another branch.
 CREATE TABLE branches (
     n INTEGER PRIMARY KEY AUTOINCREMENT,
     id BLOB NOT NULL UNIQUE,
@@ -11,8 +11,8 @@ CREATE TABLE branches (
 );
 CREATE INDEX branches_by_lineage ON branches (lineage);
 
--- Rows stand in the order in which they were written, whatever their branch: an append always lands on the last page,
--- also where thousands of threads take turns. Sorted by branch, each of those rows would split a page in the middle.
+-- Rows are stored in the order in which they were written, whatever their branch: an append always goes to the last
+-- page, even if thousands of threads take turns. Sorted by branch, each of those rows would split a page in the middle.
 --
 -- The light half comes first and a large payload goes to overflow pages that history never visits. A second table for
 -- the heavy half would make a third dirty page out of each commit, and 5 % more on disk.
@@ -27,9 +27,9 @@ CREATE TABLE steps (
     payload BLOB NOT NULL
 );
 
--- A stretch is a run of steps of one branch that stand one after the other: step s of it is at pos + s - first, up to
--- where the next stretch of the branch begins. A branch that is written alone has one stretch for all of its life, so
--- most commits do not touch this table.
+-- A stretch is a run of consecutive steps of one branch in adjacent rows: step s of it is at pos + s - first, up to
+-- where the next stretch of the branch begins. A branch that is written alone only ever has one stretch, so most commits
+-- do not touch this table.
 CREATE TABLE stretches (
     branch INTEGER NOT NULL,
     first INTEGER NOT NULL,

@@ -1,10 +1,10 @@
-"""The schema as numbered scripts: script n takes a store from format n - 1 to format n.
+"""The schema as numbered scripts: script n migrates a store from format n - 1 to format n.
 
-A store's format is its `user_version`; the table `migrations` says when each script was run. A new store runs them
-all, an older one runs what it lacks, in one transaction. Scripts that were released never change.
+A store's format is its `user_version`; the table `migrations` records when each script was run. A new store runs them
+all, an older one runs those it lacks, in one transaction. Released scripts never change.
 
-A process of an older backtrail may have the store open all the while. It looks at the format no more, so a script that
-changes what a table means also changes its name or its columns: then every statement of that process fails.
+A process of an older backtrail may still have the store open, and does not check the format again. So a script that
+changes the meaning of a table also changes its name or its columns: then every statement of that process fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def newest() -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring a store to the newest format: all of it, or nothing. The caller keeps other writers away."""
+    """Migrate a store to the newest format, in one transaction. The caller locks out other writers."""
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
