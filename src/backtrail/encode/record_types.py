@@ -147,7 +147,7 @@ def _kind(name: str, cls: type) -> Kind:
         defaults = {f.name: _attrs_default(f) for f in cls.__attrs_attrs__}
         return Kind(name, cls, _attribute_reader(defaults), _field_builder(cls, defaults))
     raise InvalidInput(
-        f"{cls.__qualname__} cannot be registered: it is no dataclass, pydantic model, msgspec.Struct, attrs class, "
+        f"{cls.__qualname__} cannot be registered: it is not a dataclass, pydantic model, msgspec.Struct, attrs class, "
         "named tuple or Enum"
     )
 

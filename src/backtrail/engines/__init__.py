@@ -105,7 +105,7 @@ def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
         if not found:
             others = {point.name for point in entry_points(group=GROUP)}
             known = ", ".join(sorted(f"{name}:" for name in {*SCHEMES, *others}))
-            raise InvalidInput(f"{address.scheme}: is no store that backtrail knows; use a path, or one of {known}")
+            raise InvalidInput(f"{address.scheme}: is not a store that backtrail knows; use a path, or one of {known}")
         return next(iter(found)).load(), True
     try:
         made: Callable[..., Any] = getattr(importlib.import_module(scheme.module), scheme.name)

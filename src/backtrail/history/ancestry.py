@@ -98,7 +98,7 @@ def broken_walk(head: Head, start: Position, segments: list[Segment]) -> Corrupt
     assert missing is not None  # else the walk is complete
     if any(segment.branch.id == missing[0] for segment in segments):
         return Corrupt(f"lineage {head.lineage!r}", "its branches follow each other in a circle")
-    return Corrupt(f"branch {missing[0].hex()}", f"it is missing, but thread {head.thread!r} stands on it")
+    return Corrupt(f"branch {missing[0].hex()}", f"it is missing, but thread {head.thread!r} needs it")
 
 
 def _history_step(context: Context, head: Head, branch: Branch, step: Step) -> HistoryStep:

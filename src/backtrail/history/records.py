@@ -213,7 +213,7 @@ def _facts(head: Head) -> bytes:
         text = f"{head.thread}\0{head.lineage}\0{head.kind}\0".encode()
         return b"".join((text, head.owner, head.branch, words))
     except (struct.error, TypeError, ValueError) as error:
-        raise Corrupt(f"the head of thread {head.thread!r}", f"a number in it is none: {error}") from error
+        raise Corrupt(f"the head of thread {head.thread!r}", f"a number in it is invalid: {error}") from error
 
 
 def with_note(frames: Frames, head: Head, note: Note) -> Head:
@@ -263,7 +263,7 @@ def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Ma
     """The metadata of a step and its mark."""
     where = describe_row(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may return anything
-        raise Corrupt(where, "its id is none")
+        raise Corrupt(where, "its id is not 16 bytes")
     meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
     if step.mark is None:
         return meta, None

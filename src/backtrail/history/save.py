@@ -290,7 +290,7 @@ async def read_tip(thread: ThreadHandle[S]) -> Tip | None:
     note = open_note(context.frames, head)
     if row is None:
         raise Corrupt(
-            describe_row(head.branch, head.step), f"the row is missing, but thread {thread.id!r} stands on it"
+            describe_row(head.branch, head.step), f"the row is missing, but it is the head of thread {thread.id!r}"
         )
     root = await StateReader(context, head.lineage, thread.values).root(head.branch, head.step, row.root)
     return Tip(head, note, row.digest, root, None)

@@ -128,7 +128,7 @@ class Failover:
                 role = self.standing.role
             try:
                 if role.active not in known:
-                    raise Unavailable(self.errors[role.active] or "away")
+                    raise Unavailable(self.errors[role.active] or "unreachable")
                 if role.generation == 0:
                     # A store opened on one side alone writes in generation 0, so a mirror never writes to the same
                     # branches.
@@ -235,10 +235,10 @@ class Failover:
         window = self._settings.failover_window
         self._recent = self._changes()
         if not self._settings.failover:
-            raise Unavailable(f"the {away} is away and failover is off: {self.errors[away]}")
+            raise Unavailable(f"the {away} is unreachable and failover is off: {self.errors[away]}")
         if len(self._recent) >= self._settings.max_failovers:
             raise Unavailable(
-                f"the {away} is away, and the mirror changed sides {len(self._recent)} times within "
+                f"the {away} is unreachable, and the mirror changed sides {len(self._recent)} times within "
                 f"{window:g} s: {self.errors[away]}"
             )
         asked = self.failures[to]
@@ -258,7 +258,7 @@ class Failover:
         self._recent.append(now)
         self.counts["failovers"] += 1
         self.last_failover = time.time()
-        log.warning("the %s is away, the %s is active now, in generation %d", away, to, role.generation)
+        log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, role.generation)
 
     async def close_generation(self) -> Role:
         """Stop all writers of this generation, on both sides, so that the roles can return to the primary."""

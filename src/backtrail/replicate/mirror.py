@@ -227,7 +227,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
         active, follower = standing.active, standing.follower
         if self.settings.replica_required and not self._failover.is_healthy(follower):
             raise Unavailable(
-                f"the {follower} is away and replica_required=True: {self._failover.errors[follower]}; "
+                f"the {follower} is unreachable and replica_required=True: {self._failover.errors[follower]}; "
                 "nothing was saved"
             )
         if _planned_before(commit, role_record.branch_prefix(standing.generation) + self._process_prefix):

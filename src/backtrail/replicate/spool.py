@@ -266,7 +266,7 @@ def _follows(swap: Swap, here: Head | None) -> Swap:
     if here is None:
         return Swap(swap.thread, None, swap.new)
     if here.key != swap.expect:
-        raise Refused(swap.thread, f"thread {swap.thread!r} stands elsewhere in the spool: look again")
+        raise Refused(swap.thread, f"thread {swap.thread!r} is at another step in the spool: look again")
     return swap
 
 
@@ -298,7 +298,7 @@ def check_directory(value: Any, sides: Sequence[Path]) -> None:
     """Refuse what cannot be a spool, before anything is created. `sides`: the files and directories of the two
     sides."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fspath(value):
-        raise InvalidInput(f"spool={value!r} is no directory: give a path")
+        raise InvalidInput(f"spool={value!r} is not a directory: give a path")
     path = Path(os.path.realpath(value))
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"spool={value!r} is not a directory")

@@ -71,7 +71,7 @@ def announce(status: Status) -> None:
     """Log a status that changed."""
     for side in (status.primary, status.replica):
         level = logging.INFO if side.healthy else logging.WARNING
-        state = "healthy" if side.healthy else f"away ({side.error})"
+        state = "healthy" if side.healthy else f"unreachable ({side.error})"
         log.log(level, "%s (%s) is %s%s", side.role, side.engine, state, ", active" if side.active else "")
     if status.spool is not None and (status.spool.adrift or status.spool.records):
         log.warning("%d saves (%d bytes) are in the spool", status.spool.records, status.spool.bytes)

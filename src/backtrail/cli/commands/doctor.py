@@ -152,7 +152,7 @@ def _check_replica(store: Store) -> Iterator[Finding]:
             yield Finding(side.role, "ok", f"{side.engine}{', active' if side.active else ''}")
         else:
             advice = "the other side serves meanwhile, and what is missing is shipped when this one is back"
-            yield Finding(side.role, "bad", f"{side.engine} is away: {side.error}", advice)
+            yield Finding(side.role, "bad", f"{side.engine} is unreachable: {side.error}", advice)
     behind = status.behind or status.lag_records
     found = f"{status.lag_records:,} commits and {status.behind:,} lineages behind, for {status.lag_seconds:.0f} s"
     advice = "leave a process running that has the store open, or run `backtrail sync`" if behind else ""

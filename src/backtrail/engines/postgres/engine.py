@@ -78,7 +78,7 @@ class PostgresEngine(Engine, FailsFast):
         try:
             hosts = psycopg.conninfo.conninfo_to_dict(url, **given).get("host") or ""
         except psycopg.Error as error:
-            raise InvalidInput(f"this is no URL of a PostgreSQL database: {error}") from error
+            raise InvalidInput(f"this is not the URL of a PostgreSQL database: {error}") from error
         options = ConnectionOptions(url, pool_size, connect_timeout, read_timeout, prepare, given)
         self._client = AsyncClient(options) if asynchronous else BlockingClient(options)
         self._schema = Schema(schema)

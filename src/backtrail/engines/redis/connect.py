@@ -79,7 +79,7 @@ def connect(url: str, login: Login, *, asynchronous: bool) -> Any:
     """A client for the URL. It sends nothing yet, except that a blocking cluster client discovers its nodes."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES:
-        raise InvalidInput(f"{parts.scheme!r} is no Redis URL; known are {', '.join(SCHEMES)}")
+        raise InvalidInput(f"{parts.scheme!r} is not a Redis URL; known are {', '.join(SCHEMES)}")
     secure = parts.scheme.startswith("rediss")
     if login.tls and not secure:
         raise InvalidInput(f"{next(iter(login.tls))} needs a URL that begins with rediss")
