@@ -27,8 +27,8 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.register_profile("backtrail", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("backtrail")
 
-_SPEAKING = ("BACKTRAIL_", "PG", "OTEL_", "LANGSMITH_", "LANGCHAIN_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
+_PREFIXES = ("BACKTRAIL_", "PG", "OTEL_", "LANGSMITH_", "LANGCHAIN_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 for _name in list(os.environ):
-    if _name != "BACKTRAIL_CHROMIUM" and (_name.startswith(_SPEAKING) or _name in _COLOURS):
+    if _name != "BACKTRAIL_CHROMIUM" and (_name.startswith(_PREFIXES) or _name in _COLOURS):
         del os.environ[_name]

@@ -24,7 +24,7 @@ from backtrail.testing import sample_records
 from backtrail.testing.call_modes import step
 from fix_children import Child, run
 
-NOBODY = 65534
+NO_BRANCH = 65534
 Send = Callable[[bytes], None]
 
 
@@ -242,7 +242,7 @@ def test_a_read_only_store_can_be_read_and_says_that_it_cannot_be_written(shared
             step(engine.lease("job", "me", 1.0))
         step(engine.close())
 
-    run(work, user=NOBODY)
+    run(work, user=NO_BRANCH)
     assert {file.name: file.read_bytes() for file in directory.iterdir()} == before
 
 
@@ -251,5 +251,5 @@ def test_a_directory_that_may_not_be_written_holds_no_new_store(shared_directory
         with pytest.raises(Unavailable, match="Permission denied"):
             JSONLEngine(shared_directory / "store")
 
-    run(work, user=NOBODY)
+    run(work, user=NO_BRANCH)
     assert not list(shared_directory.iterdir())

@@ -25,7 +25,7 @@ from backtrail.testing import sample_records
 from backtrail.testing.call_modes import step
 from fix_children import Child, run
 
-NOBODY = 65534
+NO_BRANCH = 65534
 Send = Callable[[bytes], None]
 
 
@@ -286,7 +286,7 @@ def test_a_read_only_store_can_be_read_and_says_that_it_cannot_be_written(
     path.chmod(0o444)
     before = path.read_bytes()
     shared_directory.chmod(directory_mode)
-    run(expect_read_only(path), user=NOBODY)
+    run(expect_read_only(path), user=NO_BRANCH)
     shared_directory.chmod(0o777)
     assert path.read_bytes() == before
 
@@ -307,7 +307,7 @@ def test_a_reader_without_rights_sees_what_the_owner_goes_on_to_write(shared_dir
         assert steps(reader) == [1, 2]
 
     go, say = os.pipe()
-    child = Child(work, user=NOBODY)
+    child = Child(work, user=NO_BRANCH)
     assert child.read(1) == b"1"
     path.chmod(0o644)
     shared_directory.chmod(0o755)
@@ -328,7 +328,7 @@ def test_a_store_that_may_not_be_read_is_unavailable(shared_directory: Path) -> 
             SQLiteEngine(shared_directory / "s.db")
 
     (shared_directory / "s.db").chmod(0)
-    run(work, user=NOBODY)
+    run(work, user=NO_BRANCH)
 
 
 def test_a_directory_that_may_not_be_written_holds_no_new_store(shared_directory: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_directory_that_may_not_be_written_holds_no_new_store(shared_directory
         with pytest.raises(Unavailable, match=r"Permission denied"):
             SQLiteEngine(shared_directory / "s.db")
 
-    run(work, user=NOBODY)
+    run(work, user=NO_BRANCH)
 
 
 # -- damage ----------------------------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ def there_and_back(world: World) -> None:
     world.catch_up(), world.append("t")
 
 
-def both_away(world: World) -> None:
+def both_unreachable(world: World) -> None:
     world.append("t"), world.catch_up()
     world.primary.lose_answers = world.replica.lose_answers = 1
     world.append("t"), world.append("t"), world.append("new")
@@ -293,7 +293,7 @@ def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("by_itself")
 @pytest.mark.parametrize(
-    "scenario", [failover, there_and_back, both_away, one_name_twice, a_fork_and_its_name, said, pruned]
+    "scenario", [failover, there_and_back, both_unreachable, one_name_twice, a_fork_and_its_name, said, pruned]
 )
 @pytest.mark.parametrize(
     ("number", "api", "replication", "spool"),

@@ -12,7 +12,7 @@ from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.postgres import PostgresEngine
 from backtrail.engines.redis import RedisEngine
-from backtrail.engines.retry import Interrupted, RetryPolicy, nobody_listens, retry_interrupted
+from backtrail.engines.retry import Interrupted, RetryPolicy, is_connection_refused, retry_interrupted
 from backtrail.errors import Unavailable
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.settings import Settings
@@ -55,8 +55,8 @@ def test_words_of_libpq_are_understood_and_one_address_that_may_still_answer_is_
     other = 'connection to server at "10.0.0.2", port 5432 failed: timeout expired '
     socket = 'connection to server on socket "/run/.s.PGSQL.5432" failed: No such file or directory '
     for text, nobody in ((one, True), (one + one, True), (one + other, False), (other, False), (socket + one, True)):
-        assert nobody_listens(Interrupted(f"PostgreSQL did not answer: connection failed: {text}")) == nobody
-    assert not nobody_listens(Interrupted("PostgreSQL is not ready: the database system is starting up"))
+        assert is_connection_refused(Interrupted(f"PostgreSQL did not answer: connection failed: {text}")) == nobody
+    assert not is_connection_refused(Interrupted("PostgreSQL is not ready: the database system is starting up"))
 
 
 @pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "unix:///nowhere/redis.sock"])

@@ -24,7 +24,7 @@ LONG = "text that is long enough to be kept in pieces " * 8
 NEVER: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0}  # nothing happens by itself
 
 
-def both_away(pair: Pair) -> None:
+def both_unreachable(pair: Pair) -> None:
     pair.primary.up = pair.replica.up = False
 
 
@@ -44,7 +44,7 @@ def test_saves_go_on_while_both_sides_are_away_and_nothing_shows_of_it_afterward
     grown.append("messages", [LONG])
     whole.save({"messages": [LONG, LONG], "n": 0})
     small.save({"n": 0, "kept": True})
-    both_away(pair)
+    both_unreachable(pair)
     for n in range(1, 4):
         grown.append("messages", [n])
         whole.save({"messages": [LONG, LONG, *range(n)], "n": n})
@@ -73,7 +73,7 @@ def test_what_was_begun_while_both_were_away_can_be_read_and_what_was_not_says_s
     store = pair.open(spool=tmp_path / "spool")
     old = store.thread("old")
     old.append("messages", [LONG])
-    both_away(pair)
+    both_unreachable(pair)
     new = store.thread("new")
     first = new.append("messages", [LONG], label="first")
     new.append("messages", ["more"])
@@ -102,7 +102,7 @@ def test_only_saves_can_wait(pair: Pair, tmp_path: Path) -> None:
     thread = store.thread("t")
     thread.save({"n": 1})
     store.thread("other").save({"n": 1})
-    both_away(pair)
+    both_unreachable(pair)
     thread.save({"n": 2})
     for change in (thread.delete, store.thread("other").delete, lambda: store.thread("other").rewind(1)):
         with pytest.raises(backtrail.Unavailable):
@@ -121,7 +121,7 @@ def test_a_thread_that_was_only_loaded_before_can_be_saved(pair: Pair, tmp_path:
     store = pair.open(spool=tmp_path / "spool")
     loaded = {name: store.thread(name) for name in ("appended", "saved")}
     states = {name: thread.load() for name, thread in loaded.items()}
-    both_away(pair)
+    both_unreachable(pair)
     loaded["appended"].append("messages", ["three"])
     loaded["saved"].save({"messages": [*states["saved"]["messages"], "three"]})
     loaded["saved"].save({"messages": [*states["saved"]["messages"], "three", "four"]})
@@ -174,7 +174,7 @@ def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
     thread.append("messages", [LONG])
-    both_away(pair)
+    both_unreachable(pair)
     for n in range(1, 6):
         thread.append("messages", [n])
     for _ in range(3):
@@ -195,7 +195,7 @@ def test_where_others_wrote_meanwhile_both_are_kept(pair: Pair, tmp_path: Path) 
     thread = store.thread("t")
     thread.append("messages", ["one"])
     other = pair.elsewhere(**NEVER)
-    both_away(pair)
+    both_unreachable(pair)
     first = thread.append("messages", ["here"])
     second = thread.append("messages", ["here, too"])
     other.thread("t").append("messages", ["there"])
@@ -215,7 +215,7 @@ def test_a_name_that_others_had_already_is_kept_beside_theirs(pair: Pair, tmp_pa
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     store.thread("x").save({"n": 1})
     pair.elsewhere(**NEVER).thread("t").save({"made": "there"})
-    both_away(pair)
+    both_unreachable(pair)
     store.thread("t").save({"made": "here"})
     store.thread("t").update({"more": LONG})
     landed(pair, store)
@@ -231,7 +231,7 @@ def test_what_was_saved_to_a_thread_that_others_deleted_goes_with_it(
     store.thread("t").append("messages", [LONG])
     store.thread("kept").append("messages", [LONG])
     other = pair.elsewhere(**NEVER)
-    both_away(pair)
+    both_unreachable(pair)
     store.thread("t").append("messages", ["too late"])
     store.thread("kept").append("messages", ["in time"])
     other.thread("t").delete()
@@ -244,7 +244,7 @@ def test_what_was_saved_to_a_thread_that_others_deleted_goes_with_it(
 def test_a_new_process_delivers_what_an_old_one_left(pair: Pair, tmp_path: Path) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     store.thread("t").append("messages", ["one"])
-    both_away(pair)
+    both_unreachable(pair)
     store.thread("t").append("messages", ["two"])
     store.thread("new").save({"n": 1})
     # It is killed: nothing of what it remembers is left.
@@ -263,7 +263,7 @@ def test_a_new_process_delivers_what_an_old_one_left(pair: Pair, tmp_path: Path)
 
 
 def test_a_spool_that_never_met_its_store_cannot_stand_in_for_it(pair: Pair, tmp_path: Path) -> None:
-    both_away(pair)
+    both_unreachable(pair)
     with pytest.raises(backtrail.Unavailable, match=r"primary: .*replica: "):
         pair.open(spool=tmp_path / "spool").thread("t").save({"n": 1})
     back(pair)
@@ -275,7 +275,7 @@ def test_several_processes_share_a_spool(pair: Pair, tmp_path: Path) -> None:
     stores[0].thread("t").append("messages", ["start"])
     for store in stores:
         store.thread("t").load()
-    both_away(pair)
+    both_unreachable(pair)
     for n in range(9):
         stores[n % 3].thread("t").append("messages", [n])
         stores[n % 3].thread(f"own-{n % 3}").append("messages", [n])
@@ -294,7 +294,7 @@ def test_a_process_that_knows_more_than_the_spool_goes_on_with_the_spool(pair: P
     one.thread("t").append("messages", ["start"])
     two.thread("t").load()
     later = one.thread("t").append("messages", ["two has not seen this"])
-    both_away(pair)
+    both_unreachable(pair)
     two.thread("t").append("messages", ["two"])
     spooled = one.thread("t").append("messages", ["one"])
     status = landed(pair, one)
@@ -307,7 +307,7 @@ def test_a_process_that_knows_more_than_the_spool_goes_on_with_the_spool(pair: P
 def test_a_process_that_never_saw_a_thread_begins_one_that_is_kept_beside_it(pair: Pair, tmp_path: Path) -> None:
     pair.open(spool=tmp_path / "spool", **NEVER).thread("t").append("messages", ["one"])
     store = pair.open(spool=tmp_path / "spool", **NEVER)
-    both_away(pair)
+    both_unreachable(pair)
     store.thread("t").append("messages", ["what is there is not known"])
     landed(pair, store)
     assert store.thread("t").load() == {"messages": ["one"]}
@@ -321,7 +321,7 @@ def test_what_builds_on_a_save_that_is_still_on_the_other_side_waits_for_it(pair
     store.catch_up()
     pair.replica.up = False
     thread.append("messages", ["only on the primary"])
-    both_away(pair)
+    both_unreachable(pair)
     spooled = thread.append("messages", ["in the spool"])
     pair.replica.up = True
     assert store.catch_up().spool.records == 1
@@ -342,13 +342,13 @@ def test_changes_are_logged_and_told_and_close_says_what_is_left(
     told: list[Any] = []
     store = pair.open(spool=tmp_path / "spool", on_change=told.append, **NEVER)
     store.thread("t").save({"n": 1})
-    both_away(pair)
+    both_unreachable(pair)
     store.thread("t").save({"n": 2})
     pair.eventually(lambda: told[-1].spool.adrift)  # whoever else is telling something tells this as well
     assert "saves go to the spool" in caplog.text
     landed(pair, store)
     pair.eventually(lambda: not told[-1].spool.adrift and "what was spooled is delivered" in caplog.text)
-    both_away(pair)
+    both_unreachable(pair)
     store.thread("t").save({"n": 3})
     store.close()
     store.close()
@@ -469,7 +469,7 @@ def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, t
     store = pair.open(spool=tmp_path / "spool", spool_limit=20_000)
     thread = store.thread("t")
     thread.append("messages", ["one"])
-    both_away(pair)
+    both_unreachable(pair)
     thread.append("messages", ["two"])
     store.thread("whole").save({"text": "x" * 10_000})
     held = store.status().spool
@@ -489,7 +489,7 @@ def test_a_spool_that_is_full_refuses_a_save_and_keeps_what_it_has(pair: Pair, t
     assert thread.load() == {"messages": ["one", "two", "three"]}
     assert store.thread("whole").load() == {"text": "x" * 10_000}
     assert not store.thread("new").exists()
-    both_away(pair)
+    both_unreachable(pair)
     thread.append("messages", ["y" * 15_000])  # and again, now that it is empty
     landed(pair, store)
     pair.equal()

@@ -98,14 +98,14 @@ async def retry_interrupted(
             pause = policy.pause(number) * random.uniform(0.5, 1.0)  # noqa: S311 (a pause is no secret)
             spent = time.monotonic() - begun
             enough = number >= policy.retries or spent + pause > policy.deadline
-            if enough or (fail_fast is not None and fail_fast() and nobody_listens(error)):
+            if enough or (fail_fast is not None and fail_fast() and is_connection_refused(error)):
                 asked = f"asked {number + 1} time{'' if not number else 's'} in {spent:.1f} s"
                 raise Unavailable(f"{error} ({asked}: does it run, and is the URL right?)") from error.__cause__
         await sleep(pause)
         number += 1
 
 
-def nobody_listens(error: Interrupted) -> bool:
+def is_connection_refused(error: Interrupted) -> bool:
     """True if a connection was refused or there is no socket to connect to: the server is not slow, it is not
     running."""
     reason: BaseException | None = error

@@ -104,7 +104,7 @@ class Failover:
             self.errors[name] = None
             self._on_health(name, True)
 
-    def both_away(self) -> Unavailable:
+    def both_unreachable(self) -> Unavailable:
         causes = "; ".join(f"{name}: {error or 'not active'}" for name, error in self.errors.items())
         return Unavailable(f"neither side of the mirror can serve this call: {causes}")
 
@@ -122,7 +122,7 @@ class Failover:
                 except Unavailable as error:
                     self.note_unreachable(name, error)
             if not known:
-                raise self.both_away()
+                raise self.both_unreachable()
             role = max(known.values(), key=lambda one: one.generation)
             if self.standing.generation > role.generation:
                 role = self.standing.role
@@ -251,10 +251,10 @@ class Failover:
             done = role.active == to and await self._adopt(role)
         except Unavailable as error:
             self.note_unreachable(to, error)
-            raise self.both_away() from error
+            raise self.both_unreachable() from error
         self.recovered(to, asked)
         if not done:  # another process changed the roles at this moment: the next call reads them
-            raise self.both_away()
+            raise self.both_unreachable()
         self._recent.append(now)
         self.counts["failovers"] += 1
         self.last_failover = time.time()

@@ -145,7 +145,7 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
                 self._check_open(error)
                 self._failover.note_unreachable(name, error)
                 if last:
-                    raise self._failover.both_away() from error
+                    raise self._failover.both_unreachable() from error
                 await self._failover.fail_over(name)
                 self._replicator.wake()
         raise AssertionError("the loop above returns or raises")
@@ -208,8 +208,8 @@ class Mirror(DelegatingEngine, PrefixesBranches, Mirrored):
     def failed(self, error: BaseException) -> None:
         self._failover.last_error = str(error)
 
-    def both_away(self) -> Unavailable:
-        return self._failover.both_away()
+    def both_unreachable(self) -> Unavailable:
+        return self._failover.both_unreachable()
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

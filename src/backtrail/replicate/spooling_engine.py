@@ -84,7 +84,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         except Unavailable as error:
             if not self.adrift:
                 raise
-            raise Unavailable(f"{self.mirror.both_away()}; and the spool cannot be used: {error}") from error
+            raise Unavailable(f"{self.mirror.both_unreachable()}; and the spool cannot be used: {error}") from error
 
     # -- leaving and coming back ---------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             if not self.adrift and not self._holdings.records:
                 return
             if self._refusals > asked:  # another caller tried while we waited
-                raise self.mirror.both_away()
+                raise self.mirror.both_unreachable()
             try:
                 was_adrift = await self._deliver_despite_role_changes()
             except Unavailable:
@@ -296,9 +296,9 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         self._holdings = await self._local(self._spool.survey())  # others may have delivered some
         if self._holdings.bytes + more > limit:
             raise Unavailable(
-                f"{self.mirror.both_away()}; and the spool is full: it holds {self._holdings.bytes:,} bytes, and this "
-                f"save of {more:,} would go beyond spool_limit={limit}; nothing was saved: bring a side back, or raise "
-                "the limit"
+                f"{self.mirror.both_unreachable()}; and the spool is full: it holds {self._holdings.bytes:,} bytes, "
+                f"and this save of {more:,} would go beyond spool_limit={limit}; nothing was saved: bring a side back, "
+                "or raise the limit"
             )
 
     async def _know_rings(self, commit: Commit) -> None:
@@ -341,7 +341,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             self._tips.put(thread, found, self._seen_generation, sure=True)
         known = self._tips.get(thread)
         if known is not None and known[1] is None:
-            raise self.mirror.both_away()  # it was moved to a step that this process has not seen
+            raise self.mirror.both_unreachable()  # it was moved to a step that this process has not seen
         return known
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:

@@ -15,8 +15,8 @@ from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Lease, NewRo
 from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
-NOWHERE = -1  #: no branch has this number
-NOBODY = 0  #: nor this one: it owns the empty rows that keep a position from being reused
+NOWHERE = -1  #: the number of no branch: a range of it is empty
+FILLER = 0  #: the branch number of the empty rows that keep a position from being reused
 
 Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
 
@@ -198,7 +198,7 @@ def _keep_place(cursor: sqlite3.Cursor, last: int) -> None:
     now = cursor.execute(sql.LAST_ROW).fetchone()
     if last and (now is None or now[0] < last):
         cursor.execute(sql.ADD_KEEPER, (last,))
-        cursor.execute(sql.ADD_STRETCH, (NOBODY, last, last))
+        cursor.execute(sql.ADD_STRETCH, (FILLER, last, last))
 
 
 def lease(cursor: sqlite3.Cursor, wanted: Leasing) -> Lease | Taken:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import pytest
 
 # Before the cases are imported, so that a failing assert shows its values.
-for _room in "leases", "listing", "lives", "racing", "reading", "sweeping", "writing":
-    pytest.register_assert_rewrite(f"{__name__}.{_room}")
+for _module in "leases", "lifetimes", "listing", "racing", "reading", "sweeping", "writing":
+    pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from backtrail.testing.contract.binding import Binding, case  # noqa: E402
 from backtrail.testing.contract.leases import LeaseCases  # noqa: E402
-from backtrail.testing.contract.lifetimes import DurableCases, PlaceCases  # noqa: E402
+from backtrail.testing.contract.lifetimes import DurableCases, LifetimeCases  # noqa: E402
 from backtrail.testing.contract.listing import ListingCases  # noqa: E402
 from backtrail.testing.contract.racing import RacingCases  # noqa: E402
 from backtrail.testing.contract.reading import ReadingCases  # noqa: E402
@@ -29,7 +29,7 @@ from backtrail.testing.contract.writing import WritingCases  # noqa: E402
 __all__ = ["Binding", "DurableEngineContract", "EngineContract", "case"]
 
 
-class EngineContract(WritingCases, ReadingCases, ListingCases, SweepingCases, LeaseCases, RacingCases, PlaceCases):
+class EngineContract(WritingCases, ReadingCases, ListingCases, SweepingCases, LeaseCases, RacingCases, LifetimeCases):
     """The cases that every engine must pass."""
 
 

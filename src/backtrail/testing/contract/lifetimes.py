@@ -13,7 +13,7 @@ from backtrail.testing import call_modes, sample_records
 from backtrail.testing.contract.binding import Binding, case
 
 
-class PlaceCases(Binding):
+class LifetimeCases(Binding):
     """ping, stats, compact, close."""
 
     @case
