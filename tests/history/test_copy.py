@@ -208,6 +208,30 @@ def test_what_was_swept_since_the_last_copy_is_gone_from_the_next(options: dict[
         assert target.verify().ok
 
 
+def test_what_is_swept_during_the_first_copy_is_not_counted_by_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    with backtrail.open("memory:") as source, backtrail.open("memory:") as target:
+        thread = source.thread("t")
+        for n in range(6):
+            thread.save({"n": n})
+        thread.rewind(2)
+        engine = target._core.context.engine
+        commit, swept = engine.commit, []
+
+        async def sweep_behind_it(one: Any) -> None:
+            await commit(one)
+            if one.rows and not swept:
+                swept.append(True)
+                for checkpoint in thread.history(all=True)[2:]:
+                    thread.delete(checkpoint)
+                source.compact()
+
+        monkeypatch.setattr(engine, "commit", sweep_behind_it)
+        source.copy_to(target)
+        assert swept
+        assert target.verify().ok
+        assert everything(target) == everything(source)
+
+
 def test_what_the_source_has_lost_is_not_taken_from_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     with backtrail.open("memory:") as source, backtrail.open("memory:") as target:
         thread = source.thread("t")

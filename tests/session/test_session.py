@@ -351,6 +351,15 @@ def test_listed_counts_are_right_after_a_rewind_a_fork_and_a_plain_save(store: A
     assert session.info().messages == 1
 
 
+def test_a_session_whose_thread_was_saved_with_something_else_does_not_spoil_the_listing(store: Any) -> None:
+    store.session("s").add("user", "x")
+    store.session("t").add("user", "x")
+    store.thread("s").save({"messages": 5, "user_turns": "many"})
+    store.session("t").thread.save({"messages": {"no": "list"}, "user_turns": None})
+    found = {info.id: (info.messages, info.user_turns) for info in store.sessions()}
+    assert found == {"s": (0, 0), "t": (0, 0)}
+
+
 def test_a_deleted_session_is_gone_and_deleting_it_again_is_no_error(store: Any) -> None:
     session = store.session("s")
     session.add("user", "x")

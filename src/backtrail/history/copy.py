@@ -152,13 +152,14 @@ class _LineageCopy:
 
     async def _copy_head(self, head: Head, steps: Steps) -> bool:
         """Move the target's head to the position of the source's; True if it had to be moved. Checkpoints that were
-        swept in the source since the last copy are deleted in the same commit: the new head does not count them."""
+        swept in the source since the last copy are deleted in the same commit: the new head does not count them. The
+        target may have them without a head, from a copy that was killed or an attempt that was repeated."""
         there = await self._target_head(head)
         if there is not None and there.version == head.version:
             return False
         moved = head if self._reencryption is None else self._reencryption.head(head)
         expect = None if there is None else there.key
-        gone = [] if there is None else await self._marks_on_swept(head, steps)
+        gone = await self._marks_on_swept(head, steps)
         await self._target.engine.commit(Commit(self._lineage, (Swap(head.thread, expect, moved),), marks=gone))
         self._target.caches.tips.take(head.thread)
         return True

@@ -24,11 +24,16 @@ class SessionInfo(ThreadInfo, frozen=True, kw_only=True):
 
 def _counts(root: Root) -> tuple[int, int]:
     children = root.tree.children or {}
-    return _length(children.get(MESSAGES)), int(_inline(children.get(TURNS), 0))
+    turns = _inline(children.get(TURNS), 0)
+    return _length(children.get(MESSAGES)), turns if type(turns) is int else 0
 
 
 def _length(node: Node | None) -> int:
-    return node.count if isinstance(node, ListNode) else len(_inline(node, []))
+    """The number of messages; 0 if a caller saved something other than a list under that key."""
+    if isinstance(node, ListNode):
+        return node.count
+    messages = _inline(node, [])
+    return len(messages) if type(messages) is list else 0
 
 
 def _inline(node: Node | None, default: Any) -> Any:
