@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from backtrail.engines.retry import RetryPolicy
 from backtrail.errors import FilesError, MissingExtra
 from backtrail.workspace.batches import batches
 from backtrail.workspace.exclusions import ScanRoot, unreadable_error
@@ -31,7 +32,8 @@ from backtrail.workspace.walk import WalkResult
 
 LARGE_FILE = 2**20  # bytes from which pieces pay
 PIECE_BYTES = 16 * 1024  # the cutter's target; its pieces are about a quarter larger
-ATTEMPTS = 3  # readings of a file that keeps changing
+#: Readings of a file that keeps changing.
+READINGS = RetryPolicy.times(3)
 BATCH_FILES, BATCH_BYTES = 64, 4 * 2**20  # of small files, which are read between two reports of progress
 PIECES_PER_CALL = 32  # about 600 KB, compressed with one call
 QUEUED_PER_THREAD = 2  # large files that are being read, or have been read and wait to be written
@@ -180,7 +182,7 @@ def read_file(
     count = len(blobs)
     try:
         before = signature(os.fstat(handle)) if seen is None else seen
-        for attempt in range(ATTEMPTS):
+        for attempt in READINGS.attempts():
             if not stat.S_ISREG(before[4]):
                 return PackedFile(None, None)  # replaced since the walk: listed again next time
             if attempt:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from blake3 import blake3
 
+from backtrail.engines.retry import RetryPolicy
 from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
 from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
@@ -34,7 +35,8 @@ from backtrail.workspace.scanner import Scan, Scanner, Work, in_place
 from backtrail.workspace.trees import Op, TreeEntry, compare
 from backtrail.workspace.walk import Progress
 
-ATTEMPTS = 16  # to append a snapshot while other machines append theirs
+#: A snapshot, if other machines that share the workspace append theirs at the same time.
+SNAPSHOT_RACES = RetryPolicy.times(16)
 PREFIX = "workspace:"
 
 
@@ -93,7 +95,7 @@ class WorkspaceCore:
     async def snapshot(self, label: str | None = None, progress: Progress | None = None) -> Snapshot:
         """Save the directory as it is. `progress(done, total)` is called with the number of changed files read."""
         async with self._locked():
-            for _ in range(ATTEMPTS):
+            for _ in SNAPSHOT_RACES.attempts():
                 try:
                     scan = await self._scanner.scan(await self._journal.tip(), keep=True, progress=progress)
                     record = await self._journal.append(
