@@ -9,8 +9,6 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
-from backtrail.history.outline import outline
-from backtrail.history.related_threads import forks
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.thread_lock import Lock as CoreLock
 from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Retention
@@ -230,11 +228,11 @@ class AsyncThread(Generic[S]):
 
         await thread.outline(["messages"], start=100, stop=150)
         """
-        return await self._runner(outline(self._core, path, at, start, stop))
+        return await self._runner(self._core.outline(path, at, start, stop))
 
     def forks(self) -> AwaitableList[Fork]:
         """List every other thread of the lineage, with the last checkpoint that both have."""
-        return AwaitableList(self._runner(forks(self._core)))
+        return AwaitableList(self._runner(self._core.forks()))
 
     # -- moving -------------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ from uuid import UUID
 from msgspec import UNSET, UnsetType
 
 from backtrail.engines.coroutines import finish
-from backtrail.history.outline import outline
-from backtrail.history.related_threads import forks
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.thread_lock import Lock as CoreLock
 from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Retention
@@ -221,11 +219,11 @@ class Thread(Generic[S]):
 
         thread.outline(["messages"], start=100, stop=150)
         """
-        return finish(outline(self._core, path, at, start, stop))
+        return finish(self._core.outline(path, at, start, stop))
 
     def forks(self) -> list[Fork]:
         """List every other thread of the lineage, with the last checkpoint that both have."""
-        return finish(forks(self._core))
+        return finish(self._core.forks())
 
     # -- moving -------------------------------------------------------------------------------------------------------
 
