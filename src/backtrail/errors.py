@@ -134,7 +134,8 @@ class MissingExtra(BacktrailError, ImportError):
 
 
 class UnsafePath(BacktrailError):
-    """A path that would leave its root; nothing was written."""
+    """A path that leads elsewhere: out of its root, or, where a file of ours should be, through a link or to something
+    that is not a regular file. Nothing was written."""
 
 
 class FilesError(BacktrailError):
