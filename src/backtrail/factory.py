@@ -14,14 +14,15 @@ from backtrail.engines import STORE_OPTIONS, Address, connect, parse
 from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import StoredLocally, capability
 from backtrail.engines.namespace import check_namespace, in_namespace
+from backtrail.engines.server_url import public_url
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.retention import check_retention
+from backtrail.options import Options
 from backtrail.replicate.settings import OPTIONS as SETTINGS
 from backtrail.replicate.settings import Settings
 
 MIRROR_OPTIONS = SETTINGS | {"replica"}
-_SQLITE = ("durability", "create")
 
 
 def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) -> Context:
@@ -30,8 +31,10 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         address = None
     elif isinstance(target, str | os.PathLike):
         text = os.fspath(target)
-        if not isinstance(text, str) or not text or "\0" in text:
-            raise InvalidInput(f"open() takes a path or a URL, not {target!r}")
+        if not isinstance(text, str) or not text:
+            raise InvalidInput(f"open() takes a path or a URL as text, not {text!r}")
+        if "\0" in text:
+            raise InvalidInput(f"open() takes a path or a URL, and {public_url(text)!r} holds a NUL character")
         address = parse(text)
         _no_options_behind_a_path(address)
         twice = address.options.keys() & options.keys()
@@ -67,6 +70,7 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         replica, settings = mirrored
         if not isinstance(replica, Engine):
             there = parse(os.fspath(replica))
+            _no_options_behind_a_path(there)
             replica = connect(there, there.options, asynchronous=asynchronous)
         from backtrail.replicate.mirror import Mirror
 
@@ -99,8 +103,10 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
 def _no_options_behind_a_path(address: Address) -> None:
     """`agents.db?durability=normal` would be a file of that name: only a URL has options."""
     path, mark, query = address.target.partition("?")
-    if address.scheme == "sqlite" and mark and query.partition("=")[0] in {*STORE_OPTIONS, *MIRROR_OPTIONS, *_SQLITE}:
-        raise InvalidInput(f"{address.target!r} is a path, and only a URL has options: write sqlite:{path}?{query}")
+    if address.scheme == "sqlite" and mark and query.partition("=")[0] in Options.__annotations__:
+        raise InvalidInput(
+            f"what follows ? behind {path!r} looks like options, which only a URL has: write sqlite:{path}?…"
+        )
 
 
 def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | None:
@@ -114,7 +120,8 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
     if not isinstance(replica, str | os.PathLike | Engine):
         raise InvalidInput(f"replica= takes a path, a URL or an engine, not {type(replica).__qualname__}")
     if isinstance(replica, Engine) is isinstance(target, Engine) and _same(target, replica):
-        raise InvalidInput(f"replica={replica!r} is the store itself: a mirror needs two stores")
+        shown = public_url(os.fspath(replica)) if not isinstance(replica, Engine) else type(replica).__name__
+        raise InvalidInput(f"replica={shown!r} is the store itself: a mirror needs two stores")
     settings = Settings.read(given)
     if settings.spool is not None:
         from backtrail.replicate.spool import check_directory

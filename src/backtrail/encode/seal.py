@@ -41,6 +41,9 @@ class Ring(msgspec.Struct, frozen=True, array_like=True):
     names: bytes
     keys: tuple[bytes, ...]
 
+    def __repr__(self) -> str:  # without the secrets
+        return f"Ring({len(self.keys)} data keys)"
+
     @classmethod
     def new(cls) -> Ring:
         """The ring of a new store."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from backtrail.engines.base import Engine
+from backtrail.engines.server_url import public_url
 from backtrail.errors import InvalidInput, MissingExtra
 
 GROUP = "backtrail.engines"
@@ -55,6 +56,9 @@ class Address(NamedTuple):
     target: str
     options: dict[str, str]
 
+    def __repr__(self) -> str:  # without passwords and keys
+        return f"Address({self.scheme!r}, {public_url(self.target)!r})"
+
 
 def parse(url: str) -> Address:
     """Parse a URL or a path."""
@@ -64,6 +68,9 @@ def parse(url: str) -> Address:
     scheme = match[1]
     rest, mark, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True)) if mark else {}
+    if not all(name.isidentifier() for name in options):
+        # The name is not quoted: it may be a part of a password that holds an unescaped question mark.
+        raise InvalidInput(f"what follows ? in the URL of this {scheme}: store is not name=value&name=value")
     if scheme in SCHEMES and not SCHEMES[scheme].whole_url:
         rest = rest[match.end() :]
         if rest.startswith("//"):
@@ -85,7 +92,7 @@ def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) ->
             f"{address.scheme}: has no option {unknown[0]!r}; it has {', '.join(sorted(known)) or 'none'}, "
             f"and every store has {', '.join(sorted(STORE_OPTIONS))}"
         )
-    given = {name: _convert(name, value, known[name].default) for name, value in options.items()}
+    given = {name: _convert(name, value, known[name]) for name, value in options.items()}
     if "asynchronous" in parameters:
         given["asynchronous"] = asynchronous
     engine = make(address.target, **given) if takes_target else make(**given)
@@ -116,9 +123,11 @@ def _factory(address: Address) -> tuple[Callable[..., Any], bool]:
     return made, address.scheme != "memory"
 
 
-def _convert(name: str, value: Any, default: Any) -> Any:
+def _convert(name: str, value: Any, parameter: inspect.Parameter) -> Any:
     """Text from a URL, converted to the type of the option's default."""
-    if not isinstance(value, str) or isinstance(default, str):
+    default = parameter.default
+    # A password is text even if it looks like a number.
+    if not isinstance(value, str) or isinstance(default, str) or str(parameter.annotation).startswith("str"):
         return value
     try:
         if isinstance(default, bool) or value.lower() in ("true", "false"):

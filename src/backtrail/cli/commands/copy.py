@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from backtrail.cli.context import Command, CommandContext, print_line, read_key, same_store, with_context
+from backtrail.engines.server_url import public_url
 
 
 @click.command(
@@ -36,7 +37,7 @@ def command(context: CommandContext, target: str, key: Path | None, no_key: bool
     if key is not None and no_key:
         raise click.UsageError("--key and --no-key exclude each other.")
     if same_store(context.target, target):
-        raise click.UsageError(f"{target} is the store itself: name another one.")
+        raise click.UsageError(f"{public_url(target)} is the store itself: name another one.")
     keys = [] if no_key else context.keys if key is None else [read_key(key)]
     with (
         context.store() as store,

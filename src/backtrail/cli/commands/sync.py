@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from backtrail.cli.context import Command, CommandContext, print_line, same_store, with_context
+from backtrail.engines.server_url import public_url
 
 
 @click.command(
@@ -26,7 +27,7 @@ def command(context: CommandContext, one: str, other: str) -> None:
     from backtrail.model import counted
 
     if same_store(one, other):
-        raise click.UsageError(f"{one} and {other} are one store: name two.")
+        raise click.UsageError(f"{public_url(one)} and {public_url(other)} are one store: name two.")
     with (
         context.store(target=one) as first,
         context.store(target=other, create=True) as second,

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from backtrail.cli.context import Command, CommandContext, with_context
+from backtrail.engines.server_url import public_url
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -61,15 +62,13 @@ def command(
     with context.store() as store, _listen(host, port) as socket:
         bound = socket.getsockname()[1]
         hosts = {*_LOOPBACK, *allow_host} | ({host} if host not in ("0.0.0.0", "::") else set())  # noqa: S104
-        app = application(store, token=token, name=_without_secrets(context.target), hosts=hosts, read_only=read_only)
+        app = application(store, token=token, name=public_url(context.target), hosts=hosts, read_only=read_only)
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
         address = f"http://{shown}:{bound}/#token={token}"
         if context.json:
             context.print_json({"url": address, "port": bound, "token": token, "read_only": read_only})
         else:
-            click.echo(
-                f"backtrail inspector of {_without_secrets(context.target)}{' (read-only)' if read_only else ''}"
-            )
+            click.echo(f"backtrail inspector of {public_url(context.target)}{' (read-only)' if read_only else ''}")
             click.echo(click.style(f"  {address}", bold=True))
             click.echo("  Ctrl-C stops it")
         if browser and not context.json and _has_display():
@@ -97,13 +96,3 @@ def _listen(host: str, port: int) -> Any:
         listener.close()
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror}; try --port 0") from error
     return listener
-
-
-def _without_secrets(target: str) -> str:
-    """The store's URL without its password and options."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(target)
-    if not parts.netloc:
-        return target.partition("?")[0]
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -29,6 +29,7 @@ from psycopg.waiting import Ready, Wait
 
 from backtrail.engines import tls
 from backtrail.engines.retry import Interrupted
+from backtrail.engines.server_url import public_url
 from backtrail.errors import Unavailable
 
 T = TypeVar("T")
@@ -61,6 +62,9 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
     read_timeout: float
     prepare: bool
     libpq: dict[str, str]  #: options of libpq, which win over the URL's
+
+    def __repr__(self) -> str:  # without the password
+        return f"ConnectionOptions({public_url(self.url)!r})"
 
     def for_psycopg(self) -> dict[str, Any]:
         """The options under psycopg's names."""

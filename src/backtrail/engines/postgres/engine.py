@@ -19,6 +19,7 @@ from backtrail.engines.postgres.client import AsyncClient, BlockingClient, Conne
 from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.engines.retry import NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.engines.tls import checked_files
+from backtrail.engines.server_url import check_server_url, public_url
 from backtrail.errors import InvalidInput, LockLost
 
 #: Seconds that a compaction may take.
@@ -75,10 +76,15 @@ class PostgresEngine(Engine, FailsFast):
         }
         given = {name: value for name, value in libpq.items() if value}
         checked_files({name: given.get(name, "") for name in ("sslrootcert", "sslcert", "sslkey")})
+        if "://" in url:  # else `name=value …`, which libpq knows as well
+            check_server_url(url)
         try:
             hosts = psycopg.conninfo.conninfo_to_dict(url, **given).get("host") or ""
-        except psycopg.Error as error:
-            raise InvalidInput(f"this is not the URL of a PostgreSQL database: {error}") from error
+        except psycopg.Error:  # its text quotes the URL, password and all
+            raise InvalidInput(
+                f"{public_url(url)!r} is not the URL of a PostgreSQL database: "
+                "write postgresql://user:password@host:port/database, special characters as %XX"
+            ) from None
         options = ConnectionOptions(url, pool_size, connect_timeout, read_timeout, prepare, given)
         self._client = AsyncClient(options) if asynchronous else BlockingClient(options)
         self._schema = Schema(schema)

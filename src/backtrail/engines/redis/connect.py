@@ -45,6 +45,9 @@ class Login(msgspec.Struct, frozen=True):
     write_timeout: float | None = None
     tls: dict[str, Any] = {}  #: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs
 
+    def __repr__(self) -> str:  # without the password
+        return f"Login({self.username!r})"
+
     @property
     def waiting(self) -> float:
         """Seconds that a caller waits for a connection while all are in use."""
@@ -64,7 +67,6 @@ class Login(msgspec.Struct, frozen=True):
 
     def given(self) -> dict[str, Any]:
         """User name, password and database, if they were given."""
-        # A password in a URL's options is text, even if it looks like a number.
         texts = {"username": self.username, "password": self.password}
         who: dict[str, Any] = {name: str(value) for name, value in texts.items() if value is not None}
         return who if self.db is None else {**who, "db": self.db}
@@ -113,7 +115,7 @@ def _by_sentinel(url: str, login: Login, *, asynchronous: bool) -> Any:
     parts = urlsplit(url)
     who, _, hosts = parts.netloc.rpartition("@")
     service, _, db = parts.path.strip("/").partition("/")
-    if not service or not hosts:
+    if not service or not hosts or not (db == "" or (db.isascii() and db.isdigit())):
         raise InvalidInput("a Sentinel URL is redis+sentinel://host:port,host:port/service-name/db")
     sentinels = []
     for host in hosts.split(","):

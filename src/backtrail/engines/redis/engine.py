@@ -17,6 +17,7 @@ from backtrail.engines.redis import keys, script_args, shard_pointers
 from backtrail.engines.redis.client import Argument, BlockingClient, Script, client_for, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
 from backtrail.engines.retry import LEASE_POLL, NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
+from backtrail.engines.server_url import check_server_url
 from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
@@ -85,6 +86,7 @@ class RedisEngine(Engine, FailsFast):
             }
             given = {name: value for name, value in tls.items() if value}
             login = Login(username, password, db, pool_size, connect_timeout, read_timeout, write_timeout, given)
+            check_server_url(url)
             self._cluster = is_cluster(url)
             self._one_server = not self._cluster and "+sentinel:" not in url
             with translated():
