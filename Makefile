@@ -16,7 +16,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-adapters browser pictures demo bench bench-adapters lint format types layers check clean
+.PHONY: help test test-fast test-adapters browser shells pictures demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -63,12 +63,22 @@ browser:
 			echo "no Chromium, and not root to install it: tests/ui will be left out"; \
 		fi; }
 
+# Completion is tested in the shells that people use.
+shells:
+	@command -v zsh >/dev/null && command -v fish >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			{ apt-get install -y -qq zsh fish || { apt-get update -qq && apt-get install -y -qq zsh fish; }; } >/dev/null 2>&1 \
+				|| echo "apt-get could not install zsh and fish, their tests of completion will fail"; \
+		else \
+			echo "no zsh or fish, and not root to install them: their tests of completion will fail"; \
+		fi; }
+
 # The pictures of the docs, from a demo store.
 pictures: $(READY) browser
 	$(BIN)/python scripts/pictures.py
 
 # Whoever names tests in ARGS wants those, and not the adapters' first.
-test: $(READY) browser $(if $(ARGS),,test-adapters)
+test: $(READY) browser shells $(if $(ARGS),,test-adapters)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 test-fast: $(READY)

@@ -107,6 +107,26 @@ def test_a_body_over_the_limit_is_refused_with_and_without_a_length() -> None:
         assert served.post("append", thread="x", items=["y" * 500])["step"] == 1
 
 
+def test_a_link_opens_the_page_once_and_holds_no_token(served: Inspector) -> None:
+    code = served.codes.make()
+    assert TOKEN not in served.link()
+    with _client_without_token(served) as client:
+        assert client.post("/open", json={"code": code}).json() == {"token": TOKEN}
+        for used in (code, "", "x" * 32, "\0"):
+            answer = client.post("/open", json={"code": used})
+            assert (answer.status_code, answer.json()["error"]["type"]) == (403, "WrongCode")
+        assert client.get("/open").status_code == 405
+        assert client.post("/open", json={"code": 5}).status_code == 400
+
+
+def test_codes_that_nobody_uses_are_forgotten(served: Inspector) -> None:
+    first = served.codes.make()
+    for _ in range(1000):
+        last = served.codes.make()
+    assert served.codes.exchange(first) is None
+    assert served.codes.exchange(last) == TOKEN
+
+
 def test_read_only_refuses_every_change() -> None:
     with backtrail.open("memory:") as store:
         store.thread("t").save({"n": 1})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from fix_inspector import TOKEN, Inspector, inspector
+from fix_inspector import Inspector, inspector
 
 CHROMIUM = os.environ.get("BACKTRAIL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 PICTURES = Path(__file__).parents[2] / "build" / "inspector"
@@ -65,7 +65,7 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
     errors: list[str] = []
 
     def open_(
-        served: Inspector, *, width: int = 1600, height: int = 900, scheme: str = "light", token: str = TOKEN
+        served: Inspector, *, width: int = 1600, height: int = 900, scheme: str = "light", link: bool = True
     ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         contexts.append(context)
@@ -73,7 +73,7 @@ def open_page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Open]:
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}") or dialog.dismiss())
-        page.goto(f"{served.url}/#token={token}" if token else served.url)
+        page.goto(served.link() if link else served.url)
         return page
 
     yield open_

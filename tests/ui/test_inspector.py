@@ -36,7 +36,7 @@ def test_a_thread_opens_at_its_head_with_its_conversation(served: Inspector, ope
     expect(page.locator("#live")).to_contain_text("live")
 
 
-def test_the_token_does_not_stay_in_the_address(served: Inspector, open_page: Open) -> None:
+def test_a_link_is_used_up_and_leaves_nothing_in_the_address(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     expect(page.locator(".thread")).to_have_count(2)
     assert page.url == f"{served.url}/"
@@ -44,8 +44,16 @@ def test_the_token_does_not_stay_in_the_address(served: Inspector, open_page: Op
     expect(page.locator(".thread")).to_have_count(2)
 
 
+def test_a_second_tab_of_the_page_has_access(served: Inspector, open_page: Open) -> None:
+    page = open_page(served)
+    expect(page.locator(".thread")).to_have_count(2)
+    second = page.context.new_page()
+    second.goto(served.url)
+    expect(second.locator(".thread")).to_have_count(2)
+
+
 def test_without_the_token_the_page_says_what_to_do(served: Inspector, open_page: Open) -> None:
-    page = open_page(served, token="")
+    page = open_page(served, link=False)
     expect(page.locator("#empty-text")).to_contain_text("backtrail ui")
     expect(page.locator(".thread")).to_have_count(0)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from backtrail.cli.formatting import one_line
+from backtrail.cli.formatting import one_line, safe, safe_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from backtrail import Checkpoint, Store, Thread
 
 DEFAULT_STORE = "backtrail.db"
+# Names that no shell expands, splits or runs, and that are not taken for options: only these are completed, because
+# bash puts a completion on the command line as it is.
+_PLAIN_WORD = re.compile(r"[\w./@][\w./@:+=,-]*")
 
 
 class ExitCode(enum.IntEnum):
@@ -85,7 +90,7 @@ class CommandContext:
 
 
 def _echo_json(value: Any) -> None:
-    """Print JSON: indented on a terminal, on one line in a pipe."""
+    """Print JSON: indented on a terminal, on one line in a pipe; either way without control characters."""
     import msgspec
 
     from backtrail.render.jsonable import json_bytes
@@ -93,7 +98,7 @@ def _echo_json(value: Any) -> None:
     data = json_bytes(value)
     if sys.stdout.isatty():
         data = msgspec.json.format(data, indent=2)
-    click.echo(data.decode())
+    click.echo(safe_json(data.decode()))
 
 
 def is_sqlite_file(target: str) -> bool:
@@ -173,9 +178,10 @@ def _complete_thread(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
     try:
         with context.store() as store:
-            return [info.id for info in store.threads(prefix=incomplete, limit=50)]
+            found = [info.id for info in store.threads(prefix=incomplete, limit=50)]
     except BacktrailError:
         return []  # a completion has no way to show an error
+    return [id for id in found if _PLAIN_WORD.fullmatch(id)]
 
 
 thread_argument = click.argument("thread", shell_complete=_complete_thread)
@@ -221,7 +227,7 @@ def confirm(context: CommandContext, what: str, *, yes: bool) -> None:
         raise click.UsageError(
             f"{what}: say --yes to do it{', or --dry-run to see what it would do' if has_dry_run else ''}."
         )
-    click.confirm(f"{what}. Go on?", abort=True, err=True)
+    click.confirm(f"{one_line(what)}. Go on?", abort=True, err=True)
 
 
 def print_line(text: str) -> None:
@@ -244,9 +250,9 @@ def run(command: click.Command, args: list[str] | None = None) -> NoReturn:
         code = _fail(context, "UsageError", error.format_message(), ExitCode.USAGE, error.ctx)
     except click.ClickException as error:
         code = _fail(context, type(error).__name__, error.format_message(), ExitCode.FAILED)
-    except Exception as error:  # the outermost handler: the user gets one line, whatever it is
+    except Exception as error:  # noqa: BLE001  # the outermost handler: the user gets one line, whatever it is
         if context.debug:
-            raise
+            click.echo(safe("".join(traceback.format_exception(error))), err=True, nl=False)
         code = _report(context, error)
     sys.exit(code if isinstance(code, int) else ExitCode.OK)
 

@@ -25,6 +25,7 @@ from backtrail.model import Retention
 
 KEEP_ALL = Retention()
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_NUMBER = re.compile(r"[0-9]{1,15}")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -59,7 +60,7 @@ def parse(text: str) -> Retention:
     fields: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
-        if name == "keep_last" and value.isdigit():
+        if name == "keep_last" and _NUMBER.fullmatch(value):
             fields[name] = int(value)
         elif name in ("max_age", "ttl", "undo_window") and (span := _SPAN.fullmatch(value)):
             fields[name] = dt.timedelta(seconds=float(span[1]) * _UNITS[span[2]])

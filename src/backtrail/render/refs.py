@@ -15,6 +15,7 @@ from backtrail.render.graph import ancestry
 _BACK_SUFFIX = re.compile(r"(?P<base>.*?)~(?P<back>\d{0,9})", re.DOTALL)
 _ID_PREFIX = re.compile(r"[0-9a-fA-F-]{8,36}")
 _MIN_ID_PREFIX = 8
+_STEP = re.compile(r"[0-9]{1,7}")
 
 
 def resolve(thread: Thread[object], ref: str | None) -> Checkpoint:
@@ -46,7 +47,7 @@ def _resolve_base(thread: Thread[object], text: str) -> Checkpoint:
         if head is None:
             raise ThreadNotFound(thread.id)
         return head
-    if text.isdigit() and len(text) < _MIN_ID_PREFIX:
+    if _STEP.fullmatch(text):
         return thread.get(int(text))
     if _ID_PREFIX.fullmatch(text):
         try:
@@ -75,7 +76,7 @@ def is_reserved_ref(text: str) -> bool:
     """True if a label of that name could never be found, because it means the head, one before it or a step."""
     matched = _BACK_SUFFIX.fullmatch(text)
     base = text if matched is None else matched["base"]
-    return base in ("", "@") or (matched is None and text.isdigit() and len(text) < _MIN_ID_PREFIX)
+    return base in ("", "@") or (matched is None and _STEP.fullmatch(text))
 
 
 def shorten_ids(ids: Iterable[str]) -> dict[str, str]:

@@ -30,8 +30,9 @@ from backtrail import (
 from backtrail.render.error_hints import with_cli_hints
 from backtrail.render.jsonable import json_bytes
 from backtrail.server.handlers import Handlers
-from backtrail.server.middleware import LOCAL, MAX_BODY, SecurityMiddleware
-from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest
+from backtrail.server.middleware import BODY_SECONDS, LOCAL, MAX_BODY, SecurityMiddleware
+from backtrail.server.one_time_codes import OneTimeCodes
+from backtrail.server.requests import ApiRequest, EmptyRequest, ExportRequest, OpenRequest
 from backtrail.server.routes import OPERATIONS, ROOT, Operation, openapi
 from backtrail.server.sse import WATCHED_THREADS, ThreadWatcher
 
@@ -63,28 +64,37 @@ def application(
     hosts: Iterable[str] = LOCAL,
     read_only: bool = False,
     max_body: int = MAX_BODY,
+    body_seconds: float = BODY_SECONDS,
 ) -> Starlette:
     """The inspector of a store. `hosts` are the host names it accepts. Without a `token` one is generated; it is
-    `application.state.token`."""
+    `application.state.token`. A link `/#code=…` with a code from `application.state.codes` opens the page, once."""
     token = token or secrets.token_urlsafe(32)
     handlers = Handlers(store, name=name, read_only=read_only)
+    codes = OneTimeCodes(token)
     watcher = ThreadWatcher(lambda: store.threads(limit=WATCHED_THREADS, newest_first=True))
     routes = [Route(ROOT + op.path, _endpoint(handlers, op), methods=[op.method]) for op in OPERATIONS]
     routes += [
         Route(f"{ROOT}/export", _export(handlers)),
         Route(f"{ROOT}/events", _events(watcher)),
         Route(f"{ROOT}/openapi.json", _openapi),
+        Route("/open", _open(codes), methods=["POST"]),
         *_pages(),
     ]
-    security = Middleware(SecurityMiddleware, token=token, hosts=hosts, read_only=read_only, max_body=max_body)
+    security = Middleware(
+        SecurityMiddleware,
+        token=token,
+        hosts=hosts,
+        read_only=read_only,
+        max_body=max_body,
+        body_seconds=body_seconds,
+    )
     exception_handlers: dict[Any, Any] = {
         BacktrailError: _on_error,
-        msgspec.ValidationError: _on_error,
-        msgspec.DecodeError: _on_error,
         HTTPException: _on_http_error,
     }
     app = Starlette(routes=routes, middleware=[security], exception_handlers=exception_handlers)
     app.state.token = token
+    app.state.codes = codes
     app.state.watcher = watcher
     return app
 
@@ -110,17 +120,36 @@ def _endpoint(handlers: Handlers, op: Operation) -> Any:
     request_type = op.request_type
 
     async def endpoint(request: Request) -> Response:
-        if op.writes:
-            parameters = msgspec.json.decode(await request.body(), type=request_type)
-        else:
-            parameters = _query(request, request_type)
+        parameters = _body(await request.body(), request_type) if op.writes else _query(request, request_type)
         return _json(await run_in_threadpool(op.call, handlers, parameters))
 
     return endpoint
 
 
+def _body(body: bytes, type: type[ApiRequest]) -> Any:
+    """The parameters in a JSON body."""
+    try:
+        return msgspec.json.decode(body, type=type)
+    except (ValueError, RecursionError) as error:  # also for numbers and nesting that Python has limits for
+        raise InvalidInput(_reword(str(error))) from error
+
+
 def _query(request: Request, type: type[ApiRequest]) -> Any:
-    return msgspec.convert(dict(request.query_params), type, strict=False)
+    """The parameters in a query string."""
+    try:
+        return msgspec.convert(dict(request.query_params), type, strict=False)
+    except ValueError as error:
+        raise InvalidInput(_reword(str(error))) from error
+
+
+def _open(codes: OneTimeCodes) -> Any:
+    async def open_(request: Request) -> Response:
+        token = codes.exchange(_body(await request.body(), OpenRequest).code)
+        if token is None:
+            return _error_response("WrongCode", "this link was used already: `backtrail ui` prints the next one", 403)
+        return _json({"token": token})
+
+    return open_
 
 
 def _export(handlers: Handlers) -> Any:
@@ -149,9 +178,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 async def _on_error(_: Request, error: Exception) -> Response:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 400)
-    if isinstance(error, BacktrailError):
-        return _error_response(type(error).__name__, with_cli_hints(str(error)), status)
-    return _error_response("InvalidInput", _reword(str(error)), status)
+    return _error_response(type(error).__name__, with_cli_hints(str(error)), status)
 
 
 async def _on_http_error(request: Request, error: HTTPException) -> Response:

@@ -3,23 +3,27 @@
 * `Host` must be one of ours: else a hostile name that resolves to this machine could read the store (DNS rebinding);
 * `Origin`, if a browser sends one, must be ours, so that no other site can send requests;
 * every API call needs the token in a header. There are no cookies, so a browser sends nothing by itself;
-* in read-only mode every call that changes the store is refused; bodies over the limit are refused.
+* in read-only mode every call that changes the store is refused; bodies that are too large or too slow are refused.
 
 The response headers allow the page its own scripts and styles only, and forbid framing it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 16 * 1024 * 1024
+BODY_SECONDS = 20.0  # without a byte of the body
+_NUMBER = re.compile(r"[0-9]{1,18}")  # str.isdigit() knows digits that int() does not
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@/\s]+)(:[0-9]{0,5})?")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -42,6 +46,10 @@ class BodyTooLarge(Exception):
     """A request body over the limit."""
 
 
+class BodyTooSlow(Exception):
+    """A request body of which nothing came for too long."""
+
+
 class SecurityMiddleware:
     """Passes a request on, or answers it with an error."""
 
@@ -53,12 +61,14 @@ class SecurityMiddleware:
         hosts: Iterable[str] = LOCAL,
         read_only: bool = False,
         max_body: int = MAX_BODY,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._app = app
         self._token = token.encode()
         self._hosts = frozenset(host.casefold() for host in hosts)
         self._read_only = read_only
         self._max_body = max_body
+        self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,12 +89,13 @@ class SecurityMiddleware:
                 return
             except BodyTooLarge:
                 error = 413, "TooLarge", f"the body is larger than {self._max_body:,} bytes"
+            except BodyTooSlow:
+                error = 408, "TooSlow", f"nothing of the body came for {self._body_seconds:g} seconds"
         await _send_error(send_secured, *error)
 
     def _check(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str, str] | None:
         host = headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname if host else None
-        if name is None or name.casefold() not in self._hosts:
+        if _host_name(host) not in self._hosts:
             return 421, "WrongHost", "this server does not answer to that host name"
         origin = headers.get("origin")
         if origin is not None and origin.casefold() != f"{scope['scheme']}://{host}".casefold():
@@ -92,7 +103,9 @@ class SecurityMiddleware:
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "WrongOrigin", "requests from other sites are refused"
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._max_body:
+        if not _NUMBER.fullmatch(length):
+            return 400, "InvalidInput", "Content-Length is no number"
+        if int(length) > self._max_body:
             return 413, "TooLarge", f"the body is larger than {self._max_body:,} bytes"
         if not scope["path"].startswith("/api/"):
             return None
@@ -101,7 +114,8 @@ class SecurityMiddleware:
             return (
                 401,
                 "WrongToken",
-                "this call needs the header Authorization: Bearer <token>; `backtrail ui` prints the token",
+                "this call needs the header Authorization: Bearer <token>, "
+                "with the token that `backtrail ui` found in BACKTRAIL_UI_TOKEN or in its --token-file",
             )
         if scope["method"] not in ("GET", "HEAD"):
             if self._read_only:
@@ -111,18 +125,31 @@ class SecurityMiddleware:
         return None
 
     def _limit_body(self, receive: Receive) -> Receive:
-        """Count the body as it comes in: its length need not be declared."""
-        received = 0
+        """Count the body as it comes in, because its length need not be declared, and do not wait for ever."""
+        received, complete = 0, False
 
         async def counted() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, complete
+            if complete:
+                return await receive()  # waits until the client is gone, however long that takes
+            try:
+                async with asyncio.timeout(self._body_seconds):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTooSlow from None
+            complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > self._max_body:
                 raise BodyTooLarge
             return message
 
         return counted
+
+
+def _host_name(host: str) -> str | None:
+    """The name in a Host header, without port and brackets; None if it is malformed."""
+    match = _HOST.fullmatch(host)
+    return match[1].strip("[]").casefold() if match is not None else None
 
 
 async def _send_error(send: Any, status: int, kind: str, message: str) -> None:

@@ -21,6 +21,12 @@ class EmptyRequest(ApiRequest, frozen=True, kw_only=True):
     """No parameters."""
 
 
+class OpenRequest(ApiRequest, frozen=True, kw_only=True):
+    """The code in a link that opens the page."""
+
+    code: Annotated[str, Meta(max_length=100)]
+
+
 class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
     """A page of the list of threads. `search`: part of the name, ignoring case."""
 

@@ -7,6 +7,7 @@ else its number, written `#17`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
 
 MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
+_NUMBERED = re.compile("#[0-9]{1,15}")  # the name of a message that has no id of its own
 _BATCH = 64  # messages that are read together
 _MAX_DISTANCE = 256  # messages from a call to its result, if there is a user turn between them
 
@@ -98,7 +100,7 @@ class MessageWindow:
     async def find(self, message_id: str) -> int:
         """The index of a message in the list, searched for from the newest back."""
         first, count = await self.first(), await self.count()
-        if message_id.startswith("#") and message_id[1:].isdecimal():
+        if _NUMBERED.fullmatch(message_id):
             at = int(message_id[1:]) - first
             if 0 <= at < count:
                 return at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,4 +59,11 @@ def command(context: CommandContext, thread: str, at: str, format: str | None, o
     elif context.json:
         context.print_json({"format": format, "checkpoint": checkpoint.id, "text": text})
     else:
-        click.echo(text, nl=False)
+        # A pipe or a file gets every byte; a terminal gets nothing that steers it.
+        click.echo(_for_terminal(text, format) if sys.stdout.isatty() else text, nl=False)
+
+
+def _for_terminal(text: str, format: str) -> str:
+    from backtrail.cli.formatting import safe, safe_json
+
+    return safe(text) if format == "markdown" else safe_json(text)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,7 +27,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
     "-p", "--port", metavar="N", type=click.IntRange(0, 65535), default=7357, show_default=True, help="0: any free one."
 )
 @click.option(
-    "--token", envvar="BACKTRAIL_UI_TOKEN", show_envvar=True, help="The access token (default: a generated one)."
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with the access token (default: BACKTRAIL_UI_TOKEN, else a generated one).",
 )
 @click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name to accept.")
 @click.option("--read-only", is_flag=True, help="Refuse every change from the inspector.")
@@ -36,19 +39,22 @@ def command(
     context: CommandContext,
     host: str,
     port: int,
-    token: str | None,
+    token_file: Path | None,
     allow_host: tuple[str, ...],
     read_only: bool,
     browser: bool,
 ) -> None:
     """Open the web inspector: threads, history, conversations, state, differences, live.
 
-    It listens on this machine only, and every call needs the token that is printed at the start. To listen on another
-    address, give --host and a token of your own.
+    It listens on this machine only. The address that it prints opens the page once; then it prints the next one. The
+    HTTP API needs the access token. To listen on another address, give --host and a token of your own.
     """
+    # Never as an option: everybody on the machine can read the arguments of a program.
+    token = _read_token(token_file) if token_file is not None else os.environ.get("BACKTRAIL_UI_TOKEN")
     if host not in _LOOPBACK and (token is None or len(token) < 16):
         raise click.UsageError(
-            "listening on other than this machine needs --token (or BACKTRAIL_UI_TOKEN) of 16 characters or more."
+            "listening on other than this machine needs a token of 16 characters or more, "
+            "in BACKTRAIL_UI_TOKEN or --token-file."
         )
     from backtrail import MissingExtra
 
@@ -64,17 +70,32 @@ def command(
         hosts = {*_LOOPBACK, *allow_host} | ({host} if host not in ("0.0.0.0", "::") else set())  # noqa: S104
         app = application(store, token=token, name=public_url(context.target), hosts=hosts, read_only=read_only)
         shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104
-        address = f"http://{shown}:{bound}/#token={token}"
+        codes = app.state.codes
+
+        def link() -> str:
+            return f"http://{shown}:{bound}/#code={codes.make()}"
+
         if context.json:
-            context.print_json({"url": address, "port": bound, "token": token, "read_only": read_only})
+            context.print_json({"url": link(), "port": bound, "token": token, "read_only": read_only})
         else:
+            codes.on_used = lambda: click.echo(f"  opened; for another browser: {link()}")
             click.echo(f"backtrail inspector of {public_url(context.target)}{' (read-only)' if read_only else ''}")
-            click.echo(click.style(f"  {address}", bold=True))
+            click.echo(click.style(f"  {link()}", bold=True))
             click.echo("  Ctrl-C stops it")
         if browser and not context.json and _has_display():
-            click.launch(address)
+            click.launch(link())
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to stop it
             Server(app).run(sockets=[socket])
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = path.read_text("ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not token:
+        raise click.UsageError(f"{path} holds no token: write one line of ASCII text into it.")
+    return token
 
 
 def _has_display() -> bool:

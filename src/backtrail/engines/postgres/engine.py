@@ -18,8 +18,8 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres.client import AsyncClient, BlockingClient, ConnectionOptions, Rows, Statement
 from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.engines.retry import NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
-from backtrail.engines.tls import checked_files
 from backtrail.engines.server_url import check_server_url, public_url
+from backtrail.engines.tls import checked_files
 from backtrail.errors import InvalidInput, LockLost
 
 #: Seconds that a compaction may take.

@@ -120,7 +120,7 @@ def _by_sentinel(url: str, login: Login, *, asynchronous: bool) -> Any:
     sentinels = []
     for host in hosts.split(","):
         name, _, port = host.rpartition(":")
-        if not name or not port.isdigit():
+        if not name or not (port.isascii() and port.isdigit()):
             raise InvalidInput(f"{host!r} in a Sentinel URL must be host:port")
         sentinels.append((name, int(port)))
     options = login.options(asynchronous=asynchronous)

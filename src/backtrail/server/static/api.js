@@ -1,18 +1,36 @@
-// Calls of the HTTP API. The token comes in the fragment of the address (which browsers never send), is kept for this
-// tab only, and goes into a header of every call.
+// Calls of the HTTP API. The address that `backtrail ui` prints has a code in its fragment, which is exchanged for the
+// token, once. The token is kept for this tab only, handed to other tabs of this page that ask, and goes into a header of
+// every call.
 
 const ROOT = "/api/v1";
 
-function takeToken() {
-  const found = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (found) {
-    sessionStorage.setItem("backtrail-token", found);
+const KEPT = "backtrail-token";
+const tabs = new BroadcastChannel("backtrail");
+
+async function findToken() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code) {
     history.replaceState(null, "", location.pathname);
+    const headers = { "content-type": "application/json" };
+    const response = await fetch("/open", { method: "POST", body: JSON.stringify({ code }), headers });
+    if (response.ok) return (await response.json()).token;
   }
-  return sessionStorage.getItem("backtrail-token") ?? "";
+  return sessionStorage.getItem(KEPT) ?? (await askOtherTabs());
 }
 
-const token = takeToken();
+// Only pages of this origin hear the question. Without an answer the page says what to do.
+function askOtherTabs() {
+  return new Promise((answer) => {
+    const give = ({ data }) => { if (data.token) answer(data.token); };
+    tabs.addEventListener("message", give);
+    tabs.postMessage({ needsToken: true });
+    setTimeout(() => { tabs.removeEventListener("message", give); answer(""); }, 500);
+  });
+}
+
+const token = await findToken();
+if (token) sessionStorage.setItem(KEPT, token);
+tabs.addEventListener("message", ({ data }) => { if (data.needsToken && token) tabs.postMessage({ token }); });
 
 export class ApiError extends Error {
   constructor(status, kind, message) {

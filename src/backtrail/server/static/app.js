@@ -244,7 +244,7 @@ function showConnection(state) {
   $("live").dataset.state = state;
   $("live").lastElementChild.textContent = { live: "live", lost: "reconnecting", refused: "no access" }[state];
   if (state !== "refused") return;
-  const hint = "This page needs the token that `backtrail ui` printed: open the whole address it gave.";
+  const hint = "This page needs the address that `backtrail ui` printed last: each opens it once.";
   $("empty-text").textContent = hint;
 }
 
