@@ -13,7 +13,7 @@ from typing import Any
 
 from backtrail.async_runner import AsyncRunner
 from backtrail.engines.coroutines import finish
-from backtrail.errors import InvalidInput
+from backtrail.errors import BacktrailError, InvalidInput, Unavailable
 from backtrail.history.context import Context
 from backtrail.importers import claude_code, ductwork, message_list, openrouter, own_jsonl, picoclaw
 from backtrail.importers.model import BadFile, ForeignThread, Report, ReportLine
@@ -56,14 +56,19 @@ class _Import:
             raise BadFile(f"it has none of the known formats ({', '.join(FORMATS)})")
         except BadFile as bad:
             self._add("failed", ReportLine(str(path), None, str(bad)))
-            return []
+        except FileNotFoundError:
+            self._add("failed", ReportLine(str(path), None, "it is gone: it was removed during the import"))
+        return []
 
     async def write(self, path: Path, threads: list[ForeignThread]) -> None:
         """Write the threads of a file into the store."""
         for thread in threads:
             try:
                 outcome, reason = await import_thread(self._context, thread)
-            except InvalidInput as error:  # a name or a value that a store cannot keep; the next thread may be fine
+            except Unavailable:
+                raise  # the store cannot be written to, and the next thread would fail as well
+            except BacktrailError as error:
+                # A name or a value that a store cannot keep, or a damaged thread of this id: the next may be fine.
                 self._add("failed", ReportLine(str(path), thread.id, str(error)))
                 continue
             self._add(outcome, ReportLine(str(path), thread.id, reason))

@@ -36,8 +36,9 @@ def read(content: FileContent) -> list[ForeignThread]:
         raise BadFile("none of its lines is an entry with a uuid")
     session = _session_id(content, entries)
     groups: dict[str, dict[str, Message]] = {}
+    owners = _owners(entries)
     for uuid, entry in entries.items():
-        groups.setdefault(_owner(entry, entries), {})[uuid] = entry
+        groups.setdefault(owners[uuid], {})[uuid] = entry
     leaf = next((line["leafUuid"] for line in reversed(lines) if _is_leaf(line, entries)), None)
     title = next((line["summary"] for line in reversed(lines) if _is_title(line)), None)
     dropped = len(lines) - len(entries)
@@ -59,17 +60,28 @@ def _session_id(content: FileContent, entries: dict[str, Message]) -> str:
     return content.path.stem if content.path.stem in ids or not ids else str(ids[-1])
 
 
-def _owner(entry: Message, entries: dict[str, Message]) -> str:
-    """The id of the sub-agent that wrote an entry; "" for the session itself."""
-    if not entry.get("isSidechain"):
-        return ""
-    if type(entry.get("agentId")) is str:
-        return f"agent-{entry['agentId']}"
-    seen = set()
-    while (parent := _parent(entry)) in entries and parent not in seen and entries[parent].get("isSidechain"):
-        seen.add(parent)
-        entry = entries[parent]
-    return f"sidechain-{entry['uuid']}"
+def _owners(entries: dict[str, Message]) -> dict[str, str]:
+    """For each entry, the id of the sub-agent that wrote it; "" for the session itself. A sub-agent without an id is
+    named after the first entry of its chain."""
+    owners: dict[str, str] = {}
+    for start in entries:
+        chain: dict[str, None] = {}  # from the entry towards the first, up to one whose owner is known
+        at = start
+        while at not in owners and at not in chain:
+            chain[at] = None
+            entry, parent = entries[at], _parent(entries[at])
+            if not entry.get("isSidechain"):
+                owners[at] = ""
+            elif type(entry.get("agentId")) is str:
+                owners[at] = f"agent-{entry['agentId']}"
+            elif type(parent) is str and parent in entries and entries[parent].get("isSidechain"):
+                at = parent
+            else:
+                owners[at] = f"sidechain-{at}"
+        owner = owners.get(at, f"sidechain-{at}")  # else the chain leads back into itself
+        for uuid in chain:
+            owners.setdefault(uuid, owner)
+    return owners
 
 
 def _parent(entry: Message) -> Any:

@@ -10,12 +10,12 @@ import json
 from typing import Any
 
 from backtrail.importers.model import BadFile, FileContent, ForeignThread, Segment
-from backtrail.importers.source_files import META_SUFFIX
+from backtrail.importers.source_files import META_SUFFIX, read_text
 
 
 def recognises(content: FileContent) -> bool:
     if content.lines is not None:
-        return content.path.with_name(content.path.stem + META_SUFFIX).exists()
+        return content.path.with_name(content.path.stem + META_SUFFIX).is_file()
     return type(content.value) is dict and "key" in content.value and "messages" in content.value
 
 
@@ -41,12 +41,12 @@ def _read_lines(content: FileContent) -> ForeignThread:
     meta: dict[str, Any] = {}
     meta_path = content.path.with_name(content.path.stem + META_SUFFIX)
     try:
-        meta = json.loads(meta_path.read_text("utf-8"))
+        meta = json.loads(read_text(meta_path))
         if type(meta) is not dict:
             raise ValueError("it is no JSON object")
     except FileNotFoundError:
         notes.append(f"{meta_path.name} is missing: the session is named after its file, and has no summary")
-    except (OSError, ValueError) as error:
+    except (BadFile, ValueError, RecursionError) as error:
         notes.append(f"the meta file {meta_path.name} is damaged ({error}): the session is named after its file")
         meta = {}
     skip = meta.get("skip")

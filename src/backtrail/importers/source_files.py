@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backtrail.errors import InvalidInput
+from backtrail.errors import InvalidInput, UnsafePath
 from backtrail.importers.model import BadFile, FileContent
+from backtrail.owned_files import open_regular
 
 SUFFIXES = (".json", ".jsonl")
 META_SUFFIX = ".meta.json"  # belongs to the .jsonl beside it
+MAX_BYTES = 1 << 30  # of one file, which is read into memory
 _MAX_NOTES = 5  # damaged lines reported one by one
 
 
 def find_files(target: Any) -> list[tuple[Path, str]]:
     """The files in `target`, each with a default id. `target` is a file, a directory (searched recursively), or a list
-    of them."""
+    of them. A path that is named may be a link; links inside a directory are found, and refused when they are read,
+    because whoever made the directory may have pointed them anywhere."""
     targets = list(target) if isinstance(target, list | tuple) else [target]
     found: list[tuple[Path, str]] = []
     for one in targets:
@@ -29,13 +33,24 @@ def find_files(target: Any) -> list[tuple[Path, str]]:
             raise InvalidInput(f"import_() takes paths, not {type(one).__qualname__}")
         path = Path(one)
         if path.is_dir():
-            below = (file for file in sorted(path.rglob("*")) if file.suffix in SUFFIXES and file.is_file())
-            found += [(file, file.relative_to(path).with_suffix("").as_posix()) for file in below if not _is_meta(file)]
+            found += [(file, file.relative_to(path).with_suffix("").as_posix()) for file in sorted(_below(path))]
         elif path.is_file():
-            found.append((path, path.stem))
+            found.append((path.resolve(), path.stem))
         else:
             raise InvalidInput(f"there is no file or directory {str(path)!r} to import")
     return found
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """The files below a directory, in directories that are no links; also directories that cannot be listed, which fail
+    when they are read."""
+    unreadable: list[Path] = []
+    for folder, _, names in os.walk(directory, onerror=lambda error: unreadable.append(Path(error.filename))):
+        for name in names:
+            file = Path(folder, name)
+            if file.suffix in SUFFIXES and not _is_meta(file):
+                yield file
+    yield from unreadable
 
 
 def _is_meta(path: Path) -> bool:
@@ -44,12 +59,7 @@ def _is_meta(path: Path) -> bool:
 
 def read_file(path: Path, name: str) -> FileContent:
     """The content of a file; `BadFile` if it is not JSON."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise BadFile(f"it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadFile(f"it is not UTF-8 text (byte {error.start})") from error
+    text = read_text(path)
     if not text.strip():
         raise BadFile("it is empty")
     if path.suffix == ".jsonl":
@@ -62,6 +72,24 @@ def read_file(path: Path, name: str) -> FileContent:
             if not lines.notes:
                 return lines  # JSON lines in a file named .json
         raise BadFile(f"it is not JSON: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a regular file, which is not a link."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_BYTES:
+                raise BadFile(f"it has {size:,} bytes, and at most {MAX_BYTES:,} are read at once: split it")
+            return file.read(MAX_BYTES).decode("utf-8-sig")
+    except UnsafePath as error:
+        raise BadFile("it is a link or not a regular file, which is not followed: name the file itself") from error
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadFile(f"it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadFile(f"it is not UTF-8 text (byte {error.start})") from error
 
 
 def _read_lines(path: Path, name: str, text: str) -> FileContent:
