@@ -76,7 +76,7 @@ def is_reserved_ref(text: str) -> bool:
     """True if a label of that name could never be found, because it means the head, one before it or a step."""
     matched = _BACK_SUFFIX.fullmatch(text)
     base = text if matched is None else matched["base"]
-    return base in ("", "@") or (matched is None and _STEP.fullmatch(text))
+    return base in ("", "@") or (matched is None and _STEP.fullmatch(text) is not None)
 
 
 def shorten_ids(ids: Iterable[str]) -> dict[str, str]:

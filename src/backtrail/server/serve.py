@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -30,7 +30,8 @@ class _TimedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        if cycle is not None and not cycle.response_complete:
             self._clear_deadline()  # a request has arrived
         elif self._deadline is None and not self.transport.is_closing():
             self._set_deadline()  # part of one

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import click
 
 from backtrail.cli.context import Command, CommandContext, ExitCode, is_sqlite_file, store_path, with_context
+from backtrail.engines.server_url import public_url
 
 if TYPE_CHECKING:
     from backtrail import BacktrailError, Store
@@ -78,7 +79,10 @@ def _check_file(target: str) -> Iterator[Finding]:
     path = Path(file).absolute()
     if not path.exists():
         yield Finding(
-            "store file", "bad", f"{path} is not there", "name the store with -s or BACKTRAIL_STORE, or save to it"
+            "store file",
+            "bad",
+            f"{public_url(str(path))} is not there",
+            "name the store with -s or BACKTRAIL_STORE, or save to it",
         )
         return
     info = path.stat()

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from backtrail.cli.context import Command, CommandContext, ExitCode, with_context
+from backtrail.engines.server_url import public_url
 from backtrail.errors import MissingExtra
 
 _DATABASES = ("langgraph-sqlite", "langgraph-postgres")
@@ -35,7 +36,7 @@ def command(context: CommandContext, paths: tuple[str, ...], format: str | None)
         return _import_database(context, paths[0], paths[1:])
     for path in paths:
         if not Path(path).exists():
-            raise click.BadParameter(f"Path {path!r} does not exist.", param_hint="'PATHS...'")
+            raise click.BadParameter(f"Path {public_url(path)!r} does not exist.", param_hint="'PATHS...'")
     with context.store(create=True) as store, progress("importing") as step:
         report = store.import_(list(paths), format, step)
     if context.json:
