@@ -16,8 +16,8 @@ from langgraph.types import Command, interrupt
 
 import backtrail
 from backtrail.adapters.langgraph import BacktrailSaver
-from backtrail.adapters.langgraph.migrate import migrate_database, migrate_saver
-from backtrail.errors import InvalidInput
+from backtrail.adapters.langgraph.migrate import Migration, migrate_database, migrate_saver
+from backtrail.errors import InvalidInput, UnsupportedFormat
 from fix_graphs import Chat, at, chat
 
 
@@ -59,9 +59,10 @@ def test_a_sqlite_database_is_migrated_with_branches_and_pending_writes(store: A
     with SqliteSaver.from_conn_string(str(file)) as theirs:
         run_graphs(theirs)
         progress: list[tuple[int, int]] = []
-        assert migrate_database("langgraph-sqlite", str(file), store, lambda *done: progress.append(done)) == 11
+        copied = migrate_database("langgraph-sqlite", str(file), store, lambda *done: progress.append(done))
+        assert copied == Migration(11)
         assert progress[-1] == (11, 11)
-        assert migrate_database("langgraph-sqlite", str(file), store) == 11
+        assert migrate_database("langgraph-sqlite", str(file), store) == Migration(11)
         assert_migrated(theirs, store)
 
 
@@ -71,7 +72,7 @@ def test_a_postgres_database_is_migrated(store: Any, postgres_server: Any) -> No
         for thread in ("t/1", "t2"):
             theirs.delete_thread(thread)
         run_graphs(theirs)
-        assert migrate_database("langgraph-postgres", postgres_server.url, store) == 11
+        assert migrate_database("langgraph-postgres", postgres_server.url, store) == Migration(11)
         assert_migrated(theirs, store)
 
 
@@ -81,7 +82,7 @@ def test_a_file_that_is_not_a_database_is_refused(store: Any, tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="langgraph-sqlite, langgraph-postgres"):
         migrate_database("langgraph-mongo", "x", store)
     (tmp_path / "junk.db").write_text("not a database at all, but long enough to be read as one" * 20)
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(UnsupportedFormat, match="not a database"):
         migrate_database("langgraph-sqlite", str(tmp_path / "junk.db"), store)
     assert store.threads() == []
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.importers import claude_code, source_files
+from backtrail.importers import FORMATS, claude_code, source_files
 
 from .conftest import write_lines
 
@@ -113,3 +113,28 @@ def test_a_long_chain_of_a_sub_agent_is_read_in_one_pass(tmp_path: Path, monkeyp
 def test_a_chain_that_leads_into_itself_ends() -> None:
     entries = {n: {"uuid": n, "parentUuid": p, "isSidechain": True} for n, p in (("a", "b"), ("b", "c"), ("c", "b"))}
     assert len(set(claude_code._owners(entries).values())) == 1
+
+
+@pytest.mark.parametrize("format", [None, *FORMATS])
+def test_no_format_rebuilds_objects_or_changes_its_source(store: Any, tmp_path: Path, format: str | None) -> None:
+    mark, source = tmp_path / "it-ran", tmp_path / "source"
+    source.mkdir()
+    command = f"touch {mark}"
+    calls = [
+        {"lc": 2, "type": "constructor", "id": ["os", "system"], "args": [command], "kwargs": {}},
+        {"lc": 1, "type": "constructor", "id": ["os", "system"], "kwargs": {"command": command}},
+        {"$type": "os.system", "value": command},
+        {"py/object": "os.system", "py/reduce": [{"py/function": "os.system"}, {"py/tuple": [command]}]},
+        {"__class__": "os.system", "__reduce__": [command]},
+    ]
+    messages = [{"role": "user", "content": call, **call} for call in calls]
+    write_lines(source / "talk.jsonl", messages)
+    (source / "state.json").write_text(
+        json.dumps({"messages": messages, "task": "t", "iteration": 1, "custom": calls[0]})
+    )
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in source.iterdir()}
+    store.import_(source, format)
+    for info in store.threads():
+        store.thread(info.id).load()
+    assert not mark.exists()
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in source.iterdir()} == before

@@ -26,8 +26,9 @@ _DATABASES = ("langgraph-sqlite", "langgraph-postgres")
 def command(context: CommandContext, paths: tuple[str, ...], format: str | None) -> None:
     """Import files and directories. Nothing is imported twice, and nothing in the store is overwritten.
 
-    `langgraph-sqlite FILE` and `langgraph-postgres URL` import the checkpoint database of LangGraph's own saver.
-    Creates the store if it does not exist. Exits with 1 if a file could not be read.
+    `langgraph-sqlite FILE` and `langgraph-postgres URL` import the checkpoint database of LangGraph's own saver; it is
+    only read, and nothing in it is run. Creates the store if it does not exist. Exits with 1 if something could not be
+    read.
     """
     from backtrail.cli.formatting import safe
     from backtrail.cli.output import progress
@@ -52,8 +53,8 @@ def command(context: CommandContext, paths: tuple[str, ...], format: str | None)
 
 def _import_database(context: CommandContext, kind: str, addresses: tuple[str, ...]) -> None:
     """Import the checkpoints of another checkpointer's database."""
+    from backtrail.cli.formatting import safe
     from backtrail.cli.output import progress
-    from backtrail.model import counted
 
     if len(addresses) != 1:
         raise click.UsageError(f"{kind} takes one database: a file or a URL")
@@ -62,8 +63,12 @@ def _import_database(context: CommandContext, kind: str, addresses: tuple[str, .
     except ImportError as error:
         raise MissingExtra(f"importing from {kind}", "langgraph") from error
     with context.store(create=True) as store, progress("importing") as step:
-        count = adapter.migrate_database(kind, addresses[0], store, step)
+        migration = adapter.migrate_database(kind, addresses[0], store, step)
     if context.json:
-        context.print_json({"checkpoints": count})
+        import msgspec
+
+        context.print_json(msgspec.to_builtins(migration))
     else:
-        click.echo(f"{counted(count, 'checkpoint')} imported")
+        click.echo(safe(str(migration)))
+    if migration.skipped:
+        raise click.exceptions.Exit(ExitCode.FAILED)
