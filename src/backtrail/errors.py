@@ -51,12 +51,17 @@ class CheckpointNotFound(NotFound):
 
 
 class AmbiguousCheckpoint(CheckpointNotFound, InvalidInput):
-    """Several checkpoints of the thread have this prefix: give more characters."""
+    """Several checkpoints of the thread have this label, or an id that starts so. `matches` are their ids, and `steps`
+    the numbers of their steps."""
 
-    def __init__(self, thread_id: str, at: str, matches: list[str]) -> None:
-        shown = ", ".join(matches[:4]) + (", …" if len(matches) > 4 else "")
-        super().__init__(thread_id, at, f"give more characters; it has {shown}", found="no single checkpoint")
+    def __init__(
+        self, thread_id: str, at: str, matches: list[str], steps: list[int], hint: str = "give more characters"
+    ) -> None:
+        listed = [f"{id} (step {step})" for id, step in zip(matches, steps, strict=True)]
+        shown = ", ".join(listed[:4]) + (", …" if len(listed) > 4 else "")
+        super().__init__(thread_id, at, f"{hint}; it has {shown}", found="no single checkpoint")
         self.matches = matches
+        self.steps = steps
 
 
 class NoCheckpoint(NotFound):

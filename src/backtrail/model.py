@@ -45,7 +45,8 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 At: TypeAlias = Checkpoint | str | int | UUID
-"""Names a checkpoint: itself, its id or a unique prefix of it, or the number of its step."""
+"""Names a checkpoint: itself, its id or a unique start of it, a label, `"@"` (the head), `"@~2"` (two before it), or
+the number of its step; negative numbers count from the head, which is -1."""
 
 Progress: TypeAlias = Callable[[int, int], object]
 """Called with (done, total) while something long runs."""

@@ -19,7 +19,7 @@ import msgspec
 
 from backtrail.engines.base import Engine
 from backtrail.history.file_refs import FileSource
-from backtrail.model import At, Checkpoint, Progress, Retention
+from backtrail.model import At, Progress, Retention
 
 if TYPE_CHECKING:
     from typing import Never
@@ -61,8 +61,8 @@ Files: TypeAlias = FileSource | str
 """The files that belong to a checkpoint: a Workspace, of which a snapshot is taken, one of its snapshots, or the text
 in another checkpoint's `files`."""
 
-Expect: TypeAlias = Checkpoint | UUID | str | None
-"""The head that a save expects: a checkpoint or its id, or None for a thread that does not exist yet."""
+Expect: TypeAlias = At | None
+"""The head that a save expects: a checkpoint, by any of its names, or None for a thread that does not exist yet."""
 
 OnConflict: TypeAlias = Literal["raise", "branch"]
 Policy: TypeAlias = Retention | str | None

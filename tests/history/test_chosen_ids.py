@@ -55,6 +55,6 @@ def test_a_prefix_is_searched_beyond_the_checkpoints_of_other_threads(store: Any
     for n in range(1, 100):
         thread.save({"n": n}, id=f"22222222-0000-4000-8000-{n:012}")
     fork.save({"n": "mine"}, id="22222222-ffff-4000-8000-000000000000")
-    assert fork.load("2222") == {"n": "mine"}
+    assert fork.load("22222222") == {"n": "mine"}
     with pytest.raises(backtrail.AmbiguousCheckpoint):
-        thread.load("2222")
+        thread.load("22222222")

@@ -18,12 +18,15 @@ from backtrail.cli.formatting import one_line, safe, safe_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backtrail import Checkpoint, Store, Thread
+    from backtrail import Store, Thread
 
 DEFAULT_STORE = "backtrail.db"
 # Names that no shell expands, splits or runs, and that are not taken for options: only these are completed, because
 # bash puts a completion on the command line as it is.
 _PLAIN_WORD = re.compile(r"[\w./@][\w./@:+=,-]*")
+
+_NEGATIVE_STEP = re.compile(r"-[1-9][0-9]{0,6}")
+_CHECKPOINT_ARGUMENTS = {"at", "a", "b"}
 
 
 class ExitCode(enum.IntEnum):
@@ -155,6 +158,22 @@ class Command(click.Command):
             ),
         ]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read `-2` as a step counted from the head, not as an option: no option is a number."""
+        names = {parameter.name for parameter in self.params if isinstance(parameter, click.Argument)}
+        if names & _CHECKPOINT_ARGUMENTS and "--" not in args:
+            options = [option for option in self.params if isinstance(option, click.Option) and not option.is_flag]
+            valued = {name for option in options for name in option.opts}
+            args = [
+                arg if before in valued else _as_position(arg) for before, arg in zip(["", *args], args, strict=False)
+            ]
+        return super().parse_args(ctx, args)
+
+
+def _as_position(arg: str) -> str:
+    """The name `@~1` for `-2`, `@` for `-1`."""
+    return f"@~{int(arg[1:]) - 1}" if _NEGATIVE_STEP.fullmatch(arg) else arg
+
 
 def _common_option(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     """A callback that stores an option in the context, wherever on the line it was given."""
@@ -190,7 +209,7 @@ dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Print what 
 
 
 def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`AT`: a checkpoint, by any ref that `resolve_ref` knows."""
+    """`AT`: a checkpoint, by any name that `thread.get` knows."""
     return click.argument("at") if required else click.argument("at", default="@")
 
 
@@ -209,13 +228,6 @@ def namespaces_of(store: Store) -> list[str]:
         return store.namespaces()
     except InvalidInput:
         return []
-
-
-def resolve_ref(thread: Thread[Any], ref: str) -> Checkpoint:
-    """The checkpoint that `ref` names: `@`, `@~2`, a step, a label or the start of an id."""
-    from backtrail.render.refs import resolve
-
-    return resolve(thread, ref)
 
 
 def confirm(context: CommandContext, what: str, *, yes: bool) -> None:

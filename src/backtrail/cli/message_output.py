@@ -20,7 +20,7 @@ _MAX_DEPTH = 4
 _MAX_RESULT_LINES = 3
 
 
-def render_message(message: ParsedMessage, index: int, *, full: bool) -> RenderableType:
+def render_message(message: ParsedMessage, number: int, *, full: bool) -> RenderableType:
     """One message with its tool calls and results."""
     style = message.role if message.role in ("user", "assistant", "tool", "system") else "bold"
     lines: list[Text] = []
@@ -39,7 +39,7 @@ def render_message(message: ParsedMessage, index: int, *, full: bool) -> Rendera
         name = f"{one_line(result.name)} " if result.name else ""
         lines.append(Text().append(f"↳ {name}", "removed" if result.failed else "tool").append(shown, "dim"))
     lines += [Text(safe(extra) if full else one_line(short_text(extra, 120)), "dim") for extra in message.extra]
-    header = Text("\n").append(one_line(message.role), style).append(f"  {index}", "dim")
+    header = Text("\n").append(one_line(message.role), style).append(f"  #{number}", "dim")
     return Group(header, *map(_Indented, lines))
 
 

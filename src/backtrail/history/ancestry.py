@@ -1,4 +1,4 @@
-"""The ancestry of a position: the walk back to the first checkpoint, through branches and forks; and resolving `at`.
+"""The ancestry of a position: the walk back to the first checkpoint, through branches and forks.
 
 A thread can see every position in its history, including the part that a fork inherited, and every abandoned position
 on branches of its own. The walk itself is `engines.branch_origins.walk_back`.
@@ -6,22 +6,18 @@ on branches of its own. The walk itself is `engines.branch_origins.walk_back`.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
-from backtrail.encode.frame import describe_row
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Step
 from backtrail.engines.branch_origins import Segment, is_complete, previous_position, walk_back
-from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
+from backtrail.errors import Corrupt
 from backtrail.history.context import Context
-from backtrail.history.records import MarkBody, Meta, checkpoint, open_note, read_step, uuid_text
+from backtrail.history.records import MarkBody, Meta, checkpoint, read_step
 from backtrail.model import Checkpoint
 
 _CHUNK = 512  # steps read at once when going back
-_FIRST_LIMIT = 64  # rows read for a prefix, at first
 
 
 class HistoryStep(msgspec.Struct, frozen=True):
@@ -156,92 +152,3 @@ async def newest_other(context: Context, head: Head) -> HistoryStep | None:
     own = [one for branch in await own_branches(context, head) for one in await living_steps(context, head, branch)]
     others = [one for one in own if one.position != head.position]
     return max(others, key=lambda one: (one.meta.created, one.step.id), default=None)
-
-
-# -- finding a checkpoint ----------------------------------------------------------------------------------------------
-
-
-async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
-    """The checkpoint that `at` names: a Checkpoint, an id, a unique prefix of one, or a step of the history."""
-    if isinstance(at, Checkpoint):
-        at = at.id
-    if isinstance(at, uuid.UUID):
-        at = str(at)
-    if type(at) is int:
-        return await _resolve_step(context, head, at)
-    if type(at) is str:
-        return await _resolve_id(context, head, at)
-    raise InvalidInput(f"at must be a Checkpoint, an id, a prefix of one or a step number, not {type(at).__qualname__}")
-
-
-async def _resolve_step(context: Context, head: Head, step: int) -> HistoryStep:
-    if step < 0:
-        raise InvalidInput(f"at={step}: steps are numbered from 1")
-    branch = (await Ancestry.of(context, head)).branch_at(step)
-    found = await step_at(context, head, branch, step) if branch is not None else None
-    if found is None:
-        raise CheckpointNotFound(head.thread, step, f"its steps go from 1 to {head.step}, less what was pruned")
-    if not found.alive:
-        raise CheckpointNotFound(head.thread, step, "it was deleted")
-    return found
-
-
-async def _resolve_id(context: Context, head: Head, text: str) -> HistoryStep:
-    digits = text.replace("-", "").lower()
-    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
-        raise CheckpointNotFound(head.thread, text, "an id is 32 hexadecimal digits, or the first few of them")
-    if digits == open_note(context.frames, head).checkpoint.hex():  # most callers got the id from the head
-        branch = await context.branch(head.lineage, head.branch)
-        at_head = await step_at(context, head, branch, head.step) if branch is not None else None
-        if at_head is not None:
-            return at_head
-    low = bytes.fromhex(digits.ljust(32, "0"))
-    high = bytes.fromhex(digits.ljust(32, "f"))
-    limit = _FIRST_LIMIT
-    while True:
-        candidates = await _candidates(context, head, low, high, limit)
-        if len(candidates.found) > 1 or candidates.rows < limit:
-            break
-        limit *= 16  # rows of other threads filled the limit
-    if len(candidates.found) == 1:
-        return candidates.found[0]
-    if candidates.found:
-        raise AmbiguousCheckpoint(head.thread, text, [uuid_text(one.step.id) for one in candidates.found])
-    if candidates.elsewhere:
-        raise CheckpointNotFound(head.thread, text, "a checkpoint of that id belongs to another thread")
-    if candidates.deleted:
-        raise CheckpointNotFound(head.thread, text, "it was deleted")
-    raise CheckpointNotFound(head.thread, text)
-
-
-class _Candidates(msgspec.Struct):
-    """The rows whose ids are in a range, up to the limit of the read."""
-
-    rows: int  #: how many were read
-    found: list[HistoryStep]  #: the living ones that the thread can see
-    elsewhere: bool = False  #: some belong to another thread
-    deleted: bool = False  #: some were deleted
-
-
-async def _candidates(context: Context, head: Head, low: bytes, high: bytes, limit: int) -> _Candidates:
-    positions: Sequence[Position]
-    if low == high:
-        positions = await context.caches.ids.positions(context.engine, head, low)
-    else:
-        rows = await context.engine.locate(head.lineage, low, high, limit)
-        positions = [(branch, step) for branch, step, _ in rows]
-    ancestry = await Ancestry.of(context, head)
-    result = _Candidates(len(positions), [])
-    for branch_id, step in positions:
-        branch = await context.branch(head.lineage, branch_id)
-        if branch is None:
-            raise Corrupt(describe_row(branch_id, step), "its branch is missing")
-        if branch.owner != head.owner and (branch_id, step) not in ancestry:
-            result.elsewhere = True
-            continue
-        one = await step_at(context, head, branch, step)
-        if one is not None and one.alive:
-            result.found.append(one)
-        else:
-            result.deleted = True
-    return result

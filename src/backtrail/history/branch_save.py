@@ -9,7 +9,6 @@ from backtrail.encode.row_format import Root
 from backtrail.engines.base import Branch, Commit, Head, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Conflict, Corrupt
-from backtrail.history.ancestry import resolve
 from backtrail.history.records import (
     MAX_MOVES,
     Move,
@@ -22,6 +21,7 @@ from backtrail.history.records import (
     seal_row,
     uuid_text,
 )
+from backtrail.history.resolve import resolve
 from backtrail.history.retry import attempts
 from backtrail.history.save import RowBase, SaveRequest, plan_row
 from backtrail.history.state_reader import StateReader

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
-from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, resolve, to_checkpoint
+from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, to_checkpoint
 from backtrail.history.context import Context
 from backtrail.history.records import (
     MAX_MOVES,
@@ -29,6 +29,7 @@ from backtrail.history.records import (
     uuid_text,
     with_note,
 )
+from backtrail.history.resolve import resolve
 from backtrail.history.retry import rereading
 from backtrail.history.save_arguments import pack_custom
 from backtrail.history.thread_handle import S, ThreadHandle

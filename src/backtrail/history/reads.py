@@ -18,12 +18,12 @@ from backtrail.history.ancestry import (
     living_steps,
     own_branches,
     parent_of,
-    resolve,
     to_checkpoint,
     to_checkpoints,
 )
 from backtrail.history.diff import compare
 from backtrail.history.records import checkpoint, open_note
+from backtrail.history.resolve import resolve
 from backtrail.history.retry import rereading
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle

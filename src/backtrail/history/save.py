@@ -39,8 +39,9 @@ from backtrail.history.records import (
     seal_row,
     uuid_text,
 )
+from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import attempts, repeat_while_moving
-from backtrail.history.save_arguments import NO_FACTS, Facts, OnConflict, check_id
+from backtrail.history.save_arguments import NO_FACTS, Facts, OnConflict
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_name, check_names
@@ -194,9 +195,9 @@ async def save_plan(
     if parent is not UNSET:
         if expect is not UNSET:
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
-        request.base_id, request.branches, request.follows = _id_of(parent, "parent"), True, True
+        request.base_id, request.branches, request.follows = await _id_of(thread, parent), True, True
     elif expect is not UNSET:
-        request.base_id = _id_of(expect, "expect")
+        request.base_id = await _id_of(thread, expect)
     if on_conflict == "branch":
         request.branches = True
     try:
@@ -207,8 +208,11 @@ async def save_plan(
         return await repeat_while_moving(thread, damage, lambda: _save_on_head(thread, request))
 
 
-def _id_of(value: Any, what: str) -> bytes | None:
-    return None if value is None else check_id(value.id if isinstance(value, Checkpoint) else value, what)
+async def _id_of(thread: ThreadHandle[S], at: Any) -> bytes | None:
+    """The id of the checkpoint that `expect` or `parent` names; a whole id is not looked up."""
+    if at is None or (id := whole_id(at)) is not None:
+        return None if at is None else id
+    return (await resolve(thread.context, await thread.require_head(), at)).step.id
 
 
 async def _save_on_cached_tip(thread: ThreadHandle[S], request: SaveRequest, tip: Tip) -> Checkpoint | None:

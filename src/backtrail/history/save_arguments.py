@@ -44,10 +44,9 @@ def pack_custom(values: Values, custom: Any) -> bytes:
     return values.encode(fields, "custom") if fields else b""
 
 
-def check_id(value: Any, what: str = "id") -> bytes:
-    """The 16 bytes of a checkpoint id that a caller gives."""
+def check_id(value: Any) -> bytes:
+    """The 16 bytes of an id that a caller chose for a new checkpoint."""
     try:
         return value.bytes if isinstance(value, uuid.UUID) else uuid.UUID(value).bytes
     except (ValueError, AttributeError, TypeError):
-        hint = "leave it out, and one is made" if what == "id" else "give a Checkpoint, or its whole id"
-        raise InvalidInput(f"{what}={value!r:.80} is not a UUID: {hint}") from None
+        raise InvalidInput(f"id={value!r:.80} is not a UUID: leave it out, and one is made") from None

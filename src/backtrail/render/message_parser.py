@@ -60,6 +60,14 @@ def conversation_key(outline: Outline) -> str | None:
     return None
 
 
+def first_number(outline: Outline) -> int:
+    """The number of the first message that a state still has. Messages are numbered from 1, and those of a session keep
+    their numbers when older ones are cut away: `first` is a field of its state."""
+    fields = {part.name: part.value for part in outline.parts if part.known}
+    first = fields.get("first")
+    return first if "user_turns" in fields and type(first) is int else 1
+
+
 def parse_message(value: Any) -> ParsedMessage:
     """Parse any message-like value."""
     if isinstance(value, Unregistered):

@@ -20,8 +20,7 @@ from backtrail.render.graph import GraphRow, ancestry, arrange, width
 from backtrail.render.head_moves import left_behind, undo
 from backtrail.render.json_records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
 from backtrail.render.jsonable import from_json, to_json, truncate
-from backtrail.render.message_parser import conversation_key, parse_message
-from backtrail.render.refs import resolve
+from backtrail.render.message_parser import conversation_key, first_number, parse_message
 from backtrail.server import requests, responses
 
 if TYPE_CHECKING:
@@ -184,8 +183,11 @@ class Handlers:
         start = max(0, total - request.limit) if request.start is None else request.start
         parts = handle.outline([key], at=checkpoint.id, start=start, stop=start + request.limit).parts
         limit = 10**9 if request.whole else _SHOWN_TEXT
+        first = first_number(outline)
         shown = [
-            truncate(msgspec.to_builtins(parse_message(part.value)), limit) | {"index": part.name} for part in parts
+            truncate(msgspec.to_builtins(parse_message(part.value)), limit)
+            | {"index": part.name, "number": first + int(part.name)}
+            for part in parts
         ]
         return {"key": key, "total": total, "start": start, "messages": shown}
 
@@ -222,7 +224,7 @@ class Handlers:
     def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
         """The changes between two checkpoints; `total` may be more than are listed."""
         handle = self._handle(request.thread)
-        found = handle.diff(resolve(handle, request.a), resolve(handle, request.b))
+        found = handle.diff(request.a, request.b)
         changes = [truncate(change_json(change), _SHOWN_VALUE) for change in found.changes[: request.limit]]
         return {
             "a": checkpoint_json(found.a),
@@ -236,7 +238,7 @@ class Handlers:
         handle, checkpoint = self._handle(request.thread), self._at(request)
         if checkpoint.files is None:
             return {"snapshot": None, "base": None, "root": None, "total": 0, "changes": []}
-        base = resolve(handle, request.base) if request.base else self._snapshot_before(request.thread, checkpoint)
+        base = handle.get(request.base) if request.base else self._snapshot_before(request.thread, checkpoint)
         workspace = handle.workspace(checkpoint)
         changes = workspace.diff(base, checkpoint).changes if base is not None else ()
         return {
@@ -288,7 +290,7 @@ class Handlers:
     def rewind(self, request: requests.RewindRequest) -> responses.RewindResponse:
         """Move the head. `left` are the checkpoints that it leaves behind; they stay, and `undo` goes back."""
         handle = self._handle(request.thread)
-        target = resolve(handle, request.at)
+        target = handle.get(request.at)
         graph = self._graph(request.thread)
         left = left_behind(graph.checkpoints().values(), graph.info.head, target)
         changes = handle.workspace(target).restore(target, dry_run=True).changes if request.files else ()
@@ -314,7 +316,7 @@ class Handlers:
     def delete(self, request: requests.DeleteRequest) -> responses.DeleteResponse:
         """Delete a thread, or one checkpoint of it."""
         handle = self._handle(request.thread)
-        handle.delete(resolve(handle, request.at) if request.at is not None else None)
+        handle.delete(request.at)
         return {"deleted": request.thread, "at": request.at}
 
     # -- helpers ------------------------------------------------------------------------------------------------------
@@ -327,7 +329,7 @@ class Handlers:
         return first[0] if first and first[0].id == thread else None
 
     def _at(self, request: requests.CheckpointRequest) -> Checkpoint:
-        return resolve(self._handle(request.thread), request.at)
+        return self._handle(request.thread).get(request.at)
 
 
 def _replace_options(handle: Thread[Any], request: requests.WriteRequest) -> dict[str, Any]:

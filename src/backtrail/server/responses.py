@@ -86,7 +86,8 @@ class ToolResultJson(TypedDict):
 class MessageJson(TypedDict):
     """One message, whatever framework wrote it."""
 
-    index: int
+    index: int  # its place in the list, from 0 on
+    number: int  # for people, from 1 on; a session's messages keep theirs when older ones are cut away
     role: str
     text: Any
     thinking: Any

@@ -39,7 +39,7 @@ def plan_keep(planner: Planner, kept: ListNode | list[Any], changes: dict[str, A
 
 def check_messages(messages: list[Message]) -> list[Message]:
     """Refuse a message that is not a dict."""
-    for number, message in enumerate(messages):
+    for number, message in enumerate(messages, 1):
         if type(message) is not dict:
             what = f"message {number}" if len(messages) > 1 else "a message"
             raise InvalidInput(f"{what} must be a dict, not {type(message).__qualname__}")

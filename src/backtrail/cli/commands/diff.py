@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, resolve_ref, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Diff
@@ -30,7 +30,7 @@ def command(context: CommandContext, thread: str, a: str, b: str, full: bool, ex
     Includes the files if both were saved with files.
     """
     with context.thread(thread) as handle:
-        found = handle.diff(resolve_ref(handle, a), resolve_ref(handle, b))
+        found = handle.diff(a, b)
         files = handle.workspace(found.b).diff(found.a, found.b).changes if found.a.files and found.b.files else ()
     if context.json:
         from backtrail.cli.diff_output import file_changes_json

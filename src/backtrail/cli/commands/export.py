@@ -13,7 +13,6 @@ from backtrail.cli.context import (
     CommandContext,
     at_argument,
     print_line,
-    resolve_ref,
     thread_argument,
     with_context,
 )
@@ -47,7 +46,7 @@ def command(context: CommandContext, thread: str, at: str, format: str | None, o
 
     with context.store() as store:
         handle: Thread[Any] = store.thread(thread)
-        checkpoint = resolve_ref(handle, at)
+        checkpoint = handle.get(at)
         format = format or format_of(output)
         text = export_checkpoint(store, handle, checkpoint, format)
     if output is not None:

@@ -80,12 +80,14 @@ def _threads(store: Store, prefix: str) -> Iterator[Thread[Any]]:
 
 
 def _matching_messages(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpoint, int | None, str]]:
-    from backtrail.render.message_parser import conversation_key, parse_message
+    from backtrail.render.message_parser import conversation_key, first_number, parse_message
 
     head = thread.head
-    key = conversation_key(thread.outline()) if head is not None else None
-    if head is None or key is None:
+    outline = thread.outline() if head is not None else None
+    key = conversation_key(outline) if outline is not None else None
+    if head is None or outline is None or key is None:
         return
+    first = first_number(outline)
     wanted = text.casefold()
     for part in thread.outline([key], at=head.id).parts:
         message = parse_message(part.value)
@@ -96,7 +98,7 @@ def _matching_messages(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpo
         )
         at = whole.casefold().find(wanted)
         if at >= 0:
-            yield head, int(part.name), f"{message.role}: {whole[max(0, at - 40) : at + 80]}"
+            yield head, first + int(part.name), f"{message.role}: {whole[max(0, at - 40) : at + 80]}"
 
 
 def _print_found(found: list[tuple[Checkpoint, int | None, str]]) -> None:
@@ -106,13 +108,13 @@ def _print_found(found: list[tuple[Checkpoint, int | None, str]]) -> None:
     from backtrail.cli.output import label_and_tags, paged
 
     with paged() as out:
-        for checkpoint, index, preview in found:
+        for checkpoint, number, preview in found:
             row = Text().append(one_line(checkpoint.thread_id), "bold").append(f"  {checkpoint.step}", "step")
             row.append(f" {checkpoint.id}", "id").append(f" {age(checkpoint.created_at)}", "age")
             marks = label_and_tags(checkpoint.label, checkpoint.tags)
             row.append(" " if marks else "").append(marks)
-            if index is not None:
-                row.append(f"  message {index}  ", "dim").append(one_line(preview))
+            if number is not None:
+                row.append(f"  message #{number}  ", "dim").append(one_line(preview))
             out.print(row, no_wrap=True, overflow="ellipsis")
         if not found:
             out.print(Text("nothing found", "dim"))

@@ -9,7 +9,6 @@ from backtrail.cli.context import (
     CommandContext,
     at_argument,
     print_line,
-    resolve_ref,
     thread_argument,
     with_context,
 )
@@ -27,7 +26,7 @@ def command(context: CommandContext, thread: str, at: str, to: str | None) -> No
     """Start a new thread at checkpoint AT of THREAD (default: the head). It shares everything that was saved up to
     there."""
     with context.thread(thread) as handle:
-        checkpoint = resolve_ref(handle, at)
+        checkpoint = handle.get(at)
         made = handle.fork(to, at=checkpoint)
     if context.json:
         context.print_json({"thread": made.id, "at": checkpoint.id, "step": checkpoint.step})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, print_line, resolve_ref, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, print_line, thread_argument, with_context
 
 
 @click.command(
@@ -19,15 +19,15 @@ from backtrail.cli.context import Command, CommandContext, print_line, resolve_r
 @with_context
 def command(context: CommandContext, thread: str, name: str | None, at: str, remove: bool) -> None:
     """Give a checkpoint of THREAD the label NAME. Every command takes a label as the checkpoint's name."""
+    from backtrail.history.resolve import never_means_a_label
     from backtrail.render.json_records import checkpoint_json
-    from backtrail.render.refs import is_reserved_ref
 
     if (name is None) != remove:
         raise click.UsageError("give a NAME, or --remove.")
-    if name is not None and is_reserved_ref(name):
+    if name is not None and never_means_a_label(name):
         raise click.UsageError(f"{name!r} already means a checkpoint (@, @~2, a step): choose another label.")
     with context.thread(thread) as handle:
-        checkpoint = handle.annotate(resolve_ref(handle, at), label=name)
+        checkpoint = handle.annotate(at, label=name)
     if context.json:
         context.print_json({"checkpoint": checkpoint_json(checkpoint)})
     else:

@@ -57,7 +57,7 @@ def command(context: CommandContext, thread: str, limit: int, trail: bool) -> No
 def _print_graph(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:
     from backtrail.cli.ansi import Span, print_lines
     from backtrail.render.graph import arrange, draw
-    from backtrail.render.refs import shorten_ids
+    from backtrail.render.short_ids import shorten_ids
 
     rows = arrange(history, head)
     by_id = {row.checkpoint.id: row for row in rows}

@@ -11,7 +11,6 @@ from backtrail.cli.context import (
     confirm,
     dry_run_option,
     print_line,
-    resolve_ref,
     thread_argument,
     with_context,
     yes_option,
@@ -37,7 +36,7 @@ def command(context: CommandContext, thread: str, at: str, files: bool, prune: b
     from backtrail.render.json_records import checkpoint_json
 
     with context.thread(thread) as handle:
-        target = resolve_ref(handle, at)
+        target = handle.get(at)
         head = handle.head
         left = left_behind(handle.history(all=True), head.id if head is not None else None, target)[::-1]
         fate = "delete" if prune else "leave behind"

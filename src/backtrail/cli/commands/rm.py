@@ -12,7 +12,6 @@ from backtrail.cli.context import (
     confirm,
     dry_run_option,
     print_line,
-    resolve_ref,
     with_context,
     yes_option,
 )
@@ -44,7 +43,7 @@ def command(context: CommandContext, threads: tuple[str, ...], at: str | None, d
             if not handle.exists():
                 raise ThreadNotFound(handle.id)
         if at is not None:
-            checkpoint = resolve_ref(handles[0], at)
+            checkpoint = handles[0].get(at)
             what = f"delete step {checkpoint.step} of {threads[0]}"
         else:
             count = sum(len(handle.history(all=True)) for handle in handles)

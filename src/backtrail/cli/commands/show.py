@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, at_argument, resolve_ref, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, at_argument, thread_argument, with_context
 
 if TYPE_CHECKING:
     from backtrail import Checkpoint, Thread
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def command(context: CommandContext, thread: str, at: str, messages: int, full: bool) -> None:
     """Show the state of THREAD at AT (default: the head)."""
     with context.thread(thread) as handle:
-        checkpoint = resolve_ref(handle, at)
+        checkpoint = handle.get(at)
         if context.json:
             from backtrail.render.json_records import checkpoint_json
             from backtrail.render.jsonable import to_json
@@ -49,7 +49,7 @@ def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | N
     from backtrail.cli.formatting import age, one_line, size
     from backtrail.cli.message_output import render_message, render_value
     from backtrail.cli.output import label_and_tags, paged
-    from backtrail.render.message_parser import conversation_key, parse_message
+    from backtrail.render.message_parser import conversation_key, first_number, parse_message
 
     outline = thread.outline(at=checkpoint.id)
     key = conversation_key(outline)
@@ -66,11 +66,12 @@ def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | N
             out.print(render_value("custom", checkpoint.custom, full=full))
         if key is not None:
             count = next(part.count or 0 for part in outline.parts if part.name == key)
+            first = first_number(outline)
             start = 0 if last is None else max(0, count - last)
             if start:
                 out.print(Text(f"… {start:,} earlier messages: --messages {count} or --full", "dim"))
             for part in thread.outline([key], at=checkpoint.id, start=start, stop=count).parts:
-                out.print(render_message(parse_message(part.value), int(part.name), full=full))
+                out.print(render_message(parse_message(part.value), first + int(part.name), full=full))
         for part in outline.parts:
             if part.name != key:
                 value = part.value if part.known else thread.outline([part.name], at=checkpoint.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, print_line, resolve_ref, thread_argument, with_context
+from backtrail.cli.context import Command, CommandContext, print_line, thread_argument, with_context
 
 
 @click.command(
@@ -22,7 +22,7 @@ def command(context: CommandContext, thread: str, tags: tuple[str, ...], at: str
     from backtrail.render.json_records import checkpoint_json
 
     with context.thread(thread) as handle:
-        checkpoint = resolve_ref(handle, at)
+        checkpoint = handle.get(at)
         kept = [tag for tag in checkpoint.tags if tag not in tags]
         checkpoint = handle.annotate(checkpoint, tags=kept if remove else [*kept, *tags])
     if context.json:

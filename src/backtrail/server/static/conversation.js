@@ -64,7 +64,7 @@ function messageItem(message, isNew) {
     h("header", {},
       h("span", { class: "who" }, message.role),
       isNew ? h("span", { class: "new" }, "new here") : null,
-      h("span", { class: "index" }, String(message.index))),
+      h("span", { class: "index" }, `#${message.number}`)),
     parts);
 }
 

@@ -1,0 +1,242 @@
+"""Naming a checkpoint: the one rule by which `at` is read in Python, on the command line and over HTTP.
+
+A Checkpoint and a UUID name themselves. A number is a step of the history, and a negative one counts from its end, as
+in a list: -1 is the head. A text is read in this order, and the first line that fits decides:
+
+1. `@` is the head, `NAME~2` the second checkpoint before NAME, `~2` the second before the head;
+2. a number of at most seven digits, the first of them not 0, is a step, also if a label looks like one;
+3. 32 hexadecimal digits are an id; eight or more are the start of one and, if no id starts so, a label;
+4. anything else is a label; fewer than eight hexadecimal digits are the start of an id if there is no such label.
+
+A label in the history hides the same label on abandoned checkpoints. If several checkpoints are left, the name is
+ambiguous, and the error lists them.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from backtrail.encode.frame import describe_row
+from backtrail.engines.base import Head, Position
+from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
+from backtrail.history.ancestry import Ancestry, HistoryStep, living_steps, own_branches, step_at
+from backtrail.history.context import Context
+from backtrail.history.records import open_note, uuid_text
+from backtrail.model import Checkpoint
+
+_BACK = re.compile(r"(?P<base>.*?)(?P<back>(?:~[0-9]{0,9})+)", re.DOTALL)
+_STEP = re.compile(r"0|-?[1-9][0-9]{0,6}")
+_HEX = re.compile(r"[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*-?")
+_SURE_PREFIX = 8  # hexadecimal digits from which on a text is rather the start of an id than a label
+_WHOLE_ID = 32
+_FIRST_LIMIT = 64  # rows read for a prefix, at first
+_MAX_TEXT = 1024  # characters: a label has at most half as many
+_LISTED = 8  # checkpoints of one label that are looked for, before it is called ambiguous
+
+
+async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
+    """The checkpoint that `at` names, as the thread of `head` sees it."""
+    if isinstance(at, Checkpoint):
+        at = at.id
+    if isinstance(at, uuid.UUID):
+        at = str(at)
+    if type(at) is int:
+        return await _resolve_step(context, head, at)
+    if type(at) is str:
+        return await _resolve_text(context, head, at)
+    raise InvalidInput(f"at must be a Checkpoint, an id, a label, '@~2' or a step number, not {type(at).__qualname__}")
+
+
+def whole_id(at: Any) -> bytes | None:
+    """The id that `at` spells out, for which nothing has to be read; None if it names a checkpoint in another way."""
+    if isinstance(at, Checkpoint):
+        at = at.id
+    if isinstance(at, uuid.UUID):
+        return at.bytes
+    if type(at) is str and _HEX.fullmatch(at) and len(digits := at.replace("-", "")) == _WHOLE_ID:
+        return bytes.fromhex(digits)
+    return None
+
+
+def never_means_a_label(text: str) -> bool:
+    """True if a label of that text could not be used as a name: it would mean the head, a step, or one before it."""
+    return text == "@" or _BACK.fullmatch(text) is not None or _STEP.fullmatch(text) is not None
+
+
+# -- steps and positions -----------------------------------------------------------------------------------------------
+
+
+async def _resolve_step(context: Context, head: Head, step: int) -> HistoryStep:
+    ancestry = await Ancestry.of(context, head)
+    if step < 0:
+        return await _count_back(head, step, ancestry, -step - 1)
+    branch = ancestry.branch_at(step)
+    found = await step_at(context, head, branch, step) if branch is not None else None
+    if found is None:
+        raise CheckpointNotFound(head.thread, step, f"its steps go from 1 to {head.step}, less what was pruned")
+    if not found.alive:
+        raise CheckpointNotFound(head.thread, step, "it was deleted")
+    return found
+
+
+async def _count_back(head: Head, at: int | str, ancestry: Ancestry, count: int) -> HistoryStep:
+    """The living checkpoint that many before the newest one of an ancestry."""
+    left = count
+    async for one in ancestry.steps_back(chunk=min(count + 1, 512)):
+        if one.alive:
+            if not left:
+                return one
+            left -= 1
+    there = count - left - 1
+    raise CheckpointNotFound(head.thread, at, f"there {'is' if there == 1 else 'are'} only {max(there, 0)} before it")
+
+
+async def _resolve_text(context: Context, head: Head, text: str) -> HistoryStep:
+    if not text or len(text) > _MAX_TEXT:
+        return _unknown(head, text)
+    if text == "@":
+        return await _count_back(head, text, await Ancestry.of(context, head), 0)
+    if matched := _BACK.fullmatch(text):
+        base = await _resolve_text(context, head, matched["base"] or "@")
+        counts = matched["back"].split("~")[1:]
+        ancestry = await Ancestry.of(context, head, base.position)
+        return await _count_back(head, text, ancestry, sum(int(count or 1) for count in counts))
+    if _STEP.fullmatch(text):
+        try:
+            return await _resolve_step(context, head, int(text))
+        except CheckpointNotFound as error:
+            if labelled := await find_labelled(context, head, text):
+                raise _only_a_label(head, text, labelled) from error
+            raise
+    digits = text.replace("-", "").lower() if _HEX.fullmatch(text) else ""
+    if not digits or len(digits) > _WHOLE_ID:
+        return await _resolve_label(context, head, text) or _unknown(head, text)
+    if len(digits) >= _SURE_PREFIX:
+        found = await _resolve_id(context, head, text, digits)
+        if isinstance(found, HistoryStep) or len(digits) == _WHOLE_ID:
+            return _required(found)
+        return await _resolve_label(context, head, text) or _required(found)
+    return await _resolve_label(context, head, text) or _required(await _resolve_id(context, head, text, digits))
+
+
+def _required(found: HistoryStep | CheckpointNotFound) -> HistoryStep:
+    if isinstance(found, CheckpointNotFound):
+        raise found
+    return found
+
+
+def _unknown(head: Head, text: str) -> HistoryStep:
+    hint = "name it by '@', '@~2', a step, a label or the start of its id"
+    raise CheckpointNotFound(head.thread, text, f"{hint}; list them with thread.history(all=True)")
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+async def find_labelled(context: Context, head: Head, label: str) -> list[HistoryStep]:
+    """The checkpoints of this label in the history, newest first; if there are none, those that were abandoned."""
+    found: list[HistoryStep] = []
+    ancestry = await Ancestry.of(context, head)
+    async for one in ancestry.steps_back():
+        if one.alive and one.facts.label == label:
+            found.append(one)
+            if len(found) == _LISTED:
+                return found
+    if found:
+        return found
+    for branch in await own_branches(context, head):
+        living = await living_steps(context, head, branch)
+        found += [one for one in living if one.facts.label == label and one.position not in ancestry]
+    return found[::-1]
+
+
+async def _resolve_label(context: Context, head: Head, text: str) -> HistoryStep | None:
+    """The checkpoint of this label; None if there is none."""
+    found = await find_labelled(context, head, text)
+    if len(found) > 1:
+        hint = "several have this label, so give a step or an id"
+        raise AmbiguousCheckpoint(head.thread, text, _ids(found), _steps(found), hint)
+    return found[0] if found else None
+
+
+def _only_a_label(head: Head, text: str, found: list[HistoryStep]) -> CheckpointNotFound:
+    """A number is a step, also where there is no such step, so that it does not change its meaning with time."""
+    listed = ", ".join(f"{id} (step {step})" for id, step in zip(_ids(found), _steps(found), strict=True))
+    hint = f"a number names a step; the label {text!r} is that of {listed}: name it by its id"
+    return CheckpointNotFound(head.thread, text, hint)
+
+
+def _ids(found: Sequence[HistoryStep]) -> list[str]:
+    return [uuid_text(one.step.id) for one in found]
+
+
+def _steps(found: Sequence[HistoryStep]) -> list[int]:
+    return [one.step.step for one in found]
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+
+async def _resolve_id(context: Context, head: Head, text: str, digits: str) -> HistoryStep | CheckpointNotFound:
+    """The one checkpoint whose id starts with these digits, or the error that says why there is none."""
+    if digits == open_note(context.frames, head).checkpoint.hex():  # most callers got the id from the head
+        branch = await context.branch(head.lineage, head.branch)
+        at_head = await step_at(context, head, branch, head.step) if branch is not None else None
+        if at_head is not None:
+            return at_head
+    low = bytes.fromhex(digits.ljust(_WHOLE_ID, "0"))
+    high = bytes.fromhex(digits.ljust(_WHOLE_ID, "f"))
+    limit = _FIRST_LIMIT
+    while True:
+        candidates = await _candidates(context, head, low, high, limit)
+        if len(candidates.found) > 1 or candidates.rows < limit:
+            break
+        limit *= 16  # rows of other threads filled the limit
+    if len(candidates.found) == 1:
+        return candidates.found[0]
+    if candidates.found:
+        found = candidates.found
+        raise AmbiguousCheckpoint(head.thread, text, _ids(found), _steps(found), "give more characters")
+    if candidates.elsewhere:
+        return CheckpointNotFound(head.thread, text, "a checkpoint of that id belongs to another thread")
+    if candidates.deleted:
+        return CheckpointNotFound(head.thread, text, "it was deleted")
+    return CheckpointNotFound(head.thread, text)
+
+
+class _Candidates(msgspec.Struct):
+    """The rows whose ids are in a range, up to the limit of the read."""
+
+    rows: int  #: how many were read
+    found: list[HistoryStep]  #: the living ones that the thread can see
+    elsewhere: bool = False  #: some belong to another thread
+    deleted: bool = False  #: some were deleted
+
+
+async def _candidates(context: Context, head: Head, low: bytes, high: bytes, limit: int) -> _Candidates:
+    positions: Sequence[Position]
+    if low == high:
+        positions = await context.caches.ids.positions(context.engine, head, low)
+    else:
+        rows = await context.engine.locate(head.lineage, low, high, limit)
+        positions = [(branch, step) for branch, step, _ in rows]
+    ancestry = await Ancestry.of(context, head)
+    result = _Candidates(len(positions), [])
+    for branch_id, step in positions:
+        branch = await context.branch(head.lineage, branch_id)
+        if branch is None:
+            raise Corrupt(describe_row(branch_id, step), "its branch is missing")
+        if branch.owner != head.owner and (branch_id, step) not in ancestry:
+            result.elsewhere = True
+            continue
+        one = await step_at(context, head, branch, step)
+        if one is not None and one.alive:
+            result.found.append(one)
+        else:
+            result.deleted = True
+    return result
