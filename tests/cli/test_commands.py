@@ -91,7 +91,7 @@ def test_find_looks_at_labels_tags_custom_fields_and_texts(run: Run) -> None:
     assert len(run("find", "--label", "start", "--json").data["found"]) == 1
     assert len(run("find", "--custom", "run=7", "--json").data["found"]) == 1
     found = run("find", "--text", "TOKEN bucket", "--json").data["found"]
-    assert {(f["checkpoint"]["thread_id"], f["message"]) for f in found} == {("talk", 1)}
+    assert {(f["checkpoint"]["thread_id"], f["message"]) for f in found} == {("talk", 2)}
     assert run("find", "--tag", "nothing").code == 3
     assert run("find").code == 2
 
@@ -364,3 +364,27 @@ def test_doctor_says_what_is_wrong_and_what_to_do(run: Run, store_dir: Path) -> 
     assert broken.data["healthy"] is False
     (store_dir / "backtrail.db").chmod(0o644)
     assert "chmod 600" in run("doctor").out
+
+
+@pytest.mark.parametrize(("name", "step"), [("-1", 4), ("-2", 3), ("@~3", 1), ("start", 1), ("start~0", 1)])
+def test_every_name_of_a_checkpoint_works_on_the_command_line(run: Run, name: str, step: int) -> None:
+    assert run("show", "talk", name, "--json").data["checkpoint"]["step"] == step
+    assert run("show", "talk", "--full", name, "-m", "2", "--json").data["checkpoint"]["step"] == step
+    assert run("diff", "talk", name, "-1", "--json").data["a"]["step"] == step
+    assert run("label", "talk", "here", "--at", name, "--json").data["checkpoint"]["step"] == step
+
+
+def test_a_number_that_belongs_to_an_option_is_not_taken_for_a_step(run: Run) -> None:
+    ended = run("show", "talk", "-m", "-2")
+    assert (ended.code, "-2" in ended.err, "@~" in ended.err) == (2, True, False)
+
+
+def test_messages_are_numbered_from_one_and_keep_their_numbers(run: Run, store_dir: Path) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
+        session = store.session("chat")
+        session.extend([{"role": "user", "content": f"word {n}"} for n in range(1, 6)])
+        session.truncate(keep_last=2)
+    assert ("#4" in run("show", "chat").out, "#3" in run("show", "chat").out) == (True, False)
+    assert "message #5" in run("find", "chat", "--text", "word 5").out
+    assert run("find", "chat", "--text", "word 5", "--json").data["found"][0]["message"] == 5
+    assert "## user · 5" in run("export", "chat", "--format", "markdown").out

@@ -354,3 +354,9 @@ def test_a_pydantic_model_with_aliases_comes_back() -> None:
     store = backtrail.open("memory:", types=[Aliased])
     store.thread("t").save({"m": value, "l": [value] * 3})
     assert store.thread("t").load() == {"m": value, "l": [value] * 3}
+
+
+@pytest.mark.parametrize("name", [5, None, b"Plan", ["Plan"]])
+def test_an_unregistered_value_that_could_not_be_loaded_again_is_refused(name: Any) -> None:
+    with pytest.raises(backtrail.InvalidInput, match="must be a str"):
+        backtrail.Unregistered(name, {"a": 1})

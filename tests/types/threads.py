@@ -89,7 +89,7 @@ def facts(thread: backtrail.Thread, before: backtrail.Checkpoint, id: UUID, cust
 
     thread.save({}, label=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     thread.save({}, tags=[1])  # type: ignore[list-item]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    thread.save({}, expect=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    thread.save({}, expect=3.5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     thread.save({}, files=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     thread.save({}, on_conflict="shrug")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     thread.save({}, lable="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

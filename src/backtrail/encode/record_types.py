@@ -27,6 +27,10 @@ class Unregistered(msgspec.Struct, frozen=True):
     type: str
     value: Any
 
+    def __post_init__(self) -> None:
+        if type(self.type) is not str:  # such a value could be saved, but not loaded
+            raise InvalidInput(f"the type of an Unregistered must be a str, not {type(self.type).__qualname__}")
+
     def __hash__(self) -> int:
         """Needed because a member of a set or a key of a dict may be of a type that is not registered."""
         return hash((self.type, _hashable(self.value)))

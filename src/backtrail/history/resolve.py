@@ -3,7 +3,8 @@
 A Checkpoint and a UUID name themselves. A number is a step of the history, and a negative one counts from its end, as
 in a list: -1 is the head. A text is read in this order, and the first line that fits decides:
 
-1. `@` is the head, `NAME~2` the second checkpoint before NAME, `~2` the second before the head;
+1. `@` is the head, `@~2` or `~2` the second checkpoint before it, and `NAME~2` the second before NAME, unless
+   `NAME~2` is itself a label;
 2. a number of at most seven digits, the first of them not 0, is a step, also if a label looks like one;
 3. 32 hexadecimal digits are an id; eight or more are the start of one and, if no id starts so, a label;
 4. anything else is a label; fewer than eight hexadecimal digits are the start of an id if there is no such label.
@@ -64,8 +65,9 @@ def whole_id(at: Any) -> bytes | None:
 
 
 def never_means_a_label(text: str) -> bool:
-    """True if a label of that text could not be used as a name: it would mean the head, a step, or one before it."""
-    return text == "@" or _BACK.fullmatch(text) is not None or _STEP.fullmatch(text) is not None
+    """True if a label of that text could not be used as a name: it means the head, one before the head, or a step."""
+    matched = _BACK.fullmatch(text)
+    return (text if matched is None else matched["base"]) in ("", "@") or _STEP.fullmatch(text) is not None
 
 
 # -- steps and positions -----------------------------------------------------------------------------------------------
@@ -97,12 +99,17 @@ async def _count_back(head: Head, at: int | str, ancestry: Ancestry, count: int)
 
 
 async def _resolve_text(context: Context, head: Head, text: str) -> HistoryStep:
-    if not text or len(text) > _MAX_TEXT:
+    if not text:
+        raise CheckpointNotFound(head.thread, text, "use @ for the head")
+    if len(text) > _MAX_TEXT:
         return _unknown(head, text)
     if text == "@":
         return await _count_back(head, text, await Ancestry.of(context, head), 0)
     if matched := _BACK.fullmatch(text):
-        base = await _resolve_text(context, head, matched["base"] or "@")
+        base_name = matched["base"] or "@"
+        if base_name != "@" and (labelled := await _resolve_label(context, head, text)) is not None:
+            return labelled
+        base = await _resolve_text(context, head, base_name)
         counts = matched["back"].split("~")[1:]
         ancestry = await Ancestry.of(context, head, base.position)
         return await _count_back(head, text, ancestry, sum(int(count or 1) for count in counts))
@@ -110,8 +117,8 @@ async def _resolve_text(context: Context, head: Head, text: str) -> HistoryStep:
         try:
             return await _resolve_step(context, head, int(text))
         except CheckpointNotFound as error:
-            if labelled := await find_labelled(context, head, text):
-                raise _only_a_label(head, text, labelled) from error
+            if candidates := await find_labelled(context, head, text):
+                raise _only_a_label(head, text, candidates) from error
             raise
     digits = text.replace("-", "").lower() if _HEX.fullmatch(text) else ""
     if not digits or len(digits) > _WHOLE_ID:

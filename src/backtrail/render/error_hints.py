@@ -8,7 +8,6 @@ from __future__ import annotations
 _COMMANDS = {
     "save to it first, or list threads with store.threads()": "`backtrail threads` lists those that there are",
     "list them with thread.history(all=True)": "`backtrail log` lists them",
-    "an id is 32 hexadecimal digits, or the first few of them": "`backtrail log` lists them",
     "run store.verify() to see what else is": "run `backtrail verify` to see what else is",
     "open it with key=…": "put its key into BACKTRAIL_KEY",
     "open it without, and copy it into a new store that has one with store.copy_to(url, key=…)": (
