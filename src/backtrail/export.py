@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from backtrail.history.context import Context
 from backtrail.history.records import to_datetime
 from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
+from backtrail.owned_files import replace_atomically
 
 FORMAT_KEY = "backtrail"  # the key in the header line of the JSONL that holds the version of the format
 Format = Literal["jsonl", "markdown"]
@@ -73,19 +73,10 @@ def render(document: Document, format: Format) -> str:
 
 
 def write_file(text: str, to: Any) -> Path:
-    """Write a file atomically."""
+    """Write a file atomically, for its owner only. A link in its place is refused."""
     path = Path(to)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_atomically(path, [text.encode()])
     except OSError as error:
         raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}") from error
     return path

@@ -130,6 +130,14 @@ def _read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
+def read_at(fd: int, size: int, offset: int) -> bytes:
+    """`size` bytes from `offset`, however many the system returns at once; fewer only at the end of the file."""
+    data = os.pread(fd, size, offset)
+    while len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
+        data += more
+    return data
+
+
 def write_all(fd: int, data: bytes) -> None:
     """Write all of `data`, however much of it the system takes at once."""
     written = os.write(fd, data)

@@ -191,7 +191,9 @@ def test_a_link_leads_to_the_same_store_and_the_same_lock(tmp_path: Path) -> Non
 
 def test_what_a_crash_left_of_a_new_store_is_no_obstacle(tmp_path: Path) -> None:
     for suffix in ("", "-wal", "-journal"):
-        (tmp_path / f"s.db-new{suffix}").write_bytes(b"half made")
+        left = tmp_path / f".backtrail-0123456789abcdef.new{suffix}"
+        left.write_bytes(b"half made")
+        os.utime(left, (0, 0))
     step(saved(tmp_path / "s.db").close())
     assert {file.name for file in tmp_path.iterdir()} == {"s.db", "s.db-lock", "s.db-lock-next"}
 

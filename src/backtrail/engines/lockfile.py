@@ -13,6 +13,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from backtrail.owned_files import open_or_create
+
 
 class LockFile:
     """Held by at most one process at a time. Within a process, the caller keeps other threads out."""
@@ -21,7 +23,7 @@ class LockFile:
         self._lock = _open(path)
         try:
             self._next = _open(path.with_name(path.name + "-next"))
-        except OSError:
+        except BaseException:
             os.close(self._lock)
             raise
 
@@ -51,4 +53,4 @@ class LockFile:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return open_or_create(path, os.O_RDWR, any_links=True)

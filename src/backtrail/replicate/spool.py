@@ -24,6 +24,7 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
+from backtrail.owned_files import make_directories
 from backtrail.replicate import limits
 from backtrail.replicate.role_record import RESERVED
 
@@ -83,7 +84,7 @@ class Spool:
         """The spool in a directory, which is created if it does not exist."""
         path = Path(os.path.realpath(directory))
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directories(path)
         except OSError as error:
             raise InvalidInput(f"spool={os.fspath(directory)!r} cannot be made: {error}") from error
         return cls(SQLiteEngine(path / FILE), path)

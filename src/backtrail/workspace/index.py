@@ -10,13 +10,15 @@ The index is only a cache. Kept in a file between processes it saves time; witho
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from blake3 import blake3
 
+from backtrail.errors import UnsafePath
+from backtrail.owned_files import make_directories, open_regular, replace_atomically
 from backtrail.workspace import trees
 from backtrail.workspace.signatures import Signature, lstat_signature, packed, signature
 from backtrail.workspace.trees import DIR, Tree, TreeEntry
@@ -145,14 +147,14 @@ def load(path: Path | None, key: bytes) -> Index | None:
     if path is None:
         return None
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             if os.fstat(file.fileno()).st_uid != os.geteuid():
                 return None
             data = file.read()
         if len(data) < 32 or blake3(data[32:]).digest() != data[:32]:
             return None
         index = _decoder.decode(data[32:])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, UnsafePath, msgspec.DecodeError):
         return None  # only a cache: the walk reads everything again
     return index if index.version == VERSION and index.key == key else None
 
@@ -163,14 +165,6 @@ def save(path: Path | None, index: Index) -> None:
         return
     folders = [msgspec.structs.replace(folder, packed=None) for folder in index.folders]
     body = _encode(msgspec.structs.replace(index, folders=folders))
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)  # made 0600
-    except OSError:
-        return  # only a cache
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(blake3(body).digest() + body)
-        os.replace(name, path)
-    except OSError:
-        os.unlink(name)
+    with suppress(OSError, UnsafePath):  # only a cache
+        make_directories(path.parent)
+        replace_atomically(path, [blake3(body).digest(), body], sync=False)

@@ -8,9 +8,10 @@ exist. A `.names` entry is a hint, to be confirmed in the log.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -18,10 +19,14 @@ import msgspec
 from backtrail.engines.base import Head
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.file_names import SUFFIX, file_name
-from backtrail.engines.jsonl.log import LineageLog, sync_directory, write_all
-from backtrail.errors import UnsupportedFormat
+from backtrail.engines.jsonl.log import LineageLog
+from backtrail.errors import UnsafePath, UnsupportedFormat
+from backtrail.owned_files import open_or_create, open_regular, read_at, read_bytes, replace_atomically, write_all
+
+_log = logging.getLogger(__name__)
 
 _SAVE_AFTER = 200  #: logs that were read for a listing
+_LONGEST_HEADER = 1 << 16  #: bytes; the longest name of a thread takes a tenth of it
 
 
 class CatalogueEntry(msgspec.Struct, array_like=True):
@@ -76,27 +81,29 @@ class Catalogue:
         return sum(entry.damaged for entry in self._entries.values())
 
     def save(self) -> None:
-        """Write the index for the next process. It is only a cache, so it is not synced to disk."""
+        """Write the index for the next process. It is only a cache: it is not synced to disk, and a full or failing
+        disk, or something in its place, only costs time."""
         if self._unsaved and os.access(self._directory, os.W_OK):
-            fresh = self._directory / f".index.{os.getpid()}.{id(self)}"
-            fresh.write_bytes(msgspec.msgpack.encode((line_format.FORMAT, self._entries)))
-            fresh.chmod(0o600)
-            fresh.rename(self._directory / ".index")
+            data = msgspec.msgpack.encode((line_format.FORMAT, self._entries))
+            try:
+                replace_atomically(self._directory / ".index", [data], sync=False)
+            except (OSError, UnsafePath) as error:
+                _log.warning("%s: its index was not written: %s", self._directory, error)
             self._unsaved = 0
 
     def _load(self) -> None:
         if not self._loaded:
             self._loaded = True
             try:
-                data = (self._directory / ".index").read_bytes()
+                data = read_bytes(self._directory / ".index")
                 version, entries = msgspec.msgpack.decode(data, type=tuple[int, dict[str, CatalogueEntry]])
-            except (OSError, msgspec.MsgspecError):
+            except (OSError, UnsafePath, msgspec.MsgspecError):
                 self._unsaved += 1
                 return
             self._entries = entries if version == line_format.FORMAT else {}
 
     def _entry(self, file: os.DirEntry[str]) -> CatalogueEntry:
-        found = file.stat()
+        found = file.stat(follow_symlinks=False)
         stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
         known = self._entries.get(file.name)
         if known is not None and known.stamp == stamp:
@@ -131,26 +138,24 @@ class Catalogue:
         if self._hints_lost:
             self.write_hints()
         if new:
-            with _appending(self._names) as fd:
+            fd = open_or_create(self._names, os.O_WRONLY | os.O_APPEND)
+            try:
                 write_all(fd, b"".join(_hint(name, lineage) for name in new))
                 if sync:
                     os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def write_hints(self) -> None:
         """Rewrite all hints from the logs. The caller holds the lock."""
         self._gather_hints()
-        fresh = self._directory / ".names.new"
-        fresh.unlink(missing_ok=True)
-        with _appending(fresh) as fd:
-            write_all(fd, b"".join(_hint(name, lineage) for name, found in self._hints.items() for lineage in found))
-            os.fsync(fd)
-        fresh.rename(self._names)
-        sync_directory(self._directory)
+        hints = (_hint(name, lineage) for name, found in self._hints.items() for lineage in found)
+        replace_atomically(self._names, [b"".join(hints)])
         self._hints_lost = False
 
     def _read_hints(self) -> None:
         try:
-            found = self._names.stat()
+            found = self._names.lstat()
         except FileNotFoundError:
             self._gather_hints()
             return
@@ -158,9 +163,11 @@ class Catalogue:
             self._hints, self._hints_read, self._hints_inode = {}, 0, found.st_ino
         if found.st_size == self._hints_read:
             return
-        with self._names.open("rb") as file:
-            file.seek(self._hints_read)
-            data = file.read()
+        fd = open_regular(self._names)
+        try:
+            data = read_at(fd, found.st_size - self._hints_read, self._hints_read)
+        finally:
+            os.close(fd)
         whole = data[: data.rfind(b"\n") + 1]
         try:
             for line in whole.splitlines():
@@ -193,15 +200,6 @@ def _hint(name: str | bytes, lineage: str) -> bytes:
     return line_format.as_json([branch, thread, lineage]) + b"\n"
 
 
-@contextmanager
-def _appending(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
 _HINT = msgspec.json.Decoder(tuple[str | None, str | None, str])
 
 
@@ -220,5 +218,5 @@ def lineage_at(path: Path) -> str | None:
 
 
 def _header(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.readline()
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.readline(_LONGEST_HEADER)

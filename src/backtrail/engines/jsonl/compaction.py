@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import msgspec
 
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.offsets import Offset
+from backtrail.owned_files import open_regular
 
 if TYPE_CHECKING:
     from backtrail.engines.jsonl.log import LineageLog
@@ -18,7 +20,7 @@ _EMPTIED = msgspec.Raw(b'""')
 
 def kept(log: LineageLog) -> Iterator[bytes]:
     """The lines of a log without deleted and replaced records; the header and damaged lines are left out."""
-    with log.path.open("rb") as file:
+    with os.fdopen(open_regular(log.path), "rb") as file:
         offset = 0
         for number, raw in enumerate(file, 1):
             at, offset = offset, offset + len(raw)

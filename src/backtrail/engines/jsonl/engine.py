@@ -28,6 +28,7 @@ from backtrail.engines.jsonl.offsets import BranchIndex
 from backtrail.engines.lockfile import LockFile
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.lru import LRU
+from backtrail.owned_files import remove_abandoned
 
 OPEN_LOGS = 128  #: logs whose offsets are kept in memory, some 300 bytes for each row
 
@@ -386,6 +387,7 @@ class JSONLEngine(Engine, StoredLocally):
                     log.compact()
             self._catalogue.write_hints()
             self._leases.forget()
+            remove_abandoned(self.directory)
 
     async def close(self) -> None:
         with self._mutex, self._translating_errors():
@@ -415,6 +417,6 @@ class JSONLEngine(Engine, StoredLocally):
 
 def _size(file: Path) -> int:
     try:
-        return file.stat().st_size
+        return file.lstat().st_size
     except FileNotFoundError:  # the file has been replaced
         return 0

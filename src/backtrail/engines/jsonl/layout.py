@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from backtrail.engines.jsonl import line_format
-from backtrail.engines.jsonl.log import sync_directory
 from backtrail.engines.lockfile import LockFile
 from backtrail.errors import NotFound, UnsupportedFormat
+from backtrail.owned_files import make_directories, read_bytes, replace_atomically
 
 
 def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], None]) -> None:
@@ -19,7 +19,7 @@ def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], N
     files)."""
     marker = directory / "backtrail.json"
     if not directory.exists() and create:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directories(directory)
     if directory.exists() and not directory.is_dir():
         raise UnsupportedFormat(f"{directory} is not a backtrail store: it is not a directory; choose another path")
     if not marker.exists():
@@ -32,11 +32,9 @@ def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], N
         with closing(LockFile(directory / ".lock")) as lock, lock:
             if not marker.exists():
                 start()
-                fresh = directory / ".backtrail.json.new"
-                fresh.write_bytes(line_format.as_json({"backtrail": "jsonl", "format": line_format.FORMAT}) + b"\n")
-                fresh.chmod(0o600)
-                fresh.rename(marker)
-                sync_directory(directory)
+                replace_atomically(
+                    marker, [line_format.as_json({"backtrail": "jsonl", "format": line_format.FORMAT}), b"\n"]
+                )
     _check(marker)
 
 
@@ -47,7 +45,7 @@ def _in_use(directory: Path) -> bool:
 
 def _check(marker: Path) -> None:
     try:
-        found = msgspec.json.decode(marker.read_bytes(), type=dict[str, object])
+        found = msgspec.json.decode(read_bytes(marker), type=dict[str, object])
         version = found["format"] if found.get("backtrail") == "jsonl" else None
     except (msgspec.MsgspecError, KeyError):
         version = None

@@ -5,15 +5,14 @@ Tokens come from one counter for all names, so no token is given twice, even aft
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import msgspec
 
 from backtrail.engines.base import Lease, Taken
-from backtrail.engines.jsonl.log import sync_directory
 from backtrail.errors import Corrupt
+from backtrail.owned_files import read_bytes, replace_atomically
 
 _KEPT = 86_400_000_000  #: microseconds after its expiry, a lease is deleted
 
@@ -71,20 +70,14 @@ class Leases:
 
     def _read(self) -> _File:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_File)
+            return msgspec.json.decode(read_bytes(self._path), type=_File)
         except FileNotFoundError:
             return _File()
         except msgspec.MsgspecError as error:
             raise Corrupt(str(self._path), str(error)) from error
 
     def _write(self, file: _File) -> None:
-        fresh = self._path.with_name("leases.json.new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
-            out.write(msgspec.json.encode(file))
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.rename(self._path)
-        sync_directory(self._path.parent)
+        replace_atomically(self._path, [msgspec.json.encode(file)])
 
 
 def _now() -> int:

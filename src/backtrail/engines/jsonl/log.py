@@ -13,6 +13,7 @@ import os
 import sys
 from bisect import insort
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from backtrail.engines.jsonl.compaction import kept
 from backtrail.engines.jsonl.line_format import CommitLine, Records, RowLine
 from backtrail.engines.jsonl.offsets import BranchIndex, Damage, Offset, stretch
 from backtrail.errors import Corrupt, UnsupportedFormat
+from backtrail.owned_files import open_or_create, open_regular, read_at, replace_atomically, sync_directory, write_all
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -69,10 +71,10 @@ class LineageLog:
     def refresh(self) -> None:
         """Read the lines that were added since the last time."""
         try:
-            found = os.stat(self._name)  # noqa: PTH116  # half the time of Path.stat, at every commit
+            found = os.lstat(self._name)  # half the time of Path.lstat, at every commit
             if found.st_ino != self._inode or found.st_size < self.end:
                 self._forget()  # compacted, or deleted and created again
-                self._inode = found.st_ino
+                self._descriptor()  # refuses anything but a regular file
             if found.st_size != self.end:
                 self._read_on()
         except FileNotFoundError:
@@ -93,16 +95,20 @@ class LineageLog:
         size = os.fstat(fd).st_size
         rest = b""
         at = self.end
-        while at + len(rest) < size:
-            more = os.pread(fd, min(_CHUNK, size - at - len(rest)), at + len(rest))
-            if not more:
-                break
-            chunk = rest + more
-            whole = chunk.rfind(b"\n") + 1
-            for line in chunk[:whole].split(b"\n")[:-1]:
-                self._take(line + b"\n", at)
-                at += len(line) + 1
-            rest = chunk[whole:]
+        try:
+            while at + len(rest) < size:
+                more = os.pread(fd, min(_CHUNK, size - at - len(rest)), at + len(rest))
+                if not more:
+                    break
+                chunk = rest + more
+                whole = chunk.rfind(b"\n") + 1
+                for line in chunk[:whole].split(b"\n")[:-1]:
+                    self._take(line + b"\n", at)
+                    at += len(line) + 1
+                rest = chunk[whole:]
+        except BaseException:
+            self._forget()  # some lines were taken and some were not: the next call reads the file from its beginning
+            raise
         self.end = at
         self.size = size
         last = self.damages[-1] if self.damages else None
@@ -187,11 +193,11 @@ class LineageLog:
     def _descriptor(self) -> int:
         if self._fd < 0:
             try:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                self._fd = open_regular(self.path, os.O_RDWR | os.O_APPEND)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise
-                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._fd = open_regular(self.path)
             self._inode = os.fstat(self._fd).st_ino
         return self._fd
 
@@ -212,7 +218,7 @@ class LineageLog:
         for number, (offset, length, _) in enumerate(offsets):
             if offset != held:
                 if not start <= offset <= offset + length <= start + len(data):
-                    start, data = offset, os.pread(fd, stretch(offsets, number, _TOGETHER), offset)
+                    start, data = offset, read_at(fd, stretch(offsets, number, _TOGETHER), offset)
                 raw = data[offset - start : offset - start + length]
                 if not line_format.sound(raw):
                     raise Corrupt(self.where(self._number_of(offset)), "its checksum does not hold any more")
@@ -223,7 +229,7 @@ class LineageLog:
             yield line
 
     def _number_of(self, offset: int) -> int:
-        return os.pread(self._descriptor(), offset, 0).count(b"\n") + 1
+        return read_at(self._descriptor(), offset, 0).count(b"\n") + 1
 
     def row_lines(self, index: BranchIndex, steps: list[int]) -> Iterator[tuple[int, RowLine]]:
         """Rows in the form that the file has."""
@@ -323,9 +329,9 @@ class LineageLog:
         lock."""
         torn = self.size - self.end
         if torn > 0:
-            with self.path.open("r+b") as file:
-                file.truncate(self.end)
-                os.fsync(file.fileno())
+            fd = self._descriptor()
+            os.ftruncate(fd, self.end)
+            os.fsync(fd)
             _log.warning(
                 "%s: cut off %d bytes of a line that a crash had torn (after line %d)", self.path, torn, self.number
             )
@@ -337,12 +343,12 @@ class LineageLog:
         caller holds the lock and has refreshed the log."""
         data = line_format.seal(line)
         fresh = self.end == 0
+        header = line_format.seal(line_format.header(self.lineage)) if fresh else b""
         if fresh:
-            data = line_format.seal(line_format.header(self.lineage)) + data
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(open_or_create(self.path, os.O_WRONLY))
         fd = self._descriptor()
         try:
-            write_all(fd, data)
+            write_all(fd, header + data)
             if sync:
                 os.fsync(fd) if sys.platform == "darwin" else os.fdatasync(fd)  # macOS has no fdatasync
                 if fresh:
@@ -350,47 +356,27 @@ class LineageLog:
         except BaseException:
             os.ftruncate(fd, self.end)
             raise
-        if fresh:
-            self._read_on()
-        else:
-            self.number += 1
-            self._apply(line, self.end, len(data), None if commit is None else line_format.records_of(commit))
-            self.end = self.size = self.end + len(data)
-            if commit is not None and len(commit.rows) == 1 and not commit.marks:
-                branch, step, id, meta, digest, root, _ = commit.rows[0]
-                self._newest = branch, Row(step, id, meta, digest, None, root, b"")
+        start = self.end + len(header)
+        self.number += 2 if fresh else 1
+        self._apply(line, start, len(data), None if commit is None else line_format.records_of(commit))
+        self.end = self.size = start + len(data)
+        if commit is not None and len(commit.rows) == 1 and not commit.marks:
+            branch, step, id, meta, digest, root, _ = commit.rows[0]
+            self._newest = branch, Row(step, id, meta, digest, None, root, b"")
 
     def compact(self) -> None:
         """Rewrite the file without dropped records; damaged lines go to a file beside it. The caller holds the lock."""
         if self.damages:
-            with self.path.with_name(self.path.name + ".damaged").open("ab") as file:
-                file.writelines(damage.raw for damage in self.damages)
-                file.flush()
-                os.fsync(file.fileno())
+            fd = open_or_create(self.path.with_name(self.path.name + ".damaged"), os.O_WRONLY | os.O_APPEND)
+            try:
+                write_all(fd, b"".join(damage.raw for damage in self.damages))
+                os.fsync(fd)
+            finally:
+                os.close(fd)
         if not self:
             self.path.unlink(missing_ok=True)
+            sync_directory(self.path.parent)
         else:
-            fresh = self.path.with_name(self.path.name + ".new")
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-                file.write(line_format.seal(line_format.header(self.lineage)))
-                file.writelines(kept(self))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.rename(self.path)
-        sync_directory(self.path.parent)
+            replace_atomically(self.path, chain([line_format.seal(line_format.header(self.lineage))], kept(self)))
         self._forget()
         self.refresh()
-
-
-def write_all(fd: int, data: bytes) -> None:
-    written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])
-
-
-def sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

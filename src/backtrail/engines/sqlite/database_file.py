@@ -1,7 +1,9 @@
 """The file of a SQLite store: checks, creates and opens it.
 
 A file is checked with plain reads before SQLite opens it, so that a file that is not a backtrail store is left
-unchanged, byte for byte. A new store is made under another name and renamed when it is complete.
+unchanged, byte for byte. A new store is made under another name and renamed when it is complete. The path may be a link
+to a store, and is resolved once; the file itself and those that SQLite keeps beside it must be regular files without a
+second name, because SQLite would write through it, and wait for ever on a FIFO.
 
 The plain reads happen only while this process has no connection to the file: POSIX locks belong to the process, and
 closing any handle of a file releases all of them, SQLite's included. Another process could then remove the write-ahead
@@ -22,7 +24,17 @@ from urllib.parse import quote
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.lockfile import LockFile
 from backtrail.engines.sqlite import migrations
-from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
+from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsafePath, UnsupportedFormat
+from backtrail.owned_files import (
+    create_exclusive,
+    make_directories,
+    open_regular,
+    read_at,
+    remove_abandoned,
+    require_regular,
+    sync_directory,
+    temporary_file,
+)
 
 APPLICATION_ID = int.from_bytes(b"btrl", "big")
 PAGE_SIZE = 8192  # a row of 2 to 3 KB fills a page three times; with 4 KB pages it would half fill one
@@ -56,6 +68,7 @@ class DatabaseFile:
             self._counted: tuple[int, int] | None = self.identity()
             version = migrations.newest() if _OPEN[self._counted] else _look(self.path)
             self.readonly = not _writable(self.path)
+            self._check_names()
             if version < migrations.newest():
                 self._migrate()
             _OPEN[self._counted] += 1
@@ -70,6 +83,7 @@ class DatabaseFile:
     def connect(self, *, writes: bool = False) -> sqlite3.Connection:
         """A new connection, ready for use from any thread."""
         with translating_errors(self.path):
+            self._check_names()
             if not self.readonly:
                 return self._ready(_open(self.path, "rw"), writes)
             try:
@@ -81,6 +95,11 @@ class DatabaseFile:
                     raise
                 self.immutable = True
                 return self._ready(_open(self.path, "ro&immutable=1"), False)
+
+    def _check_names(self) -> None:
+        """Check the files that SQLite opens by name: regular, and with no other name if it may write to them."""
+        for path in (self.path, *(beside(self.path, suffix) for suffix in _COMPANIONS)):
+            require_regular(path, alone=not self.readonly)
 
     def lock(self) -> LockFile:
         """The lock that writers of all processes queue on."""
@@ -170,15 +189,21 @@ def _real(path: str | os.PathLike[str]) -> Path:
     text = os.fsdecode(path)
     if not text or "\0" in text:
         raise InvalidInput(f"not a path: {text!r}")
-    return Path(text).resolve()
+    real = Path(text).resolve()
+    if not real.exists() and Path(text).is_symlink():
+        raise UnsafePath(f"{text} is a link to {real}, where there is nothing: remove the link, or open that path")
+    return real
 
 
 def _look(path: Path) -> int:
     """The format of the store at `path`; raises if it is not a store. Only reads."""
     if not path.is_file():
         raise UnsupportedFormat(f"{path} is not a backtrail store: it is not a regular file; choose another path")
-    with path.open("rb") as file:
-        header = file.read(100)
+    fd = open_regular(path)
+    try:
+        header = read_at(fd, 100, 0)
+    finally:
+        os.close(fd)
     if len(header) < 100 or not header.startswith(_MAGIC):
         what = "it is not a SQLite database" if header else "it is empty"
         raise UnsupportedFormat(
@@ -222,35 +247,22 @@ def _writable(path: Path) -> bool:
 
 
 def _make(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(path.parent)
     with closing(LockFile(beside(path, "-lock"))) as lock, lock:
         if path.exists():
             return  # another process was faster
-        fresh = beside(path, "-new")
-        try:
-            _remove(fresh)  # left by a process that died at this point
-            fresh.touch(0o600, exist_ok=False)
+        remove_abandoned(path.parent)
+        with temporary_file(path) as fresh:
+            os.close(create_exclusive(fresh))
             with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
                 connection.execute(f"PRAGMA page_size = {PAGE_SIZE:d}")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
                 migrations.migrate(connection)
                 connection.execute("PRAGMA journal_mode = WAL")
-            _sync(fresh)
+            fd = open_regular(fresh)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
             fresh.rename(path)
-            _sync(path.parent)
-        except BaseException:
-            _remove(fresh)
-            raise
-
-
-def _remove(path: Path) -> None:
-    for file in (path, *(beside(path, suffix) for suffix in _COMPANIONS)):
-        file.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync_directory(path.parent)
