@@ -36,6 +36,16 @@ _CREATING = 100  # attempts, in case others create and remove the file meanwhile
 _CHUNK = 1 << 20
 
 
+def real_place(path: str | os.PathLike[str]) -> Path:
+    """The real path of a store, which its user may name through a link. The link must lead to something: a store is
+    made only where its user says."""
+    named = Path(path)
+    real = named.resolve()
+    if named.is_symlink() and not real.exists():
+        raise UnsafePath(f"{named} is a link to {real}, where there is nothing: remove the link, or open that path")
+    return real
+
+
 def open_regular(path: Path, flags: int = os.O_RDONLY, *, any_links: bool = False) -> int:
     """Open a file that exists, and return its descriptor.
 

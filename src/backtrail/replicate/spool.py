@@ -24,7 +24,7 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
-from backtrail.owned_files import make_directories
+from backtrail.owned_files import make_directories, real_place
 from backtrail.replicate import limits
 from backtrail.replicate.role_record import RESERVED
 
@@ -82,7 +82,7 @@ class Spool:
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Spool:
         """The spool in a directory, which is created if it does not exist."""
-        path = Path(os.path.realpath(directory))
+        path = real_place(directory)
         try:
             make_directories(path)
         except OSError as error:

@@ -28,7 +28,7 @@ from backtrail.engines.jsonl.offsets import BranchIndex
 from backtrail.engines.lockfile import LockFile
 from backtrail.errors import InvalidInput, Unavailable
 from backtrail.lru import LRU
-from backtrail.owned_files import remove_abandoned
+from backtrail.owned_files import real_place, remove_abandoned
 
 OPEN_LOGS = 128  #: logs whose offsets are kept in memory, some 300 bytes for each row
 
@@ -58,7 +58,7 @@ class JSONLEngine(Engine, StoredLocally):
         text = os.fsdecode(directory)
         if not text or "\0" in text:
             raise InvalidInput(f"not a path: {text!r}")
-        self.directory = Path(text).resolve()
+        self.directory = real_place(text)
         self._mutex = threading.Lock()
         self._open = True
         self._logs: LRU[str, LineageLog] = LRU(OPEN_LOGS, on_evict=LineageLog.close)

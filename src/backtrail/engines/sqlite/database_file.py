@@ -24,12 +24,13 @@ from urllib.parse import quote
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.lockfile import LockFile
 from backtrail.engines.sqlite import migrations
-from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsafePath, UnsupportedFormat
+from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.owned_files import (
     create_exclusive,
     make_directories,
     open_regular,
     read_at,
+    real_place,
     remove_abandoned,
     require_regular,
     sync_directory,
@@ -189,10 +190,7 @@ def _real(path: str | os.PathLike[str]) -> Path:
     text = os.fsdecode(path)
     if not text or "\0" in text:
         raise InvalidInput(f"not a path: {text!r}")
-    real = Path(text).resolve()
-    if not real.exists() and Path(text).is_symlink():
-        raise UnsafePath(f"{text} is a link to {real}, where there is nothing: remove the link, or open that path")
-    return real
+    return real_place(text)
 
 
 def _look(path: Path) -> int:
