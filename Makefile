@@ -9,6 +9,8 @@ BENCH  := .venv-bench
 BENCH_READY := $(BENCH)/.ready
 FRAMES := .venv-adapters
 FRAMES_READY := $(FRAMES)/.ready
+SUITES := .venv-suites
+SUITES_READY := $(SUITES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
 
 # Test files are spread over the processor's cores, each file in one process; JOBS=0 runs all of them in one. They keep
@@ -16,13 +18,14 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-adapters browser shells pictures demo bench bench-adapters lint format types layers check clean
+.PHONY: help test test-fast test-adapters test-suites browser shells pictures demo bench bench-adapters lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test           all tests: real servers, faults, the adapters, the inspector in a browser"
 	@echo "make test-fast      those that need no server, browser or framework and no patience: under two minutes"
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
+	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
 	@echo "make demo           a short tour that prints what backtrail does"
 	@echo "make bench          the figures, next to the peers', in one run"
 	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
@@ -51,6 +54,13 @@ $(FRAMES_READY): pyproject.toml tests/adapters/requirements.txt tests/adapters/c
 	test -x $(FRAMES)/bin/python || $(PYTHON) -m venv $(FRAMES)
 	$(FRAMES)/bin/python $(PIP) --constraint tests/adapters/constraints.txt \
 		--editable ".[all,dev]" --requirement tests/adapters/requirements.txt
+	touch $@
+
+# The frameworks' own tests need tools that ours do without.
+$(SUITES_READY): pyproject.toml tests/adapters/requirements.txt tests/adapters/constraints.txt tests/adapters/suites/requirements.txt
+	test -x $(SUITES)/bin/python || $(PYTHON) -m venv $(SUITES)
+	$(SUITES)/bin/python $(PIP) --constraint tests/adapters/constraints.txt --editable ".[all,dev]" \
+		--requirement tests/adapters/requirements.txt --requirement tests/adapters/suites/requirements.txt
 	touch $@
 
 # The inspector is tested in a real Chromium: Debian's, where this machine lets us install it.
@@ -87,6 +97,9 @@ test-fast: $(READY)
 test-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)
 
+test-suites: $(SUITES_READY)
+	$(SUITES)/bin/python tests/adapters/suites/run.py $(ARGS)
+
 demo: $(READY)
 	$(BIN)/python examples/demo.py $(ARGS)
 
@@ -115,4 +128,4 @@ layers: $(READY)
 check: test lint types layers
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FRAMES) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(BENCH) $(FRAMES) $(SUITES) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from backtrail import factory
-from backtrail.async_runner import AsyncRunner, AwaitableList
+from backtrail.async_runner import AsyncRunner, AwaitableList, require_loop
 from backtrail.engines.base import Engine
 from backtrail.history import keyring
 from backtrail.history.context import Context
@@ -56,6 +56,7 @@ async def open(target: Target, **options: Unpack[Options]) -> AsyncStore:
 
     store = await backtrail.aio.open("agents.db")
     """
+    require_loop()
     context = await asyncio.to_thread(factory.open_context, target, dict(options), asynchronous=True)
     runner = AsyncRunner(context.engine)
     try:

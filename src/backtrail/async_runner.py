@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import SharesCommits, capability
 from backtrail.engines.coroutines import finish, finish_all
+from backtrail.errors import InvalidInput
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -23,15 +24,29 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def require_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> AbstractEventLoop:
+    """The running asyncio loop; without one the coroutine is closed, and the caller told what to do."""
+    from asyncio import get_running_loop  # imported here, as below
+
+    try:
+        return get_running_loop()
+    except RuntimeError as error:
+        if coroutine is not None:
+            coroutine.close()
+        raise InvalidInput(
+            "an AsyncStore needs a running asyncio event loop, and there is none here: under trio, open the store with "
+            "backtrail.open() and call it in a thread (the adapters of frameworks do so themselves)"
+        ) from error
+
+
 class AsyncRunner:
     """Runs coroutines without blocking the event loop: in a pool of threads, or by awaiting them."""
 
     def __init__(self, engine: Engine) -> None:
         # Imported here: a program that uses only the sync API starts a third faster without them.
-        from asyncio import get_running_loop, wrap_future
+        from asyncio import wrap_future
         from concurrent.futures import ThreadPoolExecutor
 
-        self._loop = get_running_loop
         self._wrap = wrap_future
         blocking = engine.properties.blocking
         self._pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="backtrail") if blocking else None
@@ -41,6 +56,7 @@ class AsyncRunner:
         self._waiting: list[tuple[Coroutine[Any, Any, Any], Future[Any]]] = []
 
     async def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        require_loop(coroutine)
         if self._pool is None:
             return await coroutine
         going = self._pool.submit(finish, coroutine)
@@ -54,7 +70,7 @@ class AsyncRunner:
         """Run a short write; writes that tasks make at once run in one thread and share a commit."""
         if self._pool is None or not self._shares:
             return await self(coroutine)
-        loop = self._loop()
+        loop = require_loop(coroutine)
         outcome: Future[T] = loop.create_future()
         with self._guard:
             self._waiting.append((coroutine, outcome))
@@ -80,7 +96,7 @@ class AsyncRunner:
 
     async def work(self, function: Callable[[], T], /) -> T:
         """Run a blocking function: in place if the whole call has a thread of its own, else in a thread."""
-        return function() if self._pool is not None else await self._loop().run_in_executor(None, function)
+        return function() if self._pool is not None else await require_loop().run_in_executor(None, function)
 
 
 def _deliver(outcomes: list[Future[Any]], results: list[tuple[Any, BaseException | None]]) -> None:

@@ -63,20 +63,19 @@ class BacktrailSessionStore(SessionStore):
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Add entries, all or none; those whose `uuid` is already stored are left out."""
-        if entries:
-            await self._bridge.run_async(self._append(key, entries))
+        await self._bridge.run_async(self._append(key, entries))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """All entries of a transcript, or None if it was never written."""
         return await self._bridge.run_async(self._load(key))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """The sessions of a project, without subagents' transcripts."""
-        infos = await self._bridge.run_async(self._project_sessions(project_key))
-        return [{"session_id": split_parts(info.id)[2], "mtime": _mtime(info)} for info in infos]
+        """The sessions of a project, without subagents' transcripts, the one that was written last first."""
+        found = await self._bridge.run_async(self._project_sessions(project_key))
+        return [{"session_id": split_parts(thread_id)[2], "mtime": mtime} for thread_id, mtime in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-        """The summaries of a project's sessions; no transcript is read for them."""
+        """The summaries of a project's sessions in the same order; no transcript is read for them."""
         return await self._bridge.run_async(self._summaries(project_key))
 
     async def delete(self, key: SessionKey) -> None:
@@ -105,7 +104,7 @@ class BacktrailSessionStore(SessionStore):
             thread: Any = self.store.session(thread_id).thread
             before, cached = cached or await self._read_summary(thread), None  # a second attempt reads again
             new, uuids = _new_entries(entries, before.uuids)
-            if not new:
+            if not new and before.head is not None:
                 self._remember(thread_id, before)
                 return
             changes: dict[str, Any] = {_TURNS: before.turns + user_turns(new)}
@@ -143,19 +142,29 @@ class BacktrailSessionStore(SessionStore):
         return cast("list[SessionStoreEntry]", picked.get(_ENTRIES, []))
 
     async def _threads_under(self, prefix: str) -> list[ThreadInfo]:
-        return cast("list[ThreadInfo]", await maybe_await(self.store.threads(prefix=prefix)))
+        return cast("list[ThreadInfo]", await maybe_await(self.store.threads(prefix=prefix, newest_first=True)))
 
-    async def _project_sessions(self, project_key: str) -> list[ThreadInfo]:
-        infos = await self._threads_under(f"{_ID_PREFIX}/{escape_part(project_key)}/")
-        return [info for info in infos if info.id.count("/") == 2]
+    async def _project_sessions(self, project_key: str) -> list[tuple[str, int]]:
+        """Thread id and time of a project's sessions, newest first. The SDK sorts by these times, which are in whole
+        milliseconds: of two that were written in the same one, the later gets the next."""
+        found: list[tuple[str, int]] = []
+        mtime = 0
+        for info in reversed(await self._threads_under(f"{_ID_PREFIX}/{escape_part(project_key)}/")):
+            if info.id.count("/") == 2:
+                mtime = max(mtime + 1, int(info.updated_at.timestamp() * 1000))
+                found.append((info.id, mtime))
+        return found[::-1]
 
     async def _summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         summaries: list[SessionSummaryEntry] = []
-        for info in await self._project_sessions(project_key):
-            thread: Any = self.store.thread(info.id)
-            data = (await maybe_await(thread.pick([_SUMMARY]))).get(_SUMMARY)
+        for thread_id, mtime in await self._project_sessions(project_key):
+            thread: Any = self.store.thread(thread_id)
+            try:
+                data = (await maybe_await(thread.pick([_SUMMARY]))).get(_SUMMARY)
+            except NotFound:
+                continue  # deleted meanwhile
             if data is not None:
-                summaries.append({"session_id": split_parts(info.id)[2], "mtime": _mtime(info), "data": data})
+                summaries.append({"session_id": split_parts(thread_id)[2], "mtime": mtime, "data": data})
         return summaries
 
     async def _delete(self, key: SessionKey) -> None:
@@ -171,10 +180,6 @@ class BacktrailSessionStore(SessionStore):
 def _thread_id(key: SessionKey) -> str:
     subpath = key.get("subpath")
     return join_parts(_ID_PREFIX, key["project_key"], key["session_id"], *([subpath] if subpath else []))
-
-
-def _mtime(info: ThreadInfo) -> int:
-    return int(info.updated_at.timestamp() * 1000)
 
 
 def _new_entries(entries: list[SessionStoreEntry], stored: frozenset[str]) -> tuple[list[Any], set[str]]:

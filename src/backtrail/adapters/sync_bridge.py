@@ -2,15 +2,19 @@
 
 An adapter writes each operation once, as a coroutine, and wraps each call of the store in `maybe_await`. Over a `Store`
 such a coroutine never suspends: a sync method of a framework runs it in place, and an async one runs it in a thread, so
-that the event loop never waits for a disk. Over an `AsyncStore` it is awaited.
+that the event loop, asyncio's or trio's, never waits for a disk. Over an `AsyncStore`, which needs asyncio, it is
+awaited.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+import anyio.to_thread
 
 from backtrail.aio import AsyncStore
 from backtrail.errors import InvalidInput
@@ -38,7 +42,7 @@ class SyncBridge:
     async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from an async method of a framework."""
         if self._store_is_sync:
-            return await asyncio.to_thread(_run_in_place, coroutine)
+            return await _run_in_thread(coroutine)
         return await coroutine
 
     def run_sync(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -52,6 +56,23 @@ class SyncBridge:
                 "use the async method, or open the store with backtrail.open()"
             )
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+async def _run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of a `Store` in a thread. If the task is cancelled meanwhile it is free at once: a call that has
+    begun goes on to its end, as over an `AsyncStore`, and one that has not never does."""
+    unclaimed = threading.Lock()
+
+    def run() -> T:
+        if not unclaimed.acquire(blocking=False):
+            raise RuntimeError("nobody waits for this call any more")
+        return _run_in_place(coroutine)
+
+    try:
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+    finally:
+        if unclaimed.acquire(blocking=False):
+            coroutine.close()
 
 
 def _run_in_place(coroutine: Coroutine[Any, Any, T]) -> T:

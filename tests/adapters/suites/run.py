@@ -1,0 +1,126 @@
+"""Runs the frameworks' own tests on backtrail's stores: `make test-suites`.
+
+A suite is part of a framework's source distribution, which pip downloads in the version that is installed here. A
+pytest plugin beside this file (`bind_<framework>.py`) puts backtrail's class in the place of the framework's own store;
+nothing else in the tests is changed. Tests that cannot apply are named in `SUITES`, each with its reason, and are left
+out; all others must pass, on every engine, with a `Store` and with an `AsyncStore`.
+
+    python tests/adapters/suites/run.py                             # everything
+    python tests/adapters/suites/run.py claude --store sqlite-async # one suite on one store
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import suites
+
+from backtrail.testing.servers import PostgresServer, RedisServer, private_directory
+
+HERE = Path(__file__).parent
+CACHE = Path.cwd() / ".venv-suites" / "sources"  # beside the packages that they belong to
+STORES = [f"{engine}-{api}" for engine in ("memory", "sqlite", "jsonl", "redis", "postgres") for api in suites.APIS]
+
+
+def download(suite: suites.Suite) -> Path:
+    """The directory of a framework's source distribution."""
+    release = f"{suite.package}-{version(suite.package)}".replace("_", "-")
+    target = CACHE / release
+    if not target.exists():
+        with tempfile.TemporaryDirectory() as directory:
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+            requirement = f"{suite.package}=={version(suite.package)}"
+            subprocess.run([*pip, "--dest", directory, requirement], check=True)
+            (archive,) = Path(directory).glob("*.tar.gz")
+            unpacked = Path(directory, "unpacked")
+            with tarfile.open(archive) as tar:
+                tar.extractall(unpacked, filter="data")
+            (top,) = unpacked.iterdir()
+            CACHE.mkdir(parents=True, exist_ok=True)
+            top.rename(target)
+    return target
+
+
+@contextlib.contextmanager
+def servers(stores: list[str]) -> Iterator[dict[str, str]]:
+    """The URLs of the servers that these stores need."""
+    with private_directory() as directory, contextlib.ExitStack() as stack:
+        urls: dict[str, str] = {}
+        if any(store.startswith("redis") for store in stores):
+            redis = RedisServer(directory / "redis", "--appendonly", "no")
+            redis.start()
+            stack.callback(redis.kill)
+            urls["redis"] = redis.url
+        if any(store.startswith("postgres") for store in stores):
+            postgres = PostgresServer(directory / "postgres", "-c", "fsync=off", "-c", "max_connections=500")
+            postgres.start()
+            stack.callback(postgres.kill)
+            urls["postgres"] = postgres.url
+        yield urls
+
+
+def run(suite: suites.Suite, source: Path, store: str, url: str) -> bool:
+    """Run a suite on a store and print its counts; False if a test failed."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "report.xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", f"bind_{suite.name}", "-p", "no:cacheprovider"]
+        command += ["--no-header", "--tb=short", f"--junitxml={report}", *suite.options, *suite.tests]
+        command += [f"--deselect={test}" for test in suite.cannot_apply]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(HERE),
+            "BACKTRAIL_SUITE_STORE": store,
+            "BACKTRAIL_SUITE_URL": url,
+        }
+        ended = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
+        if not report.exists():
+            print(ended.stdout, ended.stderr)
+            return False
+        counts = ET.parse(report).getroot().find("testsuite").attrib
+    passed = int(counts["tests"]) - sum(int(counts[name]) for name in ("failures", "errors", "skipped"))
+    print(
+        f"{suite.package} {version(suite.package)} on {store}: {passed} passed, {counts['failures']} failed, "
+        f"{counts['errors']} errors, {counts['skipped']} skipped, {float(counts['time']):.0f} s",
+        flush=True,
+    )
+    if ended.returncode:
+        print(ended.stdout)
+    return ended.returncode == 0
+
+
+def main() -> int:
+    known = {suite.name: suite for suite in suites.SUITES}
+    parser = argparse.ArgumentParser(description="Run the frameworks' own tests on backtrail's stores.")
+    parser.add_argument("suites", nargs="*", help=f"of {', '.join(known)}; all if none is named")
+    parser.add_argument("--store", action="append", choices=STORES, help="an engine and an API; may be repeated")
+    parser.add_argument("--cannot-apply", action="store_true", help="only list the tests that are left out, and why")
+    arguments = parser.parse_args()
+    chosen = [known[name] for name in arguments.suites or known]
+    if arguments.cannot_apply:
+        for suite in chosen:
+            for test, reason in suite.cannot_apply.items():
+                print(f"{suite.name}: {test}: {reason}")
+        return 0
+    good = True
+    stores = arguments.store or STORES
+    with servers(stores) as urls:
+        for suite in chosen:
+            source = download(suite)
+            for store in stores:
+                if store in suite.stores:
+                    good &= run(suite, source, store, urls.get(store.partition("-")[0], ""))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
