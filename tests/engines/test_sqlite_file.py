@@ -208,7 +208,7 @@ def test_an_older_store_is_brought_to_the_newest_format(tmp_path: Path, monkeypa
         )
     }
     monkeypatch.setattr(migrations, "SCRIPTS", (*migrations.SCRIPTS, *scripts))
-    monkeypatch.setattr(migrations, "_read", scripts.__getitem__)
+    monkeypatch.setattr(migrations, "_read", lambda name, read=migrations._read: scripts.get(name) or read(name))
     engine = SQLiteEngine(tmp_path / "s.db")
     assert step(engine.head("t")) is not None
     step(engine.close())
@@ -223,7 +223,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
     scripts = {"0002_made_up.sql": "CREATE TABLE extra (a);\nCREATE TABLE heads (again);\n"}
     with monkeypatch.context() as patch:
         patch.setattr(migrations, "SCRIPTS", (*migrations.SCRIPTS, *scripts))
-        patch.setattr(migrations, "_read", scripts.__getitem__)
+        patch.setattr(migrations, "_read", lambda name, read=migrations._read: scripts.get(name) or read(name))
         with pytest.raises(Unavailable, match="heads already exists"):
             SQLiteEngine(tmp_path / "s.db")
     assert pragma(tmp_path / "s.db", "user_version") == 1

@@ -24,6 +24,7 @@ from urllib.parse import quote
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.lockfile import LockFile
 from backtrail.engines.sqlite import migrations
+from backtrail.engines.sqlite.schema_check import check_schema, harden, limited
 from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.owned_files import (
     create_exclusive,
@@ -121,26 +122,35 @@ class DatabaseFile:
     def _ready(self, connection: sqlite3.Connection, writes: bool) -> sqlite3.Connection:
         execute = connection.execute
         try:
+            harden(connection)
             execute(f"PRAGMA busy_timeout = {BUSY_MS:d}")
-            execute(f"PRAGMA cache_size = {-CACHE_KB:d}")
-            execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES:d}")
-            execute("PRAGMA query_only = 0" if writes else "PRAGMA query_only = 1")
-            execute("PRAGMA synchronous = FULL" if self._synchronous == "full" else "PRAGMA synchronous = NORMAL")
-            version = int(execute("PRAGMA user_version").fetchone()[0])
-            if version > migrations.newest():
-                raise _too_new(self.path, version)
-            if int(execute("PRAGMA application_id").fetchone()[0]) != APPLICATION_ID:
-                raise UnsupportedFormat(f"{self.path} is not a backtrail store any more: another file took its place")
+            with limited(connection, self.path):
+                execute(f"PRAGMA cache_size = {-CACHE_KB:d}")
+                execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES:d}")
+                execute("PRAGMA query_only = 0" if writes else "PRAGMA query_only = 1")
+                execute("PRAGMA synchronous = FULL" if self._synchronous == "full" else "PRAGMA synchronous = NORMAL")
+                self._check_contents(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def _check_contents(self, connection: sqlite3.Connection) -> None:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > migrations.newest():
+            raise _too_new(self.path, version)
+        if int(connection.execute("PRAGMA application_id").fetchone()[0]) != APPLICATION_ID:
+            raise UnsupportedFormat(f"{self.path} is not a backtrail store any more: another file took its place")
+        check_schema(connection, self.path, version)
+
     def _migrate(self) -> None:
         if self.readonly:
             raise UnsupportedFormat(f"{self.path} has an older format and is read-only: open it once with write access")
         with closing(self.lock()) as lock, lock, closing(_open(self.path, "rw")) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
+            harden(connection)
+            with limited(connection, self.path):
+                connection.execute("PRAGMA synchronous = FULL")
+                self._check_contents(connection)
             migrations.migrate(connection)
 
 

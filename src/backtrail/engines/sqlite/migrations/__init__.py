@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from pkgutil import get_data
 
 SCRIPTS: Sequence[str] = ("0001_first.sql",)
 
@@ -31,17 +31,22 @@ def migrate(connection: sqlite3.Connection) -> None:
     execute("BEGIN IMMEDIATE")
     try:
         version = int(execute("PRAGMA user_version").fetchone()[0])
-        execute(_LOG)
-        for number, script in enumerate(SCRIPTS[version:], version + 1):
-            for statement in statements(_read(script)):
-                execute(statement)
-            execute("INSERT INTO migrations VALUES (?, ?, ?)", (number, script, time.time_ns() // 1000))
+        run(connection, SCRIPTS[version:], version + 1)
         execute(f"PRAGMA user_version = {newest():d}")
         execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             execute("ROLLBACK")
         raise
+
+
+def run(connection: sqlite3.Connection, scripts: Sequence[str], first: int = 1) -> None:
+    """Run scripts, the first of which makes format `first`."""
+    connection.execute(_LOG)
+    for number, script in enumerate(scripts, first):
+        for statement in statements(_read(script)):
+            connection.execute(statement)
+        connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (number, script, time.time_ns() // 1000))
 
 
 def statements(script: str) -> Iterator[str]:
@@ -54,4 +59,6 @@ def statements(script: str) -> Iterator[str]:
 
 
 def _read(script: str) -> str:
-    return files(__package__).joinpath(script).read_text(encoding="utf-8")
+    data = get_data(__name__, script)  # importlib.resources would import zipfile first, at every start of a process
+    assert data is not None
+    return data.decode()
