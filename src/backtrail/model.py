@@ -72,8 +72,19 @@ class Diff(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.changes)
 
+    def __repr__(self) -> str:
+        return f"<backtrail.Diff {self._title()}>"
+
+    def _title(self) -> str:
+        """Both checkpoints and the number of changes; with the names of the threads, if these are two."""
+        if self.a.thread_id == self.b.thread_id:
+            sides = f"step {self.a.step} -> step {self.b.step}"
+        else:
+            sides = f"{self.a.thread_id!r} step {self.a.step} -> {self.b.thread_id!r} step {self.b.step}"
+        return f"{sides}: {counted(len(self.changes), 'change')}"
+
     def __str__(self) -> str:
-        lines = [f"step {self.a.step} -> step {self.b.step}: {counted(len(self.changes), 'change')}"]
+        lines = [self._title()]
         for change in self.changes:
             if change.kind == "added":
                 lines.append(f"  + {change.path} = {_brief(change.new)}")

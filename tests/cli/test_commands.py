@@ -388,3 +388,28 @@ def test_messages_are_numbered_from_one_and_keep_their_numbers(run: Run, store_d
     assert "message #5" in run("find", "chat", "--text", "word 5").out
     assert run("find", "chat", "--text", "word 5", "--json").data["found"][0]["message"] == 5
     assert "## user · 5" in run("export", "chat", "--format", "markdown").out
+
+
+def test_diff_compares_two_threads(run: Run, store_dir: Path) -> None:
+    fork = _thread(store_dir, "talk-fork")
+    fork.append("messages", [{"role": "user", "content": "of the fork"}])
+    between = run("diff", "talk", "talk-fork", "--json").data
+    assert (between["a"]["thread_id"], between["b"]["thread_id"]) == ("talk", "talk-fork")
+    assert [(c["kind"], c["path"]) for c in between["changes"]] == [("added", "messages[2]")]
+    assert "talk step 4 → talk-fork step 5" in run("diff", "talk", "talk-fork").out
+    assert run("diff", "talk-fork", "talk", "--since-fork", "--json").data["changes"] == []
+    assert run("diff", "talk", "start", "talk-fork@~1", "--json").data["b"]["step"] == 4
+    assert run("diff", "talk", "talk-fork@2", "@", "--json").data["a"]["step"] == 2
+    unrelated = run("diff", "talk", "other")
+    assert (unrelated.code, "n" in unrelated.out) == (0, True)
+    assert run("diff", "talk", "other", "--since-fork").code == 3
+    assert "did you mean" in run("diff", "tolk", "other").err
+    assert run("diff", "talk", "nobody").code == 3
+    assert run("diff", "talk", "nobody@~1").code == 3
+
+
+def test_redo_does_again_what_undo_took_back(run: Run) -> None:
+    assert run("undo", "talk", "--json").data["head"]["step"] == 3
+    assert run("redo", "talk", "--json").data["head"]["step"] == 4
+    ended = run("redo", "talk")
+    assert (ended.code, "nothing to redo" in ended.err) == (3, True)

@@ -85,6 +85,12 @@ def test_state_is_sent_one_level_at_a_time(served: Inspector) -> None:
 def test_a_diff_lists_the_changes(served: Inspector) -> None:
     diff = served.get("diff", thread="talk", a="start")
     assert (diff["total"], diff["changes"][0]["kind"]) == (3, "added")
+    assert served.get("diff", thread="talk")["b"]["step"] == served.get("diff", thread="talk")["a"]["step"] + 1
+    fork = served.store.thread("talk").fork("other-talk")
+    fork.save({"n": 1})
+    assert served.get("diff", thread="talk", other="other-talk")["b"]["thread_id"] == "other-talk"
+    assert served.get("diff", thread="other-talk", other="talk", since_fork=True)["total"] == 0
+    assert served.get("diff", thread="talk", other="other-talk", a="start", b="@~1")["total"] == diff["total"]
     assert served.get("diff", thread="talk", a="start", limit=1)["changes"][0]["path"] == "messages[0]"
 
 
@@ -134,6 +140,7 @@ def test_fork_rewind_undo_annotate_and_delete(served: Inspector) -> None:
     assert served.post("rewind", thread="talk", at="start")["done"] is True
     assert served.store.thread("talk").step == 1
     assert served.post("undo", thread="talk")["head"]["step"] == 4
+    assert served.post("redo", thread="talk")["head"] != served.post("undo", thread="talk")["head"]
     annotated = served.post("annotate", thread="talk", label="best", tags=["x"])
     assert (annotated["label"], annotated["tags"]) == ("best", ["x"])
     assert served.post("annotate", thread="talk", label=None)["tags"] == ["x"]

@@ -33,6 +33,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "fork": CommandEntry(CHANGE, "Start a new thread at a checkpoint."),
     "rewind": CommandEntry(CHANGE, "Move a thread's head to another checkpoint."),
     "undo": CommandEntry(CHANGE, "Take back the last move of a thread's head."),
+    "redo": CommandEntry(CHANGE, "Do again what undo took back."),
     "label": CommandEntry(CHANGE, "Give a checkpoint a name."),
     "tag": CommandEntry(CHANGE, "Add tags to a checkpoint, or remove them."),
     "rm": CommandEntry(CHANGE, "Delete threads, or one checkpoint."),

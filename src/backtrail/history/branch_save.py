@@ -78,5 +78,5 @@ def _jump(thread: ThreadHandle[S], head: Head, base: RowBase, id: bytes, now: in
     frames = thread.context.frames
     old = open_note(frames, head)
     moves = (*old.moves, Move(base.position, head.position))[-MAX_MOVES:]
-    note = msgspec.structs.replace(old, checkpoint=id, pinned=False, moves=moves)
+    note = msgspec.structs.replace(old, checkpoint=id, pinned=False, moves=moves, undone=())
     return move_head(frames, head, note, base.position, now, count=head.count + 1, size=size)

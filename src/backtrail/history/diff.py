@@ -1,14 +1,15 @@
 """The changes between two states: a walk of both trees that descends only where their nodes differ.
 
 Two nodes that point at the same row hold the same value, so nothing is read for them. Two lists that begin with the
-same pieces are compared only from the first different piece on.
+same pieces are compared only from the first different piece on. Rows have the same names only in one lineage; so for
+states of two lineages, each with its own reader, all of both is read and compared.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 from backtrail.encode.row_format import ListNode, Tree
 from backtrail.encode.values import Values
@@ -20,28 +21,33 @@ TYPE = "(type)"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-async def compare(reader: StateReader, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
+Readers: TypeAlias = tuple[StateReader, StateReader]
+"""The reader of the old state and that of the new one; the same, if both are in one lineage."""
+
+
+async def compare(readers: Readers, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
     """All changes from tree `a` to tree `b`, including a change of type if these are whole states."""
+    before, after = readers
     changes: list[Change] = []
     if a.type != b.type:
         changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
     same = set(a.pages).intersection(b.pages)  # a page that both have is the same in both
-    one, other = await reader.children(a, same), await reader.children(b, same)
+    one, other = await before.children(a, same), await after.children(b, same)
     for key in [*one, *(key for key in other if key not in one)]:
         old, new = one.get(key), other.get(key)
         if old == new:
             continue
         at = step_into(path, key)
         if old is None and new is not None:
-            changes.append(Change(at, "added", new=await reader.value(new)))
+            changes.append(Change(at, "added", new=await after.value(new)))
         elif new is None and old is not None:
-            changes.append(Change(at, "removed", old=await reader.value(old)))
+            changes.append(Change(at, "removed", old=await before.value(old)))
         elif isinstance(old, Tree) and isinstance(new, Tree) and old.type == new.type:
-            changes += await compare(reader, values, old, new, at)
+            changes += await compare(readers, values, old, new, at)
         elif isinstance(old, ListNode) and isinstance(new, ListNode):
-            changes += await _compare_lists(reader, values, old, new, at)
+            changes += await _compare_lists(readers, values, old, new, at)
         elif old is not None and new is not None:
-            changes += _compare_values(values, await reader.value(old), await reader.value(new), at)
+            changes += _compare_values(values, await before.value(old), await after.value(new), at)
     return changes
 
 
@@ -53,10 +59,10 @@ def step_into(path: str, key: str) -> str:
     return f'{path}["{quoted}"]'
 
 
-async def _compare_lists(reader: StateReader, values: Values, old: ListNode, new: ListNode, path: str) -> list[Change]:
+async def _compare_lists(readers: Readers, values: Values, old: ListNode, new: ListNode, path: str) -> list[Change]:
     front = _common_items(old, new)
-    a = await reader.items(old, front, old.count)
-    b = await reader.items(new, front, new.count)
+    a = await readers[0].items(old, front, old.count)
+    b = await readers[1].items(new, front, new.count)
     return _compare_items(values, a, b, front, path)
 
 

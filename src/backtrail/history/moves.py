@@ -14,13 +14,14 @@ from msgspec import UNSET
 from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
-from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, to_checkpoint
+from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, step_at, to_checkpoint
 from backtrail.history.context import Context
 from backtrail.history.records import (
     MAX_MOVES,
     MarkBody,
     Move,
     Note,
+    Undone,
     bump_version,
     move_head,
     now_micros,
@@ -114,18 +115,67 @@ async def undo(thread: ThreadHandle[S]) -> Checkpoint:
     context = thread.context
 
     async def attempt(head: Head) -> Checkpoint | None:
-        moves = open_note(context.frames, head).moves
+        note = open_note(context.frames, head)
+        moves = note.moves
         one = None
         while one is None and moves and moves[-1].to == head.position:
             back, moves = moves[-1].back, moves[:-1]
             if await context.branch(head.lineage, back[0]) is not None:  # else it was swept
                 one = await (await Ancestry.of(context, head, back)).newest_alive()
+        moved = one is not None
         one = one or await _before_head(thread, head)
         if one is None:
             raise NoCheckpoint(f"thread {thread.id!r} has nothing before step {head.step} to go back to")
-        return await to_checkpoint(context, head, one) if await _move(thread, head, one, moves, []) else None
+        undone = _undone_after(note, head.position, one.position, moved)
+        return await to_checkpoint(context, head, one) if await _move(thread, head, one, moves, [], undone) else None
 
     return await thread.retry_cas("undo", attempt)
+
+
+def _undone_after(note: Note, left: Position, to: Position, moved: bool) -> tuple[Undone, ...]:
+    """What can be done again after an undo. Saves that are taken back one after the other are one entry, so that any
+    number of them fits into a head."""
+    before = note.undone if note.undone and note.undone[-1].to == left else ()
+    if before and not moved and not before[-1].moved:
+        return (*before[:-1], Undone(to, before[-1].back, False))
+    return (*before, Undone(to, left, moved))
+
+
+@rereading
+async def redo(thread: ThreadHandle[S]) -> Checkpoint:
+    """Do again what the last undo took back; possible until the head is changed in another way."""
+    context = thread.context
+
+    async def attempt(head: Head) -> Checkpoint | None:
+        note = open_note(context.frames, head)
+        if not note.undone or note.undone[-1].to != head.position:
+            raise NoCheckpoint(f"thread {thread.id!r} has nothing to redo: only an undo just before can be taken back")
+        last, undone, moves = note.undone[-1], note.undone[:-1], note.moves
+        one = await _next_undone(thread, head, last)
+        if one is None:
+            raise NoCheckpoint(f"thread {thread.id!r} has nothing to redo: what undo took back was deleted since")
+        if last.moved:
+            moves = (*moves, Move(one.position, head.position))[-MAX_MOVES:]
+        elif one.position != last.back:
+            undone = (*undone, Undone(one.position, last.back, False))
+        return await to_checkpoint(context, head, one) if await _move(thread, head, one, moves, [], undone) else None
+
+    return await thread.retry_cas("redo", attempt)
+
+
+async def _next_undone(thread: ThreadHandle[S], head: Head, undone: Undone) -> HistoryStep | None:
+    """The living checkpoint that a redo goes to; None if there is none left."""
+    context = thread.context
+    if await context.branch(head.lineage, undone.back[0]) is None:  # it was swept
+        return None
+    ancestry = await Ancestry.of(context, head, undone.back)
+    first = undone.back[1] if undone.moved else head.step + 1
+    for step in range(first, undone.back[1] + 1):
+        branch = ancestry.branch_at(step)
+        one = await step_at(context, head, branch, step) if branch is not None else None
+        if one is not None and one.alive:
+            return one
+    return None
 
 
 async def _before_head(thread: ThreadHandle[S], head: Head) -> HistoryStep | None:
@@ -149,11 +199,17 @@ async def _steps_after(thread: ThreadHandle[S], head: Head, target: Position) ->
 
 
 async def _move(
-    thread: ThreadHandle[S], head: Head, to: HistoryStep, moves: tuple[Move, ...], doomed: list[HistoryStep]
+    thread: ThreadHandle[S],
+    head: Head,
+    to: HistoryStep,
+    moves: tuple[Move, ...],
+    doomed: list[HistoryStep],
+    undone: tuple[Undone, ...] = (),
 ) -> bool:
     """Move the head to another checkpoint, and delete the doomed ones; False if another writer was faster."""
     frames = thread.context.frames
-    note = msgspec.structs.replace(open_note(frames, head), checkpoint=to.step.id, pinned=True, moves=moves)
+    old = open_note(frames, head)
+    note = msgspec.structs.replace(old, checkpoint=to.step.id, pinned=True, moves=moves, undone=undone)
     count = head.count - len(doomed)
     moved = move_head(frames, head, note, to.position, now_micros(), size=to.meta.size, count=count)
     if not await thread.swap_head(head, moved, [_mark(thread, one, deleted=True) for one in doomed]):

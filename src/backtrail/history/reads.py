@@ -1,4 +1,4 @@
-"""Reading a thread: its states, its checkpoints, and the changes between two of them. Nothing here writes."""
+"""Reading a thread: its states and its checkpoints. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from backtrail.history.ancestry import (
     to_checkpoint,
     to_checkpoints,
 )
-from backtrail.history.diff import compare
 from backtrail.history.records import checkpoint, open_note
 from backtrail.history.resolve import resolve
 from backtrail.history.retry import rereading
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_custom, check_limit, check_name, check_names
-from backtrail.model import Checkpoint, Diff
+from backtrail.model import Checkpoint
 
 # -- states ------------------------------------------------------------------------------------------------------------
 
@@ -225,21 +224,3 @@ async def find(
         and (label is None or c.label == label)
         and all(key in c.custom and c.custom[key] == value for key, value in fields.items())
     ]
-
-
-@rereading
-async def diff(thread: ThreadHandle[S], a: Any, b: Any = None) -> Diff:
-    """The changes from `a` to `b` (the head, if not given). Descends only where the two differ."""
-    context = thread.context
-    found = await thread.require_head()
-    one = await resolve(context, found, a)
-    other = await resolve(context, found, found.step if b is None else b)
-    reader = StateReader(context, found.lineage, thread.values)
-    trees = []
-    for position in (one.position, other.position):
-        row = await context.engine.row(found.lineage, *position)
-        if row is None:
-            raise Corrupt(describe_row(*position), "the row is missing")
-        trees.append((await reader.root(*position, row.root, deep=False)).tree)
-    changes = await compare(reader, thread.values, trees[0], trees[1])
-    return Diff(await to_checkpoint(context, found, one), await to_checkpoint(context, found, other), tuple(changes))

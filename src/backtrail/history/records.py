@@ -65,6 +65,15 @@ class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     back: Position
 
 
+class Undone(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What `redo` can do again: an undo went to `to` and left `back`. `moved`: it took back a move; else it took back
+    saves, one or several in a row, of which `back` is the newest."""
+
+    to: Position
+    back: Position
+    moved: bool
+
+
 class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The part of a head that engines do not read. `pinned`: the head was moved here; the next save starts a branch."""
 
@@ -74,6 +83,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
     custom: bytes = b""  # for views: a small encoded dict
     retention: bytes = b""  # the thread's own policy, if it has one
     dictionary: bytes = b""  # the name of the dictionary that new payloads are compressed with
+    undone: tuple[Undone, ...] = ()  # the last one can be done again first; empty after any other change of the head
 
 
 _META = msgspec.msgpack.Decoder(Meta)
@@ -192,7 +202,7 @@ def seal_row(
 
 def seal_note(frames: Frames, head: Head, note: Note) -> bytes:
     """The bytes of a head's note. Its checksum covers the whole head, so that a damaged position is found."""
-    more = note.pinned or note.moves or note.custom or note.retention or note.dictionary
+    more = note.pinned or note.moves or note.custom or note.retention or note.dictionary or note.undone
     content = _ENCODER.encode(note if more else (note.checkpoint,))
     return frames.bind(content, _facts(head))
 

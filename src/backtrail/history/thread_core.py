@@ -5,7 +5,7 @@ A method is an `async def` on a `ThreadHandle` in the module that it belongs to,
 
 from __future__ import annotations
 
-from backtrail.history import moves, reads, related_threads
+from backtrail.history import compare, moves, reads, related_threads
 from backtrail.history import outline as outlines
 from backtrail.history import retention as policies
 from backtrail.history import save as saves
@@ -28,13 +28,15 @@ class ThreadCore(ThreadHandle[S]):
     get = reads.get
     history = reads.history
     find = reads.find
-    diff = reads.diff
+    diff = compare.diff
+    common_ancestor = compare.common_ancestor
     outline = outlines.outline
     forks = related_threads.forks
 
     fork = moves.fork
     rewind = moves.rewind
     undo = moves.undo
+    redo = moves.redo
     annotate = moves.annotate
     delete = moves.delete
 

@@ -173,7 +173,7 @@ class _Repair:
             count=count,
             size=known.meta.size,
         )
-        kept = msgspec.structs.replace(note or Note(known.id), checkpoint=known.id, pinned=pinned, moves=())
+        kept = msgspec.structs.replace(note or Note(known.id), checkpoint=known.id, pinned=pinned, moves=(), undone=())
         return with_note(self._context.frames, bare, kept)
 
     def _created(self, at: Position) -> int:

@@ -1,4 +1,5 @@
-"""Moves of a thread's head for the command line and the inspector: what a rewind leaves behind, undo with files."""
+"""Moves of a thread's head for the command line and the inspector: what a rewind leaves behind, undo and redo with
+files."""
 
 from __future__ import annotations
 
@@ -28,4 +29,17 @@ def undo(thread: Thread[Any], *, files: bool) -> Checkpoint:
     workspace.undo(dry_run=True)
     head = thread.undo()
     workspace.undo()
+    return head
+
+
+def redo(thread: Thread[Any], *, files: bool) -> Checkpoint:
+    """Do again what the last undo took back and, with `files`, restore the directory to the snapshot that was saved
+    with that checkpoint: both or neither."""
+    head = thread.redo()
+    if files:
+        try:
+            thread.workspace(head).restore(head)
+        except BaseException:
+            thread.undo()
+            raise
     return head

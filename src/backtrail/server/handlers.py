@@ -17,7 +17,7 @@ from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
 from backtrail.render.graph import GraphRow, ancestry, arrange, width
-from backtrail.render.head_moves import left_behind, undo
+from backtrail.render.head_moves import left_behind, redo, undo
 from backtrail.render.json_records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
 from backtrail.render.jsonable import from_json, to_json, truncate
 from backtrail.render.message_parser import conversation_key, first_number, parse_message
@@ -224,7 +224,9 @@ class Handlers:
     def diff(self, request: requests.DiffRequest) -> responses.DiffResponse:
         """The changes between two checkpoints; `total` may be more than are listed."""
         handle = self._handle(request.thread)
-        found = handle.diff(request.a, request.b)
+        a = request.a or ("@~1" if request.other is None else "@")
+        b = self._handle(request.other or request.thread).get(request.b)
+        found = handle.diff(a, b, request.since_fork)
         changes = [truncate(change_json(change), _SHOWN_VALUE) for change in found.changes[: request.limit]]
         return {
             "a": checkpoint_json(found.a),
@@ -306,6 +308,10 @@ class Handlers:
     def undo(self, request: requests.UndoRequest) -> responses.UndoResponse:
         """Take back the last move of the head; with `files`, the newest restore of its directory as well."""
         return {"head": checkpoint_json(undo(self._handle(request.thread), files=request.files))}
+
+    def redo(self, request: requests.RedoRequest) -> responses.RedoResponse:
+        """Do again what the last undo took back; with `files`, restore that checkpoint's files as well."""
+        return {"head": checkpoint_json(redo(self._handle(request.thread), files=request.files))}
 
     def annotate(self, request: requests.AnnotateRequest) -> CheckpointJson:
         """Change the label, tags or custom fields of a checkpoint."""

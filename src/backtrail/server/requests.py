@@ -75,10 +75,14 @@ class StateRequest(CheckpointRequest, frozen=True, kw_only=True):
 
 
 class DiffRequest(ThreadRequest, frozen=True, kw_only=True):
-    """The changes from `a` to `b`."""
+    """The changes from `a` to `b`. `b` is a checkpoint of `other`, if that is given; then both are heads by default,
+    else the checkpoint before the head is compared with the head. `since_fork`: from the last checkpoint that both have
+    in common."""
 
-    a: str
+    a: str | None = None
     b: str = "@"
+    other: Name | None = None
+    since_fork: bool = False
     limit: Limit = 200
 
 
@@ -142,6 +146,12 @@ class RewindRequest(ThreadRequest, frozen=True, kw_only=True):
 
 class UndoRequest(ThreadRequest, frozen=True, kw_only=True):
     """Take back the last move of the head; `files`: and the last restore of the directory."""
+
+    files: bool = False
+
+
+class RedoRequest(ThreadRequest, frozen=True, kw_only=True):
+    """Do again what the last undo took back; `files`: and restore the directory to that checkpoint's snapshot."""
 
     files: bool = False
 

@@ -175,6 +175,12 @@ class RewindResponse(TypedDict):
     done: bool
 
 
+class RedoResponse(TypedDict):
+    """The head after the redo."""
+
+    head: CheckpointJson
+
+
 class UndoResponse(TypedDict):
     """The head after the undo."""
 

@@ -54,6 +54,7 @@ OPERATIONS = (
     Operation("POST", "/fork", Handlers.fork),
     Operation("POST", "/rewind", Handlers.rewind),
     Operation("POST", "/undo", Handlers.undo),
+    Operation("POST", "/redo", Handlers.redo),
     Operation("POST", "/annotate", Handlers.annotate),
     Operation("POST", "/delete", Handlers.delete),
 )

@@ -72,16 +72,18 @@ class Node:
 
 
 class Model:
-    """A thread of the model: its head, the rewinds that can be undone, and the checkpoints it wrote."""
+    """A thread of the model: its head, the rewinds that can be undone, the undos that can be redone (where each went
+    to, what it left, and if it took back a rewind), and the checkpoints it wrote."""
 
     def __init__(self, head: Node) -> None:
         self.head = head
         self.moves: list[tuple[Node, Node]] = []
+        self.undone: list[tuple[Node, Node, bool]] = []
         self.own: list[Node] = []
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Save, append, update, edit, fork, rewind, undo, annotate, delete, reopen: in any order."""
+    """Save, append, update, edit, fork, rewind, undo, redo, annotate, delete, reopen: in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,6 +110,7 @@ class StoreMachine(RuleBasedStateMachine):
             model = self.threads[name] = Model(node)
         model.head = node
         model.own.append(node)
+        model.undone.clear()
 
     def _state(self, name: str) -> dict[str, Any]:
         return copy.deepcopy(self.threads[name].head.state) if name in self.threads else {}
@@ -173,6 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
         if at is not model.head:
             model.moves.append((at, model.head))
             model.head = at
+            model.undone.clear()
 
     @precondition(lambda self: self.threads)
     @rule(data=st.data())
@@ -190,7 +194,32 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.thread(name).undo().id == target.id
         if rewound:
             model.moves.pop()
+        model.undone.append((target, model.head, rewound))
         model.head = target
+
+    @precondition(lambda self: self.threads)
+    @rule(data=st.data())
+    def redo(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.threads)))
+        model = self.threads[name]
+        rest = list(model.undone)
+        target, moved = None, False
+        while rest and target is None:  # a save that was deleted since is passed over; a rewind cannot be
+            _, back, again = rest.pop()
+            if not back.deleted:
+                target, moved = back, again
+            elif again or (rest and rest[-1][2]):
+                break
+        if target is None:
+            try:
+                self.store.thread(name).redo()
+            except backtrail.NoCheckpoint:
+                return
+            raise AssertionError("there was nothing to redo")
+        assert self.store.thread(name).redo().id == target.id
+        if moved:
+            model.moves.append((target, model.head))
+        model.head, model.undone = target, rest
 
     @precondition(lambda self: self.threads)
     @rule(data=st.data(), label=st.none() | st.sampled_from(["best", "broken"]))
@@ -220,6 +249,7 @@ class StoreMachine(RuleBasedStateMachine):
             model.moves = [move for move in model.moves if move[0] is not node]
             assert target is not None
             model.head = target
+            model.undone.clear()
 
     @precondition(lambda self: self.threads)
     @rule(data=st.data())

@@ -214,12 +214,25 @@ class AsyncThread(Generic[S]):
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
         return AwaitableList(self._runner(self._core.find(tag, label, custom)))
 
-    async def diff(self, a: At, b: At | None = None) -> Diff:
+    async def diff(self, a: At, b: At | None = None, since_fork: bool = False) -> Diff:
         """Compare the states at `a` and at `b`, the head if not given; reads only the parts that differ.
 
-        print(await thread.diff(1, 2))
+            print(await thread.diff(1, 2))
+            print(await thread.diff(await other.head))
+
+        Both may be checkpoints of another thread. With `since_fork`, the last checkpoint that both have in common is
+        compared with `b`.
         """
-        return await self._runner(self._core.diff(a, b))
+        return await self._runner(self._core.diff(a, b, since_fork))
+
+    async def common_ancestor(self, at: At) -> Checkpoint | None:
+        """Get the last checkpoint that this thread and `at`, a checkpoint of another one, have in common.
+
+        await thread.common_ancestor(await other.head)
+
+        None if the two threads are not related.
+        """
+        return await self._runner(self._core.common_ancestor(at))
 
     async def outline(
         self, path: Sequence[str | int] = (), at: At | None = None, start: int = 0, stop: int | None = None
@@ -266,6 +279,10 @@ class AsyncThread(Generic[S]):
     async def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
         return await self._runner(self._core.undo())
+
+    async def redo(self) -> Checkpoint:
+        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind."""
+        return await self._runner(self._core.redo())
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 

@@ -205,12 +205,25 @@ class Thread(Generic[S]):
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
         return finish(self._core.find(tag, label, custom))
 
-    def diff(self, a: At, b: At | None = None) -> Diff:
+    def diff(self, a: At, b: At | None = None, since_fork: bool = False) -> Diff:
         """Compare the states at `a` and at `b`, the head if not given; reads only the parts that differ.
 
-        print(thread.diff(1, 2))
+            print(thread.diff(1, 2))
+            print(thread.diff(other.head))
+
+        Both may be checkpoints of another thread. With `since_fork`, the last checkpoint that both have in common is
+        compared with `b`.
         """
-        return finish(self._core.diff(a, b))
+        return finish(self._core.diff(a, b, since_fork))
+
+    def common_ancestor(self, at: At) -> Checkpoint | None:
+        """Get the last checkpoint that this thread and `at`, a checkpoint of another one, have in common.
+
+        thread.common_ancestor(other.head)
+
+        None if the two threads are not related.
+        """
+        return finish(self._core.common_ancestor(at))
 
     def outline(
         self, path: Sequence[str | int] = (), at: At | None = None, start: int = 0, stop: int | None = None
@@ -256,6 +269,10 @@ class Thread(Generic[S]):
     def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""
         return finish(self._core.undo())
+
+    def redo(self) -> Checkpoint:
+        """Do again what the last `undo` took back; as often as there were undos, until a new save or rewind."""
+        return finish(self._core.redo())
 
     # -- annotating, keeping, deleting --------------------------------------------------------------------------------
 
