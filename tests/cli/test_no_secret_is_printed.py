@@ -28,7 +28,6 @@ ARGUMENTS = {
     "rewind": ["t", "1", "--yes"],
     "undo": ["t"],
     "redo": ["t"],
-    "redo": ["t"],
     "label": ["t", "1", "x"],
     "tag": ["t", "1", "x"],
     "rm": ["t", "--yes"],
