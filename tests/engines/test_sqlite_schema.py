@@ -131,6 +131,4 @@ def test_a_connection_trusts_the_file_as_little_as_sqlite_can(path: Path) -> Non
         assert connection.execute("PRAGMA cell_size_check").fetchone() == (1,)
         if hasattr(connection, "getconfig"):
             assert connection.getconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE)
-            assert not connection.getconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER)
-            assert not connection.getconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW)
     file.unregister()

@@ -1,13 +1,19 @@
 """The schema of a store and its queries: SQL from files, with only the schema's name filled in.
 
 The schema is created and migrated under an advisory lock, so any number of processes may start at once.
+
+A schema is code, and others may have the right to change it: a trigger or a view that is not ours, or another function
+under a name of ours, could lose what was acknowledged. So the objects of the schema are compared with ours when a store
+is opened, by the query that also looks for the store.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
+from typing import Any
 
 from psycopg import sql
 
@@ -20,6 +26,9 @@ MIGRATIONS: Sequence[str] = ("0001_first.sql",)
 LOCK = 0x6274726C
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_FUNCTION = re.compile(r"FUNCTION \S+\.(\w+)\(.*?\$body\$(.*?)\$body\$", re.DOTALL)
+_TRIGGER = re.compile(r"CREATE (?:CONSTRAINT )?TRIGGER (\w+)")
+_SHOWN = 5  # objects that a message names
 _QUERY = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -36,9 +45,13 @@ class Schema:
             raise InvalidInput(f"schema {name!r} must be lower-case letters, digits and _, and begin with no digit")
         self.name = name
         self._queries = {query: self._fill(text) for query, text in _QUERY.findall(_read("queries.sql"))}
+        scripts = self._fill("\n".join(map(_read, (*MIGRATIONS, "functions.sql")))).decode()
+        self._functions = {(name, hashlib.sha256(body.encode()).digest()) for name, body in _FUNCTION.findall(scripts)}
+        self._triggers = set(_TRIGGER.findall(scripts))
 
     def _fill(self, text: str) -> bytes:
-        return sql.SQL(text.strip()).format(schema=sql.Identifier(self.name)).as_bytes(None)
+        names = {"schema": sql.Identifier(self.name), "schema_name": sql.Literal(f'"{self.name}"')}
+        return sql.SQL(text.strip()).format(**names).as_bytes(None)
 
     def __getitem__(self, query: str) -> bytes:
         return self._queries[query]
@@ -62,13 +75,34 @@ class Schema:
     async def format(self, run: Run) -> int:
         """The format of the existing store; 0 if there is none."""
         # Not to_regclass(): that may use a snapshot from before we got the lock.
-        if not await run("SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'store'", [self.name]):
+        objects = await run(self["objects"], [self.name])
+        if not any(kind == "store" for kind, _, _ in objects):
             return 0
         found = await run(self._fill("SELECT format FROM {schema}.store"), None)
         number = int(found[0][0])
         if number > newest():
             raise UnsupportedFormat(f"the schema {self.name!r} was written by a newer backtrail: install that one")
+        self._check(objects, current=number == newest())
         return number
+
+    def _check(self, objects: Iterable[Sequence[Any]], *, current: bool) -> None:
+        """Refuse what is not ours. A migration replaces all functions, so those of an older format may differ."""
+        strange = []
+        functions = set()
+        for kind, name, source in objects:
+            if kind == "function":
+                functions.add((name, source))
+            elif kind != "store" and not (kind == "trigger" and name in self._triggers):
+                strange.append(f"{kind} {name!r}")
+        if current:
+            strange += sorted(f"function {name!r}" for name, _ in functions ^ self._functions)
+        if strange:
+            strange = list(dict.fromkeys(strange))
+            more = ", …" if len(strange) > _SHOWN else ""
+            raise UnsupportedFormat(
+                f"the schema {self.name!r} is not as backtrail makes it: look at {', '.join(strange[:_SHOWN])}{more}. "
+                "If you made this yourself, undo it; otherwise do not trust this database. Nothing was changed"
+            )
 
 
 def _read(file: str) -> str:

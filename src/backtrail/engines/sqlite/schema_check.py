@@ -3,7 +3,7 @@
 A schema is code. A trigger changes rows whenever ours are written, a view in the place of a table may compute for ever,
 a generated column or an index on an expression calls functions. So the schema must be exactly the one that our
 migrations make: any other object is named and refused. Reading the schema has a limit, since damaged or hostile pages
-may lead in circles. Where Python's driver can (from 3.12 on), the connection also runs no trigger and no view at all.
+may lead in circles.
 """
 
 from __future__ import annotations
@@ -29,16 +29,8 @@ _STATISTICS = {
     ("table", "sqlite_stat1", "sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("table", "sqlite_stat4", "sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 }
-# The driver has these from Python 3.12 on, as far as its SQLite does.
-_OPTIONS = {
-    getattr(sqlite3, name): value
-    for name, value in (
-        ("SQLITE_DBCONFIG_DEFENSIVE", True),
-        ("SQLITE_DBCONFIG_ENABLE_TRIGGER", False),
-        ("SQLITE_DBCONFIG_ENABLE_VIEW", False),
-    )
-    if hasattr(sqlite3, name)
-}
+#: SQLite's defensive mode: no statement can write to the schema's own table. The driver has it from Python 3.12 on.
+_DEFENSIVE: int | None = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 
 Entry = tuple[str, str, str, str]  # type, name, table, SQL
 
@@ -47,8 +39,8 @@ def harden(connection: sqlite3.Connection) -> None:
     """Let a connection trust the file as little as SQLite can."""
     connection.execute("PRAGMA trusted_schema = OFF")  # functions in a schema must be harmless ones
     connection.execute("PRAGMA cell_size_check = ON")  # damaged pages are found when they are read
-    for option, value in _OPTIONS.items():
-        connection.setconfig(option, value)  # type: ignore[attr-defined]
+    if _DEFENSIVE is not None:
+        connection.setconfig(_DEFENSIVE, True)  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -265,3 +265,14 @@ BEGIN
         WHERE b.id = of_branch AND b.lineage = of_lineage AND s.step = at_step;
 END
 $body$;
+
+-- In these functions, a name without a schema is PostgreSQL's own, whatever somebody has put into `public`.
+DO $body$
+DECLARE
+    each_function regprocedure;
+BEGIN
+    FOR each_function IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = {schema_name}::regnamespace LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, pg_temp', each_function);
+    END LOOP;
+END
+$body$;

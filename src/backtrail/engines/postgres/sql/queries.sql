@@ -141,3 +141,22 @@ SELECT
 
 -- name: vacuum
 VACUUM {schema}.heads, {schema}.steps, {schema}.bodies, {schema}.marks, {schema}.branches, {schema}.blobs, {schema}.leases
+
+-- Everything in the schema that runs code or hides rows, and `store` if there is one.
+-- name: objects
+WITH ours AS (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = %b::text),
+    tables AS (SELECT c.oid, c.relname, c.relkind FROM pg_catalog.pg_class c, ours WHERE c.relnamespace = ours.oid)
+SELECT 'store'::text, relname::text, NULL::bytea FROM tables WHERE relname = 'store' AND relkind = 'r'
+UNION ALL
+SELECT 'function', p.proname::text, pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8'))
+FROM pg_catalog.pg_proc p, ours WHERE p.pronamespace = ours.oid
+UNION ALL
+SELECT 'view or foreign table', relname::text, NULL FROM tables WHERE relkind IN ('v', 'm', 'f')
+UNION ALL
+SELECT 'trigger', t.tgname::text, NULL
+FROM pg_catalog.pg_trigger t JOIN tables ON tables.oid = t.tgrelid WHERE NOT t.tgisinternal
+UNION ALL
+SELECT 'rule', r.rulename::text, NULL
+FROM pg_catalog.pg_rewrite r JOIN tables ON tables.oid = r.ev_class WHERE tables.relkind = 'r'
+UNION ALL
+SELECT 'policy', p.polname::text, NULL FROM pg_catalog.pg_policy p JOIN tables ON tables.oid = p.polrelid
