@@ -168,7 +168,7 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
     step(engine.ping())
     admin.execute(
         f"""
-        INSERT INTO {schema}.branches SELECT i, decode(md5(i::text), 'hex'), 'l' || i, 't' || i, '', NULL, 0
+        INSERT INTO {schema}.branches SELECT i, decode(md5(i::text), 'hex'), 'l' || i, 't' || i, '', NULL, 0, ''
             FROM generate_series(1, 20000) i;
         INSERT INTO {schema}.heads SELECT 't' || i, 'l' || i, '', decode(md5(i::text), 'hex'), 1, 1,
             CASE WHEN i % 1000 = 0 THEN 'run' ELSE 'thread' END, 0, i * 2e7, 1, 1, '' FROM generate_series(1, 20000) i;

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.base import Branch, Commit
+from backtrail.encode.frame import Frames
+from backtrail.engines.base import Commit
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
+from backtrail.history.records import start_branch
 from backtrail.replicate.spool import Spool
 from fix_flaky import Flaky
 from fix_pairs import Pair
@@ -239,7 +241,7 @@ def test_a_spooled_save_is_not_thought_to_be_made_because_a_row_without_a_head_h
     spool = Spool.open(tmp_path / "spool")
     saved = finish(spool.commit_of("t", finish(spool.entries("t"))[1][0]))
     assert saved is not None
-    orphan = Branch(b"orphan".ljust(16), "t", "t", b"nobody".ljust(16))
+    orphan = start_branch(Frames(), b"orphan".ljust(16), "t", "t", b"nobody".ljust(16))
     stray = saved.rows[0]._replace(branch=orphan.id, step=1)
     finish(sides[0].engine.commit(Commit("t", rows=[stray], branches=[orphan])))
     other = backtrail.open(Flaky(sides[0].engine), replica=Flaky(sides[1].engine), **NEVER)

@@ -167,7 +167,7 @@ class Assembler:
         for first, count, parts in self._batches(piece, piece.first, rows, index):
             if start < 0:
                 start = stop = first
-            if first != stop:
+            if first != stop or count < 0:
                 raise Corrupt(where, "its items are not the ones a state points at")
             items += self._values.decode_items(parts, count, where)
             stop += count

@@ -45,6 +45,7 @@ class Branch(msgspec.Struct, frozen=True, gc=False):
     thread: str  #: the thread that wrote it
     owner: bytes  #: 16 bytes: the incarnation of that thread; a thread that is deleted and created again gets another
     origin: Position | None = None  #: the row that the first row follows
+    seal: bytes = b""  #: opaque to the engine: binds the other fields to each other
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):

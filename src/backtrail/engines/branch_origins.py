@@ -1,6 +1,8 @@
 """The walk from a position back along the `origin` of each branch: the only one, used by every layer.
 
-It does no I/O: the caller passes a lookup of branch records. A thread's history is the walk back from its head.
+It does no I/O: the caller passes a lookup of branch records. A thread's history is the walk back from its head. Steps
+strictly descend along the way, because a branch follows a row that exists; where they do not, the walk ends. So it ends
+in any store, whatever somebody wrote into it.
 """
 
 from __future__ import annotations
@@ -24,16 +26,21 @@ class Segment(NamedTuple):
 def walk_back(position: Position, branch_of: BranchLookup) -> Iterator[Segment]:
     """The segments of branches from `position` back to the thread's first row, newest first.
 
-    Ends early if a branch is missing or occurs a second time; see `is_complete`."""
+    Ends early at a position that no row can have: in a branch that is missing, or before its first step; see
+    `is_complete`."""
     following: Position | None = position
-    passed: set[bytes] = set()
-    while following is not None and following[0] not in passed:
+    while following is not None:
         branch = branch_of(following[0])
-        if branch is None:
+        if branch is None or following[1] < first_step(branch):
             return
-        passed.add(branch.id)
         yield Segment(branch, first_step(branch), following[1])
         following = branch.origin
+
+
+def walk_back_from_start(id: bytes, branch_of: BranchLookup) -> Iterator[Segment]:
+    """The walk back from the first step of a branch."""
+    branch = branch_of(id)
+    return iter(()) if branch is None else walk_back((id, first_step(branch)), branch_of)
 
 
 def is_complete(segments: list[Segment]) -> bool:

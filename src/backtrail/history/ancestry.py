@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import msgspec
 
+from backtrail.encode.frame import describe_row
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Step
-from backtrail.engines.branch_origins import Segment, is_complete, previous_position, walk_back
+from backtrail.engines.branch_origins import BranchLookup, Segment, is_complete, previous_position, walk_back
 from backtrail.errors import Corrupt
 from backtrail.history.context import Context
 from backtrail.history.records import MarkBody, Meta, checkpoint, read_step
@@ -54,11 +55,11 @@ class Ancestry:
         start = head.position if position is None else position
         segments = list(walk_back(start, context.caches.branches.get))
         if not is_complete(segments):
-            branches = {branch.id: branch for branch in await context.branches(head.lineage)}
-            segments = list(walk_back(start, branches.get))
+            lookup = await context.branch_lookup(head.lineage)
+            segments = list(walk_back(start, lookup))
             if not is_complete(segments):
-                raise broken_walk(head, start, segments)
-        return cls(context, head, [segment for segment in segments if segment.last >= segment.first])
+                raise broken_walk(head, start, segments, lookup)
+        return cls(context, head, segments)
 
     def __contains__(self, position: Position) -> bool:
         return any(s.branch.id == position[0] and s.first <= position[1] <= s.last for s in self.segments)
@@ -69,13 +70,13 @@ class Ancestry:
 
     async def steps_back(self, down_to: int = 0, chunk: int = _CHUNK) -> AsyncIterator[HistoryStep]:
         """Every step that has not been swept, deleted ones included, newest first. Reads `chunk` steps at first, then
-        larger chunks."""
+        larger chunks: of those that are empty there are few, however far apart the steps are."""
         for segment in self.segments:
             last = segment.last
             while last >= max(segment.first, down_to):
                 first = max(segment.first, last - chunk + 1, down_to)
-                chunk = min(_CHUNK, chunk * 8)
                 steps = await self._context.engine.steps(self._head.lineage, segment.branch.id, first, last)
+                chunk = min(_CHUNK, chunk * 8) if steps else chunk * 8
                 for step in reversed(steps):
                     yield _history_step(self._context, self._head, segment.branch, step)
                 last = first - 1
@@ -88,12 +89,13 @@ class Ancestry:
         return None
 
 
-def broken_walk(head: Head, start: Position, segments: list[Segment]) -> Corrupt:
+def broken_walk(head: Head, start: Position, segments: list[Segment], lookup: BranchLookup) -> Corrupt:
     """The error for a walk that did not reach the first row."""
     missing = segments[-1].branch.origin if segments else start
     assert missing is not None  # else the walk is complete
-    if any(segment.branch.id == missing[0] for segment in segments):
-        return Corrupt(f"lineage {head.lineage!r}", "its branches follow each other in a circle")
+    if lookup(missing[0]) is not None:
+        reason = f"thread {head.thread!r} needs it, but its branch begins at a later step"
+        return Corrupt(describe_row(*missing), reason)
     return Corrupt(f"branch {missing[0].hex()}", f"it is missing, but thread {head.thread!r} needs it")
 
 

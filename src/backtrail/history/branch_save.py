@@ -6,7 +6,7 @@ import msgspec
 
 from backtrail.encode.frame import describe_row
 from backtrail.encode.row_format import Root
-from backtrail.engines.base import Branch, Commit, Head, Swap
+from backtrail.engines.base import Commit, Head, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Conflict, Corrupt
 from backtrail.history.records import (
@@ -14,11 +14,13 @@ from backtrail.history.records import (
     Move,
     bump_version,
     checkpoint,
+    first_link,
     move_head,
     new_id,
     now_micros,
     open_note,
     seal_row,
+    start_branch,
     uuid_text,
 )
 from backtrail.history.resolve import resolve
@@ -67,9 +69,11 @@ async def _branch_off(thread: ThreadHandle[S], head: Head, base_id: bytes) -> tu
     if row is None:
         raise Corrupt(describe_row(*found.position), "the row is missing")
     root = await StateReader(context, head.lineage, thread.values).root(*found.position, row.root)
-    branch = Branch(context.new_branch(), head.lineage, thread.id, head.owner, found.position)
-    position = (branch.id, found.step.step + 1)
-    base = RowBase(head.lineage, position, base_id, row.digest, Root(root.tree, 0), None, (branch,))
+    branch = start_branch(
+        context.frames, context.new_branch(), head.lineage, thread.id, head.owner, found.position, row.digest
+    )
+    position, link = (branch.id, found.step.step + 1), first_link(branch, row.digest)
+    base = RowBase(head.lineage, position, base_id, link, Root(root.tree, 0), None, (branch,))
     return base, found.meta.created
 
 

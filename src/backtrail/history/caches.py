@@ -4,7 +4,7 @@
   against the real head, so a stale tip costs a retry and never a wrong write.
 * `IdCache`: the positions of checkpoints by id, for threads whose caller chooses the ids.
 * `ListTailCache`: the last items of long lists, for a caller that appends and reads the end.
-* `BranchCache`: records of branches, which never change.
+* `BranchCache`: records of branches, checked when they were read; they never change.
 """
 
 from __future__ import annotations

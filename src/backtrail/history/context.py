@@ -11,9 +11,11 @@ from backtrail.encode.record_types import Types
 from backtrail.encode.seal import Ring, SealedFrames
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine
+from backtrail.engines.branch_origins import BranchLookup
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability
-from backtrail.errors import InvalidInput, Unavailable
+from backtrail.errors import Corrupt, InvalidInput, Unavailable
 from backtrail.history.caches import Caches
+from backtrail.history.records import open_branch
 from backtrail.model import Retention
 
 NO_PREFIX = bytes(2)  # of branches not made by a mirror: generation 0
@@ -122,15 +124,35 @@ class Context:
         return prefix + os.urandom(16 - len(prefix))
 
     async def branch(self, lineage: str, id: bytes) -> Branch | None:
-        """The record of a branch."""
+        """The record of a branch; `Corrupt` if it is not the one that was written."""
         known = self.caches.branches.get(id)
-        if known is None:  # a lineage may have more branches than the cache holds
-            known = next((branch for branch in await self.branches(lineage) if branch.id == id), None)
-        return known
+        return known if known is not None else (await self.branch_lookup(lineage))(id)
+
+    async def branch_lookup(self, lineage: str) -> BranchLookup:
+        """A lookup of the lineage's branches, which raises `Corrupt` only for one that is damaged itself."""
+        records = {branch.id: branch for branch in await self.engine.branches(lineage)}
+        damaged: dict[bytes, Corrupt] = {}
+        for branch in records.values():
+            try:
+                self._check(branch)
+            except Corrupt as error:
+                damaged[branch.id] = error
+
+        def lookup(id: bytes) -> Branch | None:
+            if id in damaged:
+                raise damaged[id]
+            return records.get(id)
+
+        return lookup
 
     async def branches(self, lineage: str) -> list[Branch]:
-        """All branches of a lineage, in the order they were written."""
+        """All branches of a lineage, in the order they were written; `Corrupt` if one of them is damaged."""
         branches = await self.engine.branches(lineage)
         for branch in branches:
-            self.caches.branches.put(branch)
+            self._check(branch)
         return branches
+
+    def _check(self, branch: Branch) -> None:
+        if self.caches.branches.get(branch.id) != branch:
+            open_branch(self.frames, branch)
+            self.caches.branches.put(branch)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from backtrail.encode.frame import describe_row
 from backtrail.encode.seal import SealedFrames
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
 from backtrail.engines.conflicts import refusals_as_conflicts
@@ -21,8 +20,8 @@ from backtrail.errors import Conflict, Corrupt
 from backtrail.history.context import Context
 from backtrail.history.keyring import adopt_names
 from backtrail.history.lineage_checks import LineageCheck
-from backtrail.history.records import deletion, now_micros, unpack_mark
-from backtrail.history.reencrypt import Reencryption
+from backtrail.history.records import deletion, now_micros, open_mark
+from backtrail.history.reencrypt import Digests, Reencryption
 from backtrail.history.retry import COPIES
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Copied
@@ -114,7 +113,7 @@ class _LineageCopy:
         for branch in branches:
             have = there[branch.id]
             lacking = [step for step in steps[branch.id] if step not in have]
-            new = () if branch.id in known else (branch,)
+            new = () if branch.id in known else (self._new_branch(branch, digests),)
             async for rows in self._read_rows(branch, lacking):
                 made = [_new_row(branch.id, row) for row in rows]
                 marks = [Mark(branch.id, row.step, row.mark) for row in rows if row.mark is not None]
@@ -128,6 +127,9 @@ class _LineageCopy:
             if new:
                 await engine.commit(Commit(self._lineage, branches=new))
             await self._copy_marks(branch, steps[branch.id], have)
+
+    def _new_branch(self, branch: Branch, digests: Digests) -> Branch:
+        return branch if self._reencryption is None else self._reencryption.branch(branch, digests)
 
     async def _copy_marks(self, branch: Branch, steps: dict[int, Step], have: dict[int, Step]) -> None:
         """Copy the marks made since the last copy on rows that the target had already."""
@@ -186,8 +188,7 @@ class _LineageCopy:
                 continue
             kept = steps.get(branch.id, {})
             for one in await context.engine.steps(self._lineage, branch.id, 1, LAST_STEP):
-                where = f"{describe_row(branch.id, one.step)}: mark"
-                if (branch.id, one.step) != head.position and self._is_deleted(one, where):
+                if (branch.id, one.step) != head.position and self._is_deleted(branch, one):
                     continue
                 if one.step in kept:
                     common += 1
@@ -195,8 +196,8 @@ class _LineageCopy:
                     marks.append(deletion(context.frames, branch.id, one.step, now_micros()))
         return marks if common == head.count else []
 
-    def _is_deleted(self, one: Step, where: str) -> bool:
-        return one.mark is not None and unpack_mark(self._target.frames.unwrap(one.mark, where), where).deleted
+    def _is_deleted(self, branch: Branch, one: Step) -> bool:
+        return one.mark is not None and open_mark(self._target.frames, branch.id, one.step, one.mark).deleted
 
     async def _check(self) -> None:
         """Verify the copied lineage: `Corrupt` for its first problem, unless its heads have moved meanwhile."""

@@ -15,11 +15,28 @@ from backtrail.encode.assemble import unread_pages
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_payload, unpack_root
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
-from backtrail.engines.branch_origins import is_complete, previous_position, walk_back
+from backtrail.engines.branch_origins import (
+    first_step,
+    is_complete,
+    previous_position,
+    walk_back,
+    walk_back_from_start,
+)
 from backtrail.errors import BacktrailError, Corrupt
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE, GAP
-from backtrail.history.records import NO_DIGEST, MarkBody, Meta, Note, body_digest, chain, open_note, read_step
+from backtrail.history.records import (
+    NO_DIGEST,
+    MarkBody,
+    Meta,
+    Note,
+    body_digest,
+    chain,
+    first_link,
+    open_branch,
+    open_note,
+    read_step,
+)
 from backtrail.history.state_reader import StateReader
 from backtrail.history.zstd_dictionary import is_dictionary, with_dictionaries
 from backtrail.model import Damage
@@ -30,6 +47,11 @@ _BATCH = 256  # rows read at once
 def gap_id(branch: bytes, step: int) -> bytes:
     """The id of the blob that records a gap: a repair removed the rows before this one."""
     return GAP + branch + step.to_bytes(4, "big")
+
+
+def gap_before(branch: bytes, step: int) -> str:
+    """The record of a gap. Sealed frames are bound to this text."""
+    return f"gap before {describe_row(branch, step)}"
 
 
 class CheckedRow(msgspec.Struct):
@@ -96,10 +118,13 @@ class LineageCheck:
         self.rows: dict[Position, CheckedRow] = {}
         self.pool: dict[bytes, int] = {}
         self.bad_blobs: set[bytes] = set()
-        self.detached: set[bytes] = set()  # branches whose ancestry has a missing branch
+        self.bad_gaps: list[bytes] = []
+        self.detached: set[bytes] = set()  # branches that are damaged, or hang on one that is missing or damaged
         self.needed: set[bytes] = set()
         self.living: dict[Position, CheckedRow] = {}
         self.unsound: dict[Position, str] = {}  # living checkpoints whose state cannot be assembled
+        self._origins: dict[bytes, bytes] = {}  # the digest of the row at each branch's origin, by the branch's seal
+        self._gaps: set[Position] = set()  # rows that follow a gap, which an earlier repair recorded
         self._steps: dict[bytes, list[int]] = {}  # of each branch, ascending
         self._streams: dict[tuple[bytes, int], StreamRows] = {}
         self._reader = StateReader(context, lineage)
@@ -115,12 +140,15 @@ class LineageCheck:
             self.branches = {branch.id: branch for branch in await engine.branches(self.lineage)}
             self.pool = dict(await engine.blob_ids(self.lineage))
             await self._check_blobs()
+            await self._check_gaps()
             for branch in self.branches.values():
                 await self._read_rows(branch)
         except BacktrailError as error:  # the engine itself cannot return the bytes
             self._report(f"lineage {self.lineage!r}", str(error))
             return
+        self._check_branches()
         self._check_chains()
+        self._check_origins()
         for head in self.heads:
             self._check_head(head)
         self._find_living()
@@ -139,6 +167,19 @@ class LineageCheck:
                 if fault is not None:
                     self.bad_blobs.add(id)
                     self._report(f"blob {id.hex()}", fault)
+
+    async def _check_gaps(self) -> None:
+        """A gap excuses a break in the chain, so it must be one that a repair recorded."""
+        ids = [id for id in self.pool if id.startswith(GAP)]
+        for id, data in (await self._context.engine.blobs(self.lineage, ids)).items() if ids else ():
+            branch, step = id[len(GAP) : -4], int.from_bytes(id[-4:], "big")
+            try:
+                self._context.frames.unwrap(data, gap_before(branch, step))
+            except BacktrailError as error:
+                self.bad_gaps.append(id)
+                self._report(gap_before(branch, step), _reason(error))
+            else:
+                self._gaps.add((branch, step))
 
     def _blob_fault(self, id: bytes, data: bytes | None) -> str | None:
         if id.startswith((ASIDE, GAP)):
@@ -203,26 +244,47 @@ class LineageCheck:
 
     # -- the records together -----------------------------------------------------------------------------------------
 
-    def _check_chains(self) -> None:
+    def _check_branches(self) -> None:
+        """Check each record, then that each leads back to a first row. What is damaged leads nowhere."""
         for branch in self.branches.values():
-            if not is_complete(list(walk_back((branch.id, 0), self.branches.get))):
-                self._report(f"branch {branch.id.hex()}", "a branch that it hangs on is missing")
+            try:
+                self._origins[branch.id] = open_branch(self._context.frames, branch)
+            except BacktrailError as error:
+                self._report(f"branch {branch.id.hex()}", _reason(error))
                 self.detached.add(branch.id)
+        sound = {id: branch for id, branch in self.branches.items() if id not in self.detached}
+        for id in list(sound):
+            if not is_complete(list(walk_back_from_start(id, sound.get))):
+                self._report(f"branch {id.hex()}", "a branch that it hangs on is missing or damaged")
+                self.detached.add(id)
+        for id in self.detached:
+            del self.branches[id]
+
+    def _check_chains(self) -> None:
         for (branch_id, step), known in self.rows.items():
             if branch_id in self.detached:
-                known.faults.append("its branch hangs on one that is missing")
+                known.faults.append("its branch, or one that it hangs on, is missing or damaged")
                 continue
             self._check_chain(branch_id, step, known)
             for fault in (*known.faults, *known.chain_faults, *([known.mark_fault] if known.mark_fault else [])):
                 self._report(describe_row(branch_id, step), fault)
 
+    def _check_origins(self) -> None:
+        for branch in self.branches.values():
+            row = None if branch.origin is None else self.rows.get(branch.origin)
+            if row is not None and row.accepted and self._origins[branch.id] not in row.accepted:
+                self._report(f"branch {branch.id.hex()}", "it was begun after another row than the one at its origin")
+
     def _check_chain(self, branch_id: bytes, step: int, known: CheckedRow) -> None:
         at = previous_position(known.branch, step)
         previous = self.rows.get(at) if at is not None else None
         known.accepted = (known.digest,)
+        if step < first_step(known.branch):
+            known.faults.append("its branch begins at a later step")
+            return
         if known.meta is None or (at is not None and previous is None and known.swept):
             return  # reported already; or the row before was swept, and the chain begins here now
-        if gap_id(branch_id, step) in self.pool:
+        if (branch_id, step) in self._gaps:
             known.accepted = ()
             return  # an earlier repair recorded it
         if at is not None and previous is None:
@@ -232,9 +294,10 @@ class LineageCheck:
         if not unknown and known.meta.parent != (previous.id if previous is not None else None):
             known.chain_faults.append("its parent is not the checkpoint before it")
         # A row with a wrong digest must not make all later rows look wrong: they may be chained to either digest.
-        digests = [
-            chain(digest, known.id, known.packed_meta) for digest in (previous.accepted if previous else (NO_DIGEST,))
-        ]
+        links = previous.accepted if previous else (NO_DIGEST,)
+        if step == first_step(known.branch):
+            links = tuple(first_link(known.branch, digest) for digest in links)
+        digests = [chain(link, known.id, known.packed_meta) for link in links]
         if digests and known.digest not in digests:
             known.accepted = (known.digest, *digests)
             known.chain_faults.append("its digest does not follow from the row before it")

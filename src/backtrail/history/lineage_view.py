@@ -52,7 +52,7 @@ class LineageView:
         """Read a lineage: the heads first, so that a later change is visible as a change of a head."""
         throttle = Throttle(context.engine)
         heads = await context.engine.heads(lineage)
-        view = cls(lineage, heads, await context.engine.branches(lineage))
+        view = cls(lineage, heads, await context.branches(lineage))
         view.notes = {head.thread: open_note(context.frames, head) for head in heads}
         for branch in view.branches.values():
             view.rows[branch.id] = rows = []
@@ -73,7 +73,7 @@ class LineageView:
         """Every step in the ancestry of a head, newest first, deleted ones included."""
         segments = list(walk_back(head.position, self.branches.get))
         if not is_complete(segments):
-            raise broken_walk(head, head.position, segments)
+            raise broken_walk(head, head.position, segments, self.branches.get)
         return [
             one
             for segment in segments

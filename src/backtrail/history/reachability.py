@@ -11,7 +11,7 @@ from backtrail.encode.assemble import RowRanges, blobs_needed, merge_spans, rows
 from backtrail.encode.frame import describe_row
 from backtrail.encode.row_format import unpack_root
 from backtrail.engines.base import Position
-from backtrail.engines.branch_origins import previous_position, walk_back
+from backtrail.engines.branch_origins import previous_position, walk_back_from_start
 from backtrail.errors import Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
@@ -101,7 +101,7 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
     needed_branches = {  # with all branches in their ancestry, whatever the step
         segment.branch.id
         for branch in {*(branch for branch, _ in staying), *(head.branch for head in view.heads)}
-        for segment in walk_back((branch, 0), view.branches.get)
+        for segment in walk_back_from_start(branch, view.branches.get)
     }
     needed_branches |= {branch for branch, step in gone if (branch, step) in links}
     branches = [branch for branch in view.branches if branch not in needed_branches]

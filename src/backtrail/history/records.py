@@ -10,7 +10,7 @@ import datetime as dt
 import os
 import struct
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from blake3 import blake3
@@ -19,7 +19,8 @@ from backtrail.encode.frame import Frames, describe_row
 from backtrail.encode.planner import PlannedRow
 from backtrail.encode.row_format import pack_root
 from backtrail.encode.values import Values
-from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row, Step
+from backtrail.engines.base import LAST_STEP, Branch, Head, Mark, NewRow, Position, Row, Step
+from backtrail.engines.branch_origins import first_step
 from backtrail.errors import Corrupt
 from backtrail.history.save_arguments import Facts
 from backtrail.model import Checkpoint, ThreadInfo
@@ -28,18 +29,25 @@ _ENCODER = msgspec.msgpack.Encoder()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _HEAD_WORDS = struct.Struct("<QQQQQQ")
 _ID_FRONT = struct.Struct(">QB")
-NO_DIGEST = bytes(16)  # the first row of a thread is chained to this
+NO_DIGEST = bytes(16)  # stands for the row before a thread's first one
+LAST_TIME = 253_402_300_799_999_999  # microseconds: the end of the year 9999, the last one that a datetime can have
+MOST = 2**53  # bounds every count, size and version: no store of ours comes near it
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 _SHORT = 64 * 1024  # up to this many bytes, joining is faster than updating a digest twice
+
+
+Time = Annotated[int, msgspec.Meta(ge=0, le=LAST_TIME)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+StepNumber = Annotated[int, msgspec.Meta(ge=1, le=LAST_STEP)]
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The metadata of a checkpoint at the time of its save."""
 
-    created: int  # microseconds since 1970
+    created: Time  # microseconds since 1970
     parent: bytes | None
-    size: int
-    written: int
+    size: Number
+    written: Number
     body: bytes  # digest of root and payload as stored
     label: str | None = None
     tags: tuple[str, ...] = ()
@@ -50,7 +58,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A later change of a checkpoint: it replaces label, tags and custom, or deletes the checkpoint."""
 
-    at: int
+    at: Time
     deleted: bool
     label: str | None
     tags: tuple[str, ...]
@@ -61,8 +69,8 @@ class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A rewind that can be undone: the head went from `back` to `to`."""
 
-    to: Position
-    back: Position
+    to: tuple[bytes, StepNumber]
+    back: tuple[bytes, StepNumber]
 
 
 class Undone(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -87,7 +95,7 @@ class Note(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _META = msgspec.msgpack.Decoder(Meta)
-_MARK = msgspec.msgpack.Decoder(MarkBody)
+_MARK = msgspec.msgpack.Decoder(tuple[bytes, int, MarkBody])
 _NOTE = msgspec.msgpack.Decoder(Note)
 
 
@@ -131,21 +139,31 @@ def unpack_meta(data: bytes, where: str) -> Meta:
         raise Corrupt(where, f"its metadata makes no sense: {error}") from error
 
 
-def pack_mark(mark: MarkBody) -> bytes:
-    return _ENCODER.encode(mark)
-
-
-def unpack_mark(data: bytes, where: str) -> MarkBody:
-    """The mark that `pack_mark` packed, or `Corrupt`."""
-    try:
-        return _MARK.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise Corrupt(where, f"its mark makes no sense: {error}") from error
-
-
 def seal_mark(frames: Frames, branch: bytes, step: int, mark: MarkBody) -> Mark:
-    """A mark, sealed for a commit."""
-    return Mark(branch, step, frames.wrap(pack_mark(mark), f"{describe_row(branch, step)}: mark"))
+    """A mark, sealed for a commit. It names its row, so that it is told from the mark of another one."""
+    data = _ENCODER.encode((branch, step, mark))
+    return Mark(branch, step, frames.wrap(data, _mark_of(branch, step)))
+
+
+def open_mark(frames: Frames, branch: bytes, step: int, data: bytes) -> MarkBody:
+    """The mark that `seal_mark` sealed for this row, or `Corrupt`."""
+    content = frames.unwrap(data, _mark_of(branch, step))
+    try:
+        of_branch, of_step, mark = _MARK.decode(content)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Corrupt(describe_row(branch, step), f"its mark makes no sense: {error}") from error
+    if (of_branch, of_step) != (branch, step):
+        raise Corrupt(describe_row(branch, step), f"its mark is that of {describe_row(of_branch, of_step)}")
+    return mark
+
+
+def _mark_of(branch: bytes, step: int) -> str:
+    return f"{describe_row(branch, step)}: mark"
+
+
+def meta_of(where: str, id: bytes) -> str:
+    """The record of a row's metadata. Sealed metadata is bound to the checkpoint's id, which is beside it."""
+    return f"{where}: meta of {id.hex()}"
 
 
 def deletion(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
@@ -193,8 +211,52 @@ def seal_row(
     body = body_digest(root, payload)
     size = planned.root.tree.size
     meta = Meta(now, parent, size, written, body, facts.label, facts.tags, facts.custom, facts.files)
-    packed = wrap(pack_meta(meta), f"{where}: meta")
+    packed = wrap(pack_meta(meta), meta_of(where, id))
     return NewRow(branch, step, id, packed, chain(previous, id, packed), root, payload), blobs, meta
+
+
+# -- branches ----------------------------------------------------------------------------------------------------------
+
+
+def start_branch(
+    frames: Frames,
+    id: bytes,
+    lineage: str,
+    thread: str,
+    owner: bytes,
+    origin: Position | None = None,
+    digest: bytes = NO_DIGEST,
+) -> Branch:
+    """The record of a new branch after the row at `origin`, which has this digest."""
+    return seal_branch(frames, Branch(id, lineage, thread, owner, origin), digest)
+
+
+def seal_branch(frames: Frames, branch: Branch, digest: bytes) -> Branch:
+    """The record, sealed: its seal holds the digest of the row at its origin, and covers all other fields."""
+    return msgspec.structs.replace(branch, seal=frames.bind(digest, _branch_facts(branch)))
+
+
+def open_branch(frames: Frames, branch: Branch) -> bytes:
+    """The digest of the row at a branch's origin; `Corrupt` if the branch is not the one that it was sealed as."""
+    where = f"branch {branch.id.hex()}"
+    if not 0 < first_step(branch) <= LAST_STEP:
+        raise Corrupt(where, "it begins at a step that no row can have")
+    digest = frames.open_bound(branch.seal, _branch_facts(branch), where)
+    if len(digest) != len(NO_DIGEST):
+        raise Corrupt(where, "its seal makes no sense")
+    return digest
+
+
+def first_link(branch: Branch, digest: bytes) -> bytes:
+    """What the first row of a branch is chained to: the record of the branch, and the row before it."""
+    return blake3(_branch_facts(branch) + digest).digest(16)
+
+
+def _branch_facts(branch: Branch) -> bytes:
+    """The bytes of a branch without its seal. No head has such bytes: a name does not begin with NUL."""
+    id, step = branch.origin or (b"", 0)
+    text = f"\0branch\0{branch.lineage}\0{branch.thread}\0".encode()
+    return b"".join((text, branch.id, branch.owner, id, step.to_bytes(8, "little")))
 
 
 # -- heads -------------------------------------------------------------------------------------------------------------
@@ -209,6 +271,15 @@ def seal_note(frames: Frames, head: Head, note: Note) -> bytes:
 
 def open_note(frames: Frames, head: Head) -> Note:
     """The note of a head; `Corrupt` if the head is not the one that it was sealed with."""
+    if not (
+        0 < head.step <= LAST_STEP
+        and 0 < head.version <= MOST
+        and 0 <= head.created <= LAST_TIME
+        and 0 <= head.updated <= LAST_TIME
+        and 0 <= head.count <= MOST
+        and 0 <= head.size <= MOST
+    ):
+        raise Corrupt(f"the head of thread {head.thread!r}", "a number in it is out of bounds")
     content = frames.open_bound(head.note, _facts(head), f"the head of thread {head.thread!r}")
     try:
         return _NOTE.decode(content)
@@ -274,10 +345,8 @@ def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Ma
     where = describe_row(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may return anything
         raise Corrupt(where, "its id is not 16 bytes")
-    meta = unpack_meta(frames.unwrap(step.meta, f"{where}: meta"), where)
-    if step.mark is None:
-        return meta, None
-    return meta, unpack_mark(frames.unwrap(step.mark, f"{where}: mark"), where)
+    meta = unpack_meta(frames.unwrap(step.meta, meta_of(where, step.id)), where)
+    return meta, None if step.mark is None else open_mark(frames, branch, step.step, step.mark)
 
 
 def checkpoint(

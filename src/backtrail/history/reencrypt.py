@@ -26,7 +26,7 @@ from backtrail.encode.row_format import (
     unpack_root,
 )
 from backtrail.engines.base import Branch, Head, Mark, NewRow, Position, Row
-from backtrail.engines.branch_origins import previous_position
+from backtrail.engines.branch_origins import first_step, previous_position
 from backtrail.errors import InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE, GAP
@@ -34,8 +34,14 @@ from backtrail.history.records import (
     NO_DIGEST,
     body_digest,
     chain,
+    first_link,
+    meta_of,
+    open_branch,
+    open_mark,
     open_note,
     pack_meta,
+    seal_branch,
+    seal_mark,
     unpack_meta,
     with_note,
 )
@@ -111,7 +117,7 @@ class Reencryption:
     async def _row(self, branch: Branch, row: Row, digests: Digests) -> NewRow:
         where = describe_row(branch.id, row.step)
         wrap = self._target.frames.wrap
-        meta = unpack_meta(self._open(row.meta, f"{where}: meta"), where)
+        meta = unpack_meta(self._open(row.meta, meta_of(where, row.id)), where)
         root = body = b""
         if row.root or row.payload:
             tree = unpack_root(self._open(row.root, f"{where}: root"), branch.id, where)
@@ -125,23 +131,33 @@ class Reencryption:
             body = wrap(content, f"{where}: payload")
         if root:
             meta = msgspec.structs.replace(meta, body=body_digest(root, body))
-        packed = wrap(pack_meta(meta), f"{where}: meta")
+        packed = wrap(pack_meta(meta), meta_of(where, row.id))
         return NewRow(branch.id, row.step, row.id, packed, self._chain(branch, row, packed, digests), root, body)
 
     def _chain(self, branch: Branch, row: Row, packed: bytes, digests: Digests) -> bytes:
         before = previous_position(branch, row.step)
         previous = NO_DIGEST if before is None else digests.get(before, NO_DIGEST)
+        if row.step == first_step(branch):
+            previous = first_link(branch, previous)
         return chain(previous, row.id, packed)
+
+    def branch(self, branch: Branch, digests: Digests) -> Branch:
+        """The record of a branch, sealed for the target and bound to the target's row at its origin."""
+        open_branch(self._source.frames, branch)
+        digest = NO_DIGEST if branch.origin is None else digests.get(branch.origin, NO_DIGEST)
+        return seal_branch(self._target.frames, branch, digest)
 
     def mark(self, branch: bytes, step: int, data: bytes) -> bytes:
         """A mark, sealed for the target."""
-        where = f"{describe_row(branch, step)}: mark"
-        return self._target.frames.wrap(self._open(data, where), where)
+        sealed = seal_mark(self._target.frames, branch, step, open_mark(self._source.frames, branch, step, data)).data
+        assert sealed is not None
+        return sealed
 
     def same_mark(self, branch: Branch, step: int, here: bytes, there: bytes | None) -> bool:
         """True if two marks, sealed differently, have the same content."""
-        where = f"{describe_row(branch.id, step)}: mark"
-        return there is not None and self._open(here, where) == self._target.frames.unwrap(there, where)
+        return there is not None and open_mark(self._source.frames, branch.id, step, here) == open_mark(
+            self._target.frames, branch.id, step, there
+        )
 
     def head(self, head: Head) -> Head:
         """A head, its note sealed for the target."""

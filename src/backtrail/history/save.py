@@ -32,11 +32,13 @@ from backtrail.history.records import (
     Note,
     checkpoint,
     first_head,
+    first_link,
     new_id,
     next_head,
     now_micros,
     open_note,
     seal_row,
+    start_branch,
     uuid_text,
 )
 from backtrail.history.resolve import resolve, whole_id
@@ -309,7 +311,7 @@ class RowBase(msgspec.Struct):
     lineage: str
     position: Position
     parent: bytes | None
-    digest: bytes  #: of the row before
+    digest: bytes  #: what the row is chained to: the digest of the row before, or the branch's first link
     root: Root | None  #: of the row before, with the streams of the new row's branch
     lists: KnownLists | None  #: the plan changes them
     started: tuple[Branch, ...] = ()  #: the branch, if the row is its first
@@ -351,8 +353,9 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
 
 
 def _first_row(thread: ThreadHandle[S]) -> RowBase:
-    branch = Branch(thread.context.new_branch(), thread.id, thread.id, os.urandom(16))
-    return RowBase(thread.id, (branch.id, 1), None, NO_DIGEST, None, None, (branch,))
+    context = thread.context
+    branch = start_branch(context.frames, context.new_branch(), thread.id, thread.id, os.urandom(16))
+    return RowBase(thread.id, (branch.id, 1), None, first_link(branch, NO_DIGEST), None, None, (branch,))
 
 
 def _next_row(thread: ThreadHandle[S], tip: Tip) -> RowBase:
@@ -364,9 +367,11 @@ def _next_row(thread: ThreadHandle[S], tip: Tip) -> RowBase:
     if current and not tip.note.pinned and tip.root.streams <= ENOUGH_STREAMS:
         position = (head.branch, head.step + 1)
         return RowBase(head.lineage, position, tip.note.checkpoint, tip.digest, tip.root, tip.lists)
-    branch = Branch(context.new_branch(), head.lineage, thread.id, head.owner, head.position)
-    position, root = (branch.id, head.step + 1), Root(tip.root.tree, 0)
-    return RowBase(head.lineage, position, tip.note.checkpoint, tip.digest, root, tip.lists, (branch,))
+    branch = start_branch(
+        context.frames, context.new_branch(), head.lineage, thread.id, head.owner, head.position, tip.digest
+    )
+    position, root, link = (branch.id, head.step + 1), Root(tip.root.tree, 0), first_link(branch, tip.digest)
+    return RowBase(head.lineage, position, tip.note.checkpoint, link, root, tip.lists, (branch,))
 
 
 async def plan_row(thread: ThreadHandle[S], request: SaveRequest, base: RowBase) -> PlannedRow:

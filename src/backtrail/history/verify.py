@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from backtrail.encode.frame import describe_row
 from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
 from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict
 from backtrail.history.context import Context
-from backtrail.history.lineage_checks import LineageCheck, gap_id
+from backtrail.history.lineage_checks import LineageCheck, gap_before, gap_id
 from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import ASIDE, GAP, PLAIN_KINDS
 from backtrail.history.records import Note, deletion, now_micros, with_note
@@ -114,9 +113,12 @@ class _Repair:
             before = previous_position(known.branch, step)
             lost = before is not None and (before in self._damaged or before not in check.rows)
             if known.chain_faults or (lost and not known.swept):
-                blobs[gap_id(branch, step)] = context.frames.wrap(b"", f"gap before {describe_row(branch, step)}")
+                blobs[gap_id(branch, step)] = context.frames.wrap(b"", gap_before(branch, step))
             if known.mark_fault is not None:
                 marks.append(Mark(branch, step, None))
+        if check.bad_gaps:  # a blob that exists is never overwritten
+            standing = [(head.thread, head.key) for head in check.heads]
+            await context.engine.drop(Drop(check.lineage, standing, blobs=check.bad_gaps))
         await context.engine.commit(Commit(check.lineage, swaps, marks=marks, blobs=blobs))
         for head in check.heads:
             context.caches.tips.take(head.thread)

@@ -20,7 +20,8 @@ def name16(*parts: object) -> bytes:
 def branch(thread: str = "t", n: int = 1, *, lineage: str | None = None, origin: Position | None = None) -> Branch:
     """The n-th branch of a thread; the lineage is named like the thread unless given."""
     where = lineage or thread
-    return Branch(name16("branch", where, thread, n), where, thread, name16("owner", thread), origin)
+    seal = b"seal\x00" + name16("seal", where, thread, n)
+    return Branch(name16("branch", where, thread, n), where, thread, name16("owner", thread), origin, seal)
 
 
 def row(of: Branch, step: int, *, payload: bytes | None = None, root: bytes | None = None) -> NewRow:

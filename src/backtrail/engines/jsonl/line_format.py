@@ -38,6 +38,7 @@ class BranchLine(msgspec.Struct, omit_defaults=True, gc=False):
     thread: str
     owner: str
     origin: tuple[str, int] | None = None
+    seal: str = ""
 
 
 class RowLine(msgspec.Struct, gc=False):
@@ -212,7 +213,8 @@ def head_of(line: HeadLine, lineage: str, where: str) -> Head:
 
 def branch_of(line: BranchLine, lineage: str) -> Branch:
     origin = None if line.origin is None else (bytes.fromhex(line.origin[0]), line.origin[1])
-    return Branch(bytes.fromhex(line.id), lineage, line.thread, bytes.fromhex(line.owner), origin)
+    id, owner, seal = map(bytes.fromhex, (line.id, line.owner, line.seal))
+    return Branch(id, lineage, line.thread, owner, origin, seal)
 
 
 def _row(row: NewRow) -> RowLine:
@@ -245,7 +247,7 @@ def _head(head: Head) -> HeadLine:
 
 def _branch(branch: Branch) -> BranchLine:
     origin = None if branch.origin is None else (branch.origin[0].hex(), branch.origin[1])
-    return BranchLine(branch.id.hex(), branch.thread, branch.owner.hex(), origin)
+    return BranchLine(branch.id.hex(), branch.thread, branch.owner.hex(), origin, branch.seal.hex())
 
 
 def _mark(mark: Mark) -> MarkLine:

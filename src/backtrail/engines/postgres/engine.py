@@ -204,8 +204,8 @@ class PostgresEngine(Engine, FailsFast):
 
     async def branches(self, lineage: str) -> list[Branch]:
         return [
-            Branch(name, lineage, thread, owner, None if origin is None else (origin, step))
-            for name, thread, owner, origin, step in await self._ask("branches", lineage)
+            Branch(name, lineage, thread, owner, None if origin is None else (origin, step), seal)
+            for name, thread, owner, origin, step, seal in await self._ask("branches", lineage)
         ]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
@@ -292,7 +292,7 @@ def _of_append(commit: Commit) -> list[bytes | None] | None:
 def _of_commit(commit: Commit) -> list[Any]:
     """Arguments of commit(), for any commit."""
     fence = commit.fence
-    branches = [(b.id, b.thread, b.owner, *(b.origin or (b"", 0))) for b in commit.branches]
+    branches = [(b.id, b.thread, b.owner, *(b.origin or (b"", 0)), b.seal) for b in commit.branches]
     marks = [(mark.branch, mark.step, mark.data is not None, mark.data or b"") for mark in commit.marks]
     swaps = [
         (
@@ -307,7 +307,7 @@ def _of_commit(commit: Commit) -> list[Any]:
         commit.lineage,
         fence and fence.name,
         fence and fence.token,
-        *_columns(branches, 5),
+        *_columns(branches, 6),
         *_columns(commit.rows, 7),
         *_columns(marks, 4),
         *_columns(list(commit.blobs.items()), 2),

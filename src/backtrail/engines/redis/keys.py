@@ -63,6 +63,7 @@ class _BranchRest(msgspec.Struct, array_like=True, frozen=True):
     thread: str
     owner: bytes
     origin: Position | None
+    seal: bytes
 
 
 _head_rest = msgspec.msgpack.Decoder(_HeadRest)
@@ -125,14 +126,14 @@ def unpack_head(thread: bytes, packed: bytes) -> Head:
 
 def pack_branch(branch: Branch) -> bytes:
     """A branch without its id and lineage, which are the field and the key."""
-    return _pack(_BranchRest(branch.thread, branch.owner, branch.origin))
+    return _pack(_BranchRest(branch.thread, branch.owner, branch.origin, branch.seal))
 
 
 def unpack_branch(lineage: str, name: bytes, numbered: bytes) -> tuple[int, Branch]:
     """The branch's number, which grows in the order of writing, and the branch."""
     number, _, packed = numbered.partition(b":")
     rest = _branch_rest.decode(packed)
-    return int(number), Branch(name, lineage, rest.thread, rest.owner, rest.origin)
+    return int(number), Branch(name, lineage, rest.thread, rest.owner, rest.origin, rest.seal)
 
 
 def pack_row(row: NewRow) -> bytes:

@@ -178,8 +178,8 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         if not all(map(_is_branch, found)):
             raise Corrupt(f"{self._file.path}: a branch of {lineage!r}", "its record makes no sense")
         return [
-            Branch(id, where, thread, owner, None if origin is None else (origin, step))
-            for id, where, thread, owner, origin, step in found
+            Branch(id, where, thread, owner, None if origin is None else (origin, step), seal)
+            for id, where, thread, owner, origin, step, seal in found
         ]
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
@@ -265,7 +265,10 @@ def _head(record: Sequence[Any]) -> Head:
 def _is_branch(record: Sequence[Any]) -> bool:
     """True if a record has the types of a branch: a damaged file may return anything."""
     kinds = tuple(map(type, record))
-    return kinds[:4] == (bytes, str, str, bytes) and kinds[4:] in ((type(None), type(None)), (bytes, int))
+    return (*kinds[:4], kinds[6]) == (bytes, str, str, bytes, bytes) and kinds[4:6] in (
+        (type(None), type(None)),
+        (bytes, int),
+    )
 
 
 def _past(prefix: str) -> str | bytes:

@@ -36,7 +36,7 @@ WHERE r.branch = ?1 AND r.first <= ?2 ORDER BY r.first DESC LIMIT 1"""
 ROW_BEHIND = "SELECT pos, branch, step FROM steps WHERE pos > ? ORDER BY pos LIMIT 1"
 ADD_STRETCH = "INSERT INTO stretches VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET pos = excluded.pos"
 ADD_BRANCH = """
-INSERT INTO branches (id, lineage, thread, owner, origin, origin_step) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO branches (id, lineage, thread, owner, origin, origin_step, seal) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING"""
 SET_MARK = "INSERT INTO marks VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data"
 DELETE_MARK = "DELETE FROM marks WHERE branch = ? AND step = ?"
@@ -133,7 +133,7 @@ WITH RECURSIVE names (name) AS (
     FROM names WHERE name IS NOT NULL
 )
 SELECT name FROM names WHERE name IS NOT NULL LIMIT ?2"""
-BRANCHES = "SELECT id, lineage, thread, owner, origin, origin_step FROM branches WHERE lineage = ? ORDER BY n"
+BRANCHES = "SELECT id, lineage, thread, owner, origin, origin_step, seal FROM branches WHERE lineage = ? ORDER BY n"
 _SPAN = """
 FROM stretches r CROSS JOIN steps s ON s.pos BETWEEN r.pos - r.first + max(?2, r.first) AND r.pos - r.first + min(?3,
     coalesce((SELECT min(x.first) - 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first), ?3))

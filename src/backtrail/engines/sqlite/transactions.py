@@ -109,7 +109,7 @@ def _swap(cursor: sqlite3.Cursor, lineage: str, swap: Swap) -> None:
 
 def _start(cursor: sqlite3.Cursor, lineage: str, branch: Branch, learnt: Numbers) -> None:
     origin, step = branch.origin or (None, None)
-    cursor.execute(sql.ADD_BRANCH, (branch.id, lineage, branch.thread, branch.owner, origin, step))
+    cursor.execute(sql.ADD_BRANCH, (branch.id, lineage, branch.thread, branch.owner, origin, step, branch.seal))
     if cursor.rowcount != 1 or cursor.lastrowid is None:
         raise conflicts.branch_taken(lineage, branch.id)
     learnt[lineage, branch.id] = cursor.lastrowid

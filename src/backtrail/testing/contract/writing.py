@@ -138,7 +138,7 @@ class WritingCases(Binding):
     @case
     async def test_every_field_of_a_head_and_a_branch_is_kept_exactly(self, engine: Engine) -> None:
         for n, thread in enumerate(["plain", "日本語 😀", "a:{b}"]):
-            at = Branch(NAMES[n], f"lineage of {thread}", thread, NAMES[-1 - n], (NAMES[n + 3], 2**31 - n))
+            at = Branch(NAMES[n], f"lineage of {thread}", thread, NAMES[-1 - n], (NAMES[n + 3], 2**31 - n), EVERY_BYTE)
             head = Head(
                 thread=thread,
                 lineage=at.lineage,

@@ -16,7 +16,8 @@ CREATE TABLE {schema}.branches (
     thread      text COLLATE "C" NOT NULL,
     owner       bytea NOT NULL,
     origin      bytea,
-    origin_step bigint
+    origin_step bigint,
+    seal        bytea NOT NULL
 );
 CREATE INDEX branches_lineage ON {schema}.branches (lineage);
 

@@ -60,6 +60,7 @@ CREATE OR REPLACE FUNCTION {schema}.commit(
     of_lineage text,
     fence_name text, fence_token bigint,
     branch_ids bytea[], branch_threads text[], branch_owners bytea[], branch_origins bytea[], branch_origin_steps bigint[],
+    branch_seals bytea[],
     row_branches bytea[], row_steps bigint[], row_ids bytea[], row_metas bytea[], row_digests bytea[],
     row_roots bytea[], row_payloads bytea[],
     mark_branches bytea[], mark_steps bigint[], mark_keeps boolean[], mark_datas bytea[],
@@ -109,7 +110,7 @@ BEGIN
     FOR i IN 1 .. coalesce(array_length(branch_ids, 1), 0) LOOP
         INSERT INTO {schema}.branches VALUES (
             high | nextval('{schema}.branch_numbers'), branch_ids[i], of_lineage, branch_threads[i], branch_owners[i],
-            nullif(branch_origins[i], ''), branch_origin_steps[i]
+            nullif(branch_origins[i], ''), branch_origin_steps[i], branch_seals[i]
         ) ON CONFLICT DO NOTHING;
         IF NOT FOUND THEN PERFORM {schema}.refuse('branch', encode(branch_ids[i], 'hex')); END IF;
     END LOOP;

@@ -9,7 +9,7 @@ SELECT {schema}.append(
 -- name: commit
 SELECT {schema}.commit(
     %b::text, %b::text, %b::bigint, %b::bytea[], %b::text[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bytea[],
-    %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bigint[],
+    %b::bytea[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bytea[], %b::bigint[],
     %b::boolean[], %b::bytea[], %b::bytea[], %b::bytea[], %b::text[], %b::bytea[], %b::bigint[], %b::bigint[],
     %b::boolean[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bigint[],
     %b::bigint[], %b::bigint[], %b::bytea[]
@@ -80,7 +80,7 @@ WITH RECURSIVE names (lineage) AS (
 SELECT lineage FROM names WHERE lineage IS NOT NULL LIMIT %(limit)b::bigint
 
 -- name: branches
-SELECT id, thread, owner, origin, origin_step
+SELECT id, thread, owner, origin, origin_step, seal
 FROM {schema}.branches WHERE lineage = %b ORDER BY n
 
 -- name: row

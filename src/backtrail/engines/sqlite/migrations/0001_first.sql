@@ -7,7 +7,8 @@ CREATE TABLE branches (
     thread TEXT NOT NULL,
     owner BLOB NOT NULL,
     origin BLOB,
-    origin_step INTEGER
+    origin_step INTEGER,
+    seal BLOB NOT NULL
 );
 CREATE INDEX branches_by_lineage ON branches (lineage);
 
