@@ -160,13 +160,13 @@ class StateReader:
             held = self.assembler.held(piece, first, last)
             if held is not None and held[0] <= start and held[1] >= stop:
                 return first, last
-            if first == piece.first and last == piece.last:
-                raise Corrupt(describe_row(piece.branch, first), "its items are not the ones a state points at")
-            width = last - first + 1
+            width, before = last - first + 1, (first, last)
             if held is None or held[0] > start:
                 first = max(piece.first, first - width)
             if held is None or held[1] < stop:
                 last = min(piece.last, last + width)
+            if (first, last) == before:  # no more rows on the side where items are lacking
+                raise Corrupt(describe_row(piece.branch, first), "its items are not the ones a state points at")
 
     # -- fetching ---------------------------------------------------------------------------------------------------
 
