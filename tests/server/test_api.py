@@ -128,7 +128,11 @@ def test_a_save_over_http_must_name_the_head_it_replaces(served: Inspector) -> N
 def test_messages_appended_to_a_session_count_as_its_turns(served: Inspector) -> None:
     served.store.session("chat").add("user", "one")
     served.post("append", thread="chat", items=[{"role": "user", "content": "two"}])
-    assert served.store.session("chat").user_turns == 2
+    for _ in range(2):
+        id = "01234567-89ab-7def-8123-456789abcdef"
+        saved = served.post("append", thread="chat", items=[{"role": "user", "content": "3"}], label="third", id=id)
+        assert (saved["id"], saved["label"]) == (id, "third")
+    assert served.store.session("chat").user_turns == 3
 
 
 def test_fork_rewind_undo_annotate_and_delete(served: Inspector) -> None:

@@ -19,6 +19,15 @@ class Turn(TypedDict):
 def sessions(store: backtrail.Store, turn: Turn, turns: list[Turn], message: Mapping[str, object]) -> None:
     session = store.session("s")
     assert_type(session.add("user", "hello", name="ada"), backtrail.Checkpoint)
+    assert_type(session.add("user", "hello", label="x", tags=["a"], custom={"n": 1}), backtrail.Checkpoint)
+    assert_type(session.append(turn, label="x", files=store.workspace("project"), id="…"), backtrail.Checkpoint)
+    assert_type(session.load("@~1"), dict[str, Any])
+    assert_type(session.history(limit=3), list[backtrail.Checkpoint])
+    assert_type(session.diff("start"), backtrail.Diff)
+    assert_type(session.undo(), backtrail.Checkpoint)
+    assert_type(session.redo(), backtrail.Checkpoint)
+    assert_type(session.rewind(turn=-1), backtrail.Checkpoint)
+    assert_type(session.rewind(at="start"), backtrail.Checkpoint)
     assert_type(session.append(turn), backtrail.Checkpoint)
     assert_type(session.append(message), backtrail.Checkpoint)
     assert_type(session.extend(turns), backtrail.Checkpoint)
@@ -40,6 +49,8 @@ def sessions(store: backtrail.Store, turn: Turn, turns: list[Turn], message: Map
     assert_type(session.info(), backtrail.SessionInfo)
     assert_type(store.sessions(prefix="a"), list[backtrail.SessionInfo])
 
+    session.rewind(turn="last")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    session.append(turn, label=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     session.add(None, "hello")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     session.extend("hello")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     session.extend(turn)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -78,6 +89,11 @@ def runs(store: backtrail.Store, turns: list[Turn]) -> None:
         assert_type(run.custom, dict[str, Any])
         assert_type(run.thread, backtrail.Thread[dict[str, Any]])
         assert_type(run.checkpoint(turns, input_tokens=3, model="small"), backtrail.Checkpoint)
+        assert_type(run.checkpoint(label="x", tags=["a"]), backtrail.Checkpoint)
+        assert_type(run.undo(), backtrail.Checkpoint)
+        assert_type(run.rewind("@~1"), backtrail.Checkpoint)
+        assert_type(run.load(), dict[str, Any])
+        assert_type(run.history(), list[backtrail.Checkpoint])
         run.messages = [{"role": "user"}]
         run.input_tokens += 3
         run.input_tokens = "3"  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]

@@ -75,7 +75,7 @@ async def save(
     thread has a checkpoint of that id, the save changes nothing. `parent` is the checkpoint to build on, wherever the
     head is: if it is not the head, a branch begins at `parent` and the head moves there.
     """
-    facts = await _check_facts(thread, label, tags, custom, files, id)
+    facts = await check_facts(thread, label, tags, custom, files, id)
     plan: Plan = partial(Planner.replace, state=state)
     try:
         return await save_plan(
@@ -102,7 +102,7 @@ async def append(
 ) -> Checkpoint:
     """Add items at the end of the list `state[key]`. The items before them are neither read nor compared, and if
     another writer was faster, the new items go after theirs. A missing thread or list is created."""
-    facts = await _check_facts(thread, label, tags, custom, files, id)
+    facts = await check_facts(thread, label, tags, custom, files, id)
     if type(items) not in (list, tuple):
         raise InvalidInput(f"append() takes a list of items, not {type(items).__qualname__}")
     plan: Plan = partial(Planner.append, key=check_name(key, "key"), items=list(items))
@@ -125,7 +125,7 @@ async def update(
 ) -> Checkpoint:
     """Set some top-level keys, delete those in `remove`, and add items at the end of one list with `append=(key,
     items)`, all in one checkpoint; everything else is unchanged and not read."""
-    facts = await _check_facts(thread, label, tags, custom, files, id)
+    facts = await check_facts(thread, label, tags, custom, files, id)
     if not isinstance(changes, Mapping):
         raise InvalidInput(f"update() takes a dict, not {type(changes).__qualname__}")
     plan: Plan = partial(
@@ -145,7 +145,8 @@ async def edit(thread: ThreadHandle[S], plan: Plan, facts: Facts, *, compare_lis
     return await save_plan(thread, plan, facts, compare_lists=compare_lists, rebase=True)
 
 
-async def _check_facts(thread: ThreadHandle[S], label: Any, tags: Any, custom: Any, files: Any, id: Any) -> Facts:
+async def check_facts(thread: ThreadHandle[S], label: Any, tags: Any, custom: Any, files: Any, id: Any) -> Facts:
+    """The metadata of a save, checked; for views too. Of a workspace in `files`, a snapshot is taken."""
     if label is None and not tags and not custom and files is None and id is None:
         return NO_FACTS
     return Facts.check(thread.values, label, tags, custom, None if files is None else await file_reference(files), id)

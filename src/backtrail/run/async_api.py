@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
 from backtrail.async_runner import AsyncRunner
 from backtrail.errors import Unavailable
 from backtrail.history.thread_lock import POLL
-from backtrail.model import Checkpoint
+from backtrail.model import At, Checkpoint
 from backtrail.run.run_core import TTL, RunCore
 from backtrail.run.sync_api import Attributes, Raised
 from backtrail.thread.async_api import AsyncThread
+from backtrail.thread.views import AsyncThreadView
+from backtrail.typing import Files
 
 
-class AsyncRun(Attributes):
+class AsyncRun(Attributes, AsyncThreadView):
     """A thread seen as a resumable job: `async with` resumes it, deletes it on success and keeps it on failure.
 
     async with store.run("run-7", task="nightly") as run:
@@ -54,13 +57,17 @@ class AsyncRun(Attributes):
         system_prompt: str | None = None,
         input_tokens: int | None = None,
         output_tokens: int | None = None,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        files: Files | None = None,
         **custom: Any,
     ) -> Checkpoint:
         """Save the run after an iteration; values that are not given are taken from the attributes.
 
             await run.checkpoint(input_tokens=1200, model="small")
 
-        The iteration goes up by one. Token counts are totals; other keywords are kept in `run.custom`.
+        The iteration goes up by one. Token counts are totals; `label`, `tags` and `files` are as in `thread.save`, and
+        other keywords are kept in `run.custom`.
         """
         return await self._runner(
             self._core.checkpoint(
@@ -69,9 +76,27 @@ class AsyncRun(Attributes):
                 system_prompt=system_prompt,
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
+                label=label,
+                tags=tags,
+                files=files,
                 **custom,
             )
         )
+
+    async def rewind(self, at: At) -> Checkpoint:
+        """Go back to a checkpoint of the run, and fill the attributes with it; `LockTimeout` if a process works on it.
+
+        await run.rewind("@~2")
+        """
+        return await self._runner(self._core.rewind(at))
+
+    async def undo(self) -> Checkpoint:
+        """Take back the last checkpoint or rewind, and fill the attributes with the one before."""
+        return await self._runner(self._core.undo())
+
+    async def redo(self) -> Checkpoint:
+        """Do again what the last `undo` took back, and fill the attributes with it."""
+        return await self._runner(self._core.redo())
 
     async def finish(self) -> None:
         """Delete the run, because it succeeded; a missing run is not an error."""

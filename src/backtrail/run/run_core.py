@@ -8,6 +8,7 @@ that lost the lease cannot write any more.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from backtrail.encode.planner import PlannedRow, Planner
@@ -15,7 +16,7 @@ from backtrail.engines.base import Fence, Lease, Taken
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.records import open_note
-from backtrail.history.save_arguments import Facts
+from backtrail.history.save import check_facts
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
 from backtrail.run.lease_owner import is_gone, new_owner
@@ -100,6 +101,9 @@ class RunCore:
         system_prompt: str | None = None,
         input_tokens: int | None = None,
         output_tokens: int | None = None,
+        label: str | None = None,
+        tags: Any = (),
+        files: Any = None,
         **custom: Any,
     ) -> Checkpoint:
         """Save the run after an iteration. Values that are not given are taken from the attributes; the iteration goes
@@ -122,7 +126,7 @@ class RunCore:
         prompt = self.system_prompt if system_prompt is None else system_prompt
         fields = {**self.custom, **custom}
         state = {"task": self.task, **numbers, "system_prompt": prompt, "messages": self.messages, "custom": fields}
-        facts = Facts.check(self.thread.values, None, (), None, None, None)
+        facts = await check_facts(self.thread, label, tags, None, files, None)
 
         def plan(planner: Planner) -> PlannedRow:
             return planner.replace(state)
@@ -136,6 +140,33 @@ class RunCore:
         for name, value in numbers.items():
             setattr(self, name, value)
         return saved
+
+    async def move(self, move: Callable[[], Awaitable[Checkpoint]]) -> Checkpoint:
+        """Move the head (undo, redo, rewind), and fill the attributes with the checkpoint that it is at then.
+        `LockTimeout` if another process is working on the run."""
+        owned = self.thread.fence is not None
+        taken = await self.acquire()
+        if taken is not None:
+            raise self.refused(0.0, taken)
+        try:
+            moved = await move()
+            await self._load()
+        finally:
+            if not owned:
+                await self.release()
+        return moved
+
+    async def undo(self) -> Checkpoint:
+        """Take back the last move of the head."""
+        return await self.move(self.thread.undo)
+
+    async def redo(self) -> Checkpoint:
+        """Do again what the last undo took back."""
+        return await self.move(self.thread.redo)
+
+    async def rewind(self, at: Any) -> Checkpoint:
+        """Move the head back to `at`."""
+        return await self.move(lambda: self.thread.rewind(at))
 
     async def finish(self) -> None:
         """Delete the run, because it succeeded. A missing run is not an error."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
 from backtrail.engines.coroutines import finish
 from backtrail.errors import Unavailable
 from backtrail.history.thread_lock import POLL
-from backtrail.model import Checkpoint
+from backtrail.model import At, Checkpoint
 from backtrail.run.run_core import TTL, RunCore
 from backtrail.thread import Thread
+from backtrail.thread.views import ThreadView
+from backtrail.typing import Files
 
 Raised = type[BaseException] | None
 
@@ -79,7 +82,7 @@ class Attributes:
         return self._core.custom
 
 
-class Run(Attributes):
+class Run(Attributes, ThreadView):
     """A thread seen as a resumable job: `with` resumes it, deletes it on success and keeps it on failure.
 
     with store.run("run-7", task="nightly") as run:
@@ -116,13 +119,17 @@ class Run(Attributes):
         system_prompt: str | None = None,
         input_tokens: int | None = None,
         output_tokens: int | None = None,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        files: Files | None = None,
         **custom: Any,
     ) -> Checkpoint:
         """Save the run after an iteration; values that are not given are taken from the attributes.
 
             run.checkpoint(input_tokens=1200, model="small")
 
-        The iteration goes up by one. Token counts are totals; other keywords are kept in `run.custom`.
+        The iteration goes up by one. Token counts are totals; `label`, `tags` and `files` are as in `thread.save`, and
+        other keywords are kept in `run.custom`.
         """
         return finish(
             self._core.checkpoint(
@@ -131,9 +138,27 @@ class Run(Attributes):
                 system_prompt=system_prompt,
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
+                label=label,
+                tags=tags,
+                files=files,
                 **custom,
             )
         )
+
+    def rewind(self, at: At) -> Checkpoint:
+        """Go back to a checkpoint of the run, and fill the attributes with it; `LockTimeout` if a process works on it.
+
+        run.rewind("@~2")
+        """
+        return finish(self._core.rewind(at))
+
+    def undo(self) -> Checkpoint:
+        """Take back the last checkpoint or rewind, and fill the attributes with the one before."""
+        return finish(self._core.undo())
+
+    def redo(self) -> Checkpoint:
+        """Do again what the last `undo` took back, and fill the attributes with it."""
+        return finish(self._core.redo())
 
     def finish(self) -> None:
         """Delete the run, because it succeeded; a missing run is not an error."""

@@ -271,12 +271,10 @@ class Handlers:
     def append(self, request: requests.AppendRequest) -> CheckpointJson:
         """Append items to a list of the state, whoever else appends to it."""
         items, options = from_json(request.items), _save_options(request)
-        plain = options == _save_options(requests.AppendRequest(thread=request.thread, items=[]))
-        info = self._find(request.thread) if plain and request.key == "messages" else None
+        info = self._find(request.thread) if "expect" not in options and request.key == "messages" else None
         if info is not None and info.kind == "session":
-            saved = self.store.session(request.thread).extend(items)  # counts the user's turns too
-            if saved is not None:
-                return checkpoint_json(saved)
+            session = self.store.session(request.thread)
+            return checkpoint_json(session.extend(items, **options))  # counts the user's turns too
         return checkpoint_json(self._handle(request.thread).append(request.key, items, **options))
 
     def update(self, request: requests.UpdateRequest) -> CheckpointJson:
@@ -347,7 +345,12 @@ def _replace_options(handle: Thread[Any], request: requests.WriteRequest) -> dic
 
 
 def _save_options(request: requests.WriteRequest) -> dict[str, Any]:
-    options: dict[str, Any] = {"label": request.label, "tags": request.tags, "custom": from_json(request.custom)}
+    options: dict[str, Any] = {
+        "label": request.label,
+        "tags": request.tags,
+        "custom": from_json(request.custom),
+        "id": request.id,
+    }
     return options if request.expect is msgspec.UNSET else options | {"expect": request.expect}
 
 

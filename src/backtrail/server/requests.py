@@ -93,14 +93,15 @@ class ExportRequest(CheckpointRequest, frozen=True, kw_only=True):
 
 
 class WriteRequest(ApiRequest, frozen=True, kw_only=True):
-    """Common parameters of all saves. `expect`: the id that the head must have, null if the thread must not exist
-    yet."""
+    """Common parameters of all saves. `expect`: the checkpoint that must be the head, null if the thread must not exist
+    yet. `id`: a UUID for the new checkpoint; a request that is repeated with it is carried out once."""
 
     thread: Name
     label: str | None = None
     tags: list[str] = []
     custom: Json = {}
     expect: str | msgspec.UnsetType | None = msgspec.UNSET
+    id: str | None = None
 
 
 class SaveRequest(WriteRequest, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
+from uuid import UUID
 
 from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.message_shapes import Message, Problem
@@ -11,13 +12,14 @@ from backtrail.model import At, Checkpoint
 from backtrail.session.session_core import SessionCore
 from backtrail.session.sync_api import check_callable
 from backtrail.thread.async_api import AsyncThread
+from backtrail.thread.views import AsyncThreadView
 from backtrail.typing import F_co, Files
 
 if TYPE_CHECKING:
     from backtrail.session.listing import SessionInfo
 
 
-class AsyncSession(Generic[F_co]):
+class AsyncSession(AsyncThreadView, Generic[F_co]):
     """A thread seen as messages. Each write is one commit, whatever the length.
 
     session = store.session("support-42")
@@ -49,20 +51,56 @@ class AsyncSession(Generic[F_co]):
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
-    async def add(self, /, role: str, content: Any, **fields: Any) -> Checkpoint | F_co:
+    async def add(
+        self,
+        /,
+        role: str,
+        content: Any,
+        *,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
+        **fields: Any,
+    ) -> Checkpoint | F_co:
         """Append the message `{"role": role, "content": content, **fields}`.
 
-        await session.add("user", "hello")
+            await session.add("user", "hello", label="question")
+
+        `label`, `tags`, `custom` and `files` belong to the checkpoint, as in `thread.save`; a message that has fields
+        of these names goes through `append`.
         """
-        return await self._runner.together(self._narrow(self._core.add(role, content, **fields)))
+        return await self._runner.together(
+            self._narrow(self._core.add(role, content, label=label, tags=tags, custom=custom, files=files, **fields))
+        )
 
-    async def append(self, message: Mapping[str, Any]) -> Checkpoint | F_co:
-        """Append a message of any shape, kept as it is."""
-        return await self._runner.together(self._narrow(self._core.append(message)))  # type: ignore[arg-type]  # a TypedDict is a dict
+    async def append(
+        self,
+        message: Mapping[str, Any],
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
+        id: UUID | str | None = None,
+    ) -> Checkpoint | F_co:
+        """Append a message of any shape, kept as it is; the rest is as in `thread.append`.
 
-    async def extend(self, messages: Iterable[Mapping[str, Any]]) -> Checkpoint | F_co:
-        """Append several messages as one checkpoint."""
-        return await self._runner.together(self._narrow(self._core.extend(messages)))
+        await session.append({"role": "user", "content": "hello"}, tags=["draft"])
+        """
+        write = self._core.append(message, label, tags, custom, files, id)  # type: ignore[arg-type]  # a TypedDict is a dict
+        return await self._runner.together(self._narrow(write))
+
+    async def extend(
+        self,
+        messages: Iterable[Mapping[str, Any]],
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
+        id: UUID | str | None = None,
+    ) -> Checkpoint | F_co:
+        """Append several messages as one checkpoint; the rest is as in `thread.append`."""
+        return await self._runner.together(self._narrow(self._core.extend(messages, label, tags, custom, files, id)))
 
     def _narrow(self, write: Coroutine[Any, Any, Checkpoint | None]) -> Coroutine[Any, Any, Checkpoint | F_co]:
         """Give a write its public type: it returns None only with errors="log", where F_co is None."""
@@ -163,13 +201,17 @@ class AsyncSession(Generic[F_co]):
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     async def save(
-        self, label: str | None = None, tags: Iterable[str] = (), custom: Mapping[str, Any] | None = None
+        self,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
     ) -> Checkpoint | F_co:
         """Get the checkpoint that holds everything added so far: all of it is durable already.
 
-        A missing session is created; a label, tags or custom fields make a checkpoint of their own.
+        A missing session is created; a label, tags, custom fields or files make a checkpoint of their own.
         """
-        return await self._runner(self._narrow(self._core.save(label, tags, custom)))
+        return await self._runner(self._narrow(self._core.save(label, tags, custom, files)))
 
     async def snapshot(self, message_id: str, files: Files | None = None) -> Checkpoint | F_co:
         """Tie the session as it is now to a message id, so that `rewind(message_id)` returns to it.
@@ -178,14 +220,19 @@ class AsyncSession(Generic[F_co]):
         """
         return await self._runner(self._narrow(self._core.snapshot(message_id, files)))
 
-    async def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
-        """Go back to the snapshot of a message, turns and summary included.
+    async def rewind(
+        self, message_id: str | None = None, files: bool = False, *, turn: int | None = None, at: At | None = None
+    ) -> Checkpoint:
+        """Go back to the snapshot of a message, to before a user turn, or to any checkpoint, with turns and summary.
 
-        Later checkpoints are abandoned, and `session.thread.undo()` takes the rewind back. With `files`, the directory
-        is restored as well: both move, or neither does.
+            await session.rewind("msg-17")
+            await session.rewind(turn=-1)
+
+        Turns are numbered from 1, and -1 is the last one: the session is as it was before that turn began. Later
+        checkpoints are abandoned, and `undo` takes the rewind back. With `files`, the directory is restored as well:
+        both move, or neither does.
         """
-        at = await self._runner(self._core.find_snapshot(message_id))
-        return await self.thread.rewind(at, files)
+        return await self.thread.rewind(await self._runner(self._core.rewind_point(message_id, turn, at)), files)
 
     async def fork(self, to: str | None = None, at: At | None = None) -> AsyncSession[F_co]:
         """Make a new session at the head of this one, or at `at`; without `to`, a name is generated."""

@@ -18,14 +18,12 @@ import msgspec
 from backtrail import message_shapes
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.engines.base import Head
-from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, NoCheckpoint, ThreadNotFound
-from backtrail.history.ancestry import Ancestry
+from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, ThreadNotFound
 from backtrail.history.context import Context
-from backtrail.history.file_refs import file_reference
 from backtrail.history.records import uuid_text
 from backtrail.history.retry import attempts
-from backtrail.history.save import Plan
-from backtrail.history.save_arguments import Facts
+from backtrail.history.save import Plan, check_facts
+from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_limit, check_name
 from backtrail.message_shapes import Message, Problem
@@ -34,8 +32,8 @@ from backtrail.session.edits import check_messages, message_list, plan_append, p
 from backtrail.session.listing import KIND, SESSIONS, SessionInfo
 from backtrail.session.message_compaction import Compaction
 from backtrail.session.message_window import FIRST, MESSAGES, SUMMARY, TURNS, MessageWindow, message_ids
+from backtrail.session.rewind_points import SNAPSHOT, find_point
 
-SNAPSHOT = "snapshot"  # the custom field that ties a checkpoint to a message
 Errors = Literal["raise", "log"]
 _LOG = logging.getLogger("backtrail.session")
 P = ParamSpec("P")
@@ -77,21 +75,50 @@ class SessionCore:
     # -- adding -------------------------------------------------------------------------------------------------------
 
     @_logs_errors
-    async def add(self, /, role: str, content: Any, **fields: Any) -> Checkpoint:
+    async def add(
+        self,
+        /,
+        role: str,
+        content: Any,
+        *,
+        label: str | None = None,
+        tags: Any = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Any = None,
+        **fields: Any,
+    ) -> Checkpoint:
         """Append the message `{"role": role, "content": content, **fields}`."""
-        return await self._extend([{"role": check_name(role, "role"), "content": content, **fields}])
+        message = {"role": check_name(role, "role"), "content": content, **fields}
+        return await self._extend([message], await self._facts_of(label, tags, custom, files))
 
     @_logs_errors
-    async def append(self, message: Message) -> Checkpoint:
+    async def append(
+        self,
+        message: Message,
+        label: str | None = None,
+        tags: Any = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Any = None,
+        id: Any = None,
+    ) -> Checkpoint:
         """Append a message of any shape, kept as it is."""
-        return await self._extend([message])
+        return await self._extend([message], await self._facts_of(label, tags, custom, files, id))
 
     @_logs_errors
-    async def extend(self, messages: Any) -> Checkpoint:
+    async def extend(
+        self,
+        messages: Any,
+        label: str | None = None,
+        tags: Any = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Any = None,
+        id: Any = None,
+    ) -> Checkpoint:
         """Append several messages as one checkpoint."""
-        return await self._extend(message_list(messages, "extend()"))
+        new = message_list(messages, "extend()")
+        return await self._extend(new, await self._facts_of(label, tags, custom, files, id))
 
-    async def _extend(self, messages: list[Message]) -> Checkpoint:
+    async def _extend(self, messages: list[Message], facts: Facts) -> Checkpoint:
         turns = message_shapes.user_turns(check_messages(messages))
         planned: list[PlannedRow] = []
 
@@ -99,8 +126,9 @@ class SessionCore:
             planned[:] = [plan_append(planner, messages, {}, turns)]
             return planned[0]
 
-        saved = await self.thread.save_plan(plan, self._facts(), rebase=True)
-        self.thread.remember_end(MESSAGES, planned[0])
+        saved = await self.thread.save_plan(plan, facts, rebase=True)
+        if planned:  # else a call with the same id had saved them before
+            self.thread.remember_end(MESSAGES, planned[0])
         return saved
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -195,7 +223,7 @@ class SessionCore:
         def plan(planner: Planner) -> PlannedRow:
             return plan_replace(planner, new, extra)
 
-        return await self.thread.save_plan(plan, self._facts(), compare_lists=True)
+        return await self.thread.save_plan(plan, NO_FACTS, compare_lists=True)
 
     @_logs_errors
     async def truncate(
@@ -242,18 +270,18 @@ class SessionCore:
         if type(text) is not str:
             raise InvalidInput(f"a summary is a str, not {type(text).__qualname__}")
         if not text:
-            return await self.thread.edit(lambda planner: planner.change({}, drop=(SUMMARY,)), self._facts())
-        return await self.thread.edit(lambda planner: planner.change({SUMMARY: text}), self._facts())
+            return await self.thread.edit(lambda planner: planner.change({}, drop=(SUMMARY,)), NO_FACTS)
+        return await self.thread.edit(lambda planner: planner.change({SUMMARY: text}), NO_FACTS)
 
     @_logs_errors
     async def save(
-        self, label: str | None = None, tags: Any = (), custom: Mapping[str, Any] | None = None
+        self, label: str | None = None, tags: Any = (), custom: Mapping[str, Any] | None = None, files: Any = None
     ) -> Checkpoint:
         """The checkpoint with everything added so far, which is durable already. A session that does not exist is made;
-        a label, tags or custom fields make a checkpoint of their own."""
-        facts = Facts.check(self.thread.values, label, tags, custom, None, None)
+        a label, tags, custom fields or files make a checkpoint of their own."""
+        facts = await self._facts_of(label, tags, custom, files)
         head = await self.thread.head()
-        if head is not None and facts == self._facts():
+        if head is not None and facts == NO_FACTS:
             return head
 
         def plan(planner: Planner) -> PlannedRow:
@@ -317,27 +345,12 @@ class SessionCore:
         """Tie the session as it is now to a message id, so that `rewind(message_id)` returns to it. `files` is a
         workspace, of which a snapshot is taken, or one of its snapshots."""
         name = check_name(message_id, "message id")
-        facts = Facts.check(
-            self.thread.values, None, (), {SNAPSHOT: name}, None if files is None else await file_reference(files), None
-        )
+        facts = await self._facts_of(None, (), {SNAPSHOT: name}, files)
         return await self.thread.edit(lambda planner: planner.change({}), facts)
 
-    async def find_snapshot(self, message_id: str) -> str:
-        """The id of the newest checkpoint in the history that is tied to this message."""
-        name = check_name(message_id, "message id")
-        context = self.thread.context
-        try:
-            head = await self.thread.require_head()
-        except ThreadNotFound as error:
-            raise NoCheckpoint(f"session {self.id!r} does not exist, so it has no snapshot to go back to") from error
-        async for seen in (await Ancestry.of(context, head)).steps_back():
-            custom = seen.facts.custom
-            if seen.alive and custom and context.values.decode(custom).get(SNAPSHOT) == name:
-                return uuid_text(seen.step.id)
-        raise NoCheckpoint(
-            f"session {self.id!r} has no snapshot for message {name!r} on the way to its head: "
-            "session.snapshot(message_id) makes one"
-        )
+    async def rewind_point(self, message_id: str | None, turn: int | None, at: Any) -> Any:
+        """The checkpoint that one of the three names: the snapshot of a message, the one before a user turn, or any."""
+        return await find_point(self.thread, message_id, turn, at)
 
     async def fork(self, to: str | None = None, at: Any = None) -> str:
         """Make a new session at the head of this one, or at `at`; returns its id, which is made up if none is given."""
@@ -352,8 +365,8 @@ class SessionCore:
 
     # -- reading and rewriting one checkpoint -------------------------------------------------------------------------
 
-    def _facts(self) -> Facts:
-        return Facts.check(self.thread.values, None, (), None, None, None)
+    async def _facts_of(self, label: Any, tags: Any, custom: Any, files: Any, id: Any = None) -> Facts:
+        return await check_facts(self.thread, label, tags, custom, files, id)
 
     async def _window(self, at: Any = None) -> tuple[Head, MessageWindow]:
         head, checkpoint, root, reader = await self.thread.read_root(at)
@@ -391,9 +404,7 @@ class SessionCore:
             if plan is None:
                 return None
             try:
-                return await self.thread.save_plan(
-                    plan, self._facts(), expect=uuid_text(planned_on[0]), compare_lists=whole
-                )
+                return await self.thread.save_plan(plan, NO_FACTS, expect=uuid_text(planned_on[0]), compare_lists=whole)
             except LockLost:
                 raise
             except Conflict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
+from uuid import UUID
 
 from backtrail.engines.coroutines import finish
 from backtrail.errors import InvalidInput
@@ -11,13 +12,14 @@ from backtrail.message_shapes import Message, Problem
 from backtrail.model import At, Checkpoint
 from backtrail.session.session_core import SessionCore
 from backtrail.thread import Thread
+from backtrail.thread.views import ThreadView
 from backtrail.typing import F_co, Files
 
 if TYPE_CHECKING:
     from backtrail.session.listing import SessionInfo
 
 
-class Session(Generic[F_co]):
+class Session(ThreadView, Generic[F_co]):
     """A thread seen as messages. Each write is one commit, whatever the length.
 
     session = store.session("support-42")
@@ -48,20 +50,56 @@ class Session(Generic[F_co]):
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
-    def add(self, /, role: str, content: Any, **fields: Any) -> Checkpoint | F_co:
+    def add(
+        self,
+        /,
+        role: str,
+        content: Any,
+        *,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
+        **fields: Any,
+    ) -> Checkpoint | F_co:
         """Append the message `{"role": role, "content": content, **fields}`.
 
-        session.add("user", "hello")
+            session.add("user", "hello", label="question")
+
+        `label`, `tags`, `custom` and `files` belong to the checkpoint, as in `thread.save`; a message that has fields
+        of these names goes through `append`.
         """
-        return finish(self._narrow(self._core.add(role, content, **fields)))
+        return finish(
+            self._narrow(self._core.add(role, content, label=label, tags=tags, custom=custom, files=files, **fields))
+        )
 
-    def append(self, message: Mapping[str, Any]) -> Checkpoint | F_co:
-        """Append a message of any shape, kept as it is."""
-        return finish(self._narrow(self._core.append(message)))  # type: ignore[arg-type]  # a TypedDict is a dict
+    def append(
+        self,
+        message: Mapping[str, Any],
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
+        id: UUID | str | None = None,
+    ) -> Checkpoint | F_co:
+        """Append a message of any shape, kept as it is; the rest is as in `thread.append`.
 
-    def extend(self, messages: Iterable[Mapping[str, Any]]) -> Checkpoint | F_co:
-        """Append several messages as one checkpoint."""
-        return finish(self._narrow(self._core.extend(messages)))
+        session.append({"role": "user", "content": "hello"}, tags=["draft"])
+        """
+        write = self._core.append(message, label, tags, custom, files, id)  # type: ignore[arg-type]  # a TypedDict is a dict
+        return finish(self._narrow(write))
+
+    def extend(
+        self,
+        messages: Iterable[Mapping[str, Any]],
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
+        id: UUID | str | None = None,
+    ) -> Checkpoint | F_co:
+        """Append several messages as one checkpoint; the rest is as in `thread.append`."""
+        return finish(self._narrow(self._core.extend(messages, label, tags, custom, files, id)))
 
     def _narrow(self, write: Coroutine[Any, Any, Checkpoint | None]) -> Coroutine[Any, Any, Checkpoint | F_co]:
         """Give a write its public type: it returns None only with errors="log", where F_co is None."""
@@ -158,13 +196,17 @@ class Session(Generic[F_co]):
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def save(
-        self, label: str | None = None, tags: Iterable[str] = (), custom: Mapping[str, Any] | None = None
+        self,
+        label: str | None = None,
+        tags: Iterable[str] = (),
+        custom: Mapping[str, Any] | None = None,
+        files: Files | None = None,
     ) -> Checkpoint | F_co:
         """Get the checkpoint that holds everything added so far: all of it is durable already.
 
-        A missing session is created; a label, tags or custom fields make a checkpoint of their own.
+        A missing session is created; a label, tags, custom fields or files make a checkpoint of their own.
         """
-        return finish(self._narrow(self._core.save(label, tags, custom)))
+        return finish(self._narrow(self._core.save(label, tags, custom, files)))
 
     def snapshot(self, message_id: str, files: Files | None = None) -> Checkpoint | F_co:
         """Tie the session as it is now to a message id, so that `rewind(message_id)` returns to it.
@@ -173,13 +215,19 @@ class Session(Generic[F_co]):
         """
         return finish(self._narrow(self._core.snapshot(message_id, files)))
 
-    def rewind(self, message_id: str, files: bool = False) -> Checkpoint:
-        """Go back to the snapshot of a message, turns and summary included.
+    def rewind(
+        self, message_id: str | None = None, files: bool = False, *, turn: int | None = None, at: At | None = None
+    ) -> Checkpoint:
+        """Go back to the snapshot of a message, to before a user turn, or to any checkpoint, with turns and summary.
 
-        Later checkpoints are abandoned, and `session.thread.undo()` takes the rewind back. With `files`, the directory
-        is restored as well: both move, or neither does.
+            session.rewind("msg-17")
+            session.rewind(turn=-1)
+
+        Turns are numbered from 1, and -1 is the last one: the session is as it was before that turn began. Later
+        checkpoints are abandoned, and `undo` takes the rewind back. With `files`, the directory is restored as well:
+        both move, or neither does.
         """
-        return self.thread.rewind(finish(self._core.find_snapshot(message_id)), files)
+        return self.thread.rewind(finish(self._core.rewind_point(message_id, turn, at)), files)
 
     def fork(self, to: str | None = None, at: At | None = None) -> Session[F_co]:
         """Make a new session at the head of this one, or at `at`; without `to`, a name is generated."""
