@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -54,12 +56,17 @@ def test_items_come_back_as_they_were_added(open_store: Any, run_async: Callable
     run_async(session())
 
 
-def test_a_limit_gives_the_newest_items_and_never_separates_a_call_from_its_output(
+def test_a_limit_gives_the_newest_items_and_with_whole_the_calls_of_their_outputs(
     store: Any, run_async: Callable[[Any], Any]
 ) -> None:
     async def session() -> None:
-        one = BacktrailSession(store, "s")
-        await one.add_items([user("1"), call("a"), output("a"), user("2"), user("3")])
+        items = [user("1"), call("a"), output("a"), user("2"), user("3")]
+        exact = BacktrailSession(store, "s")
+        await exact.add_items(items)
+        for limit in range(7):
+            assert await exact.get_items(limit=limit) == items[max(0, 5 - limit) :]
+        assert await exact.get_items(limit=-1) == items
+        one = BacktrailSession(store, "s", whole=True)
         assert await one.get_items(limit=2) == [user("2"), user("3")]
         assert await one.get_items(limit=3) == [call("a"), output("a"), user("2"), user("3")]
         assert await one.get_items(limit=0) == []
@@ -158,3 +165,85 @@ def test_a_bad_session_id_is_refused(store: Any) -> None:
 class _NotAStore:
     def session(self, id: str) -> None:
         return None
+
+
+def test_a_write_whose_task_is_cancelled_has_happened_when_the_task_ends(
+    store: Any, run_async: Callable[[Any], Any]
+) -> None:
+    begun, allowed = threading.Event(), threading.Event()
+
+    async def session() -> None:
+        one = BacktrailSession(store, "s")
+        extend = one.session.extend
+
+        def slow_extend(items: Any) -> Any:
+            begun.set()
+            allowed.wait(10)
+            return extend(items)
+
+        one.session.extend = slow_extend
+        writing = asyncio.ensure_future(one.add_items([user("1")]))
+        await asyncio.to_thread(begun.wait, 10)
+        for _ in range(2):  # an impatient caller cancels twice
+            writing.cancel()
+            await asyncio.sleep(0.01)
+        assert not writing.done()
+        allowed.set()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert await one.get_items() == [user("1")]
+
+    run_async(session())
+
+
+def test_the_sdks_compaction_replaces_the_end_in_one_step_unless_another_writer_was_there(
+    open_store: Any, run_async: Callable[[Any], Any]
+) -> None:
+    async def session() -> None:
+        async with open_store() as store:
+            one, other = BacktrailSession(store, "s"), BacktrailSession(store, "s")
+            await one.add_items([user(str(number)) for number in range(6)])
+            snapshot: Any = await one._get_compaction_snapshot(3, prune_prefix=lambda item: item["content"] in "02")
+            assert (snapshot.items, snapshot.complete) == ([user("3"), user("4"), user("5")], False)
+            assert await snapshot.replace_suffix(1, [user("4 and 5")])
+            assert [item["content"] for item in await other.get_items()] == ["1", "2", "3", "4 and 5"]
+            assert len(await one.checkpoints()) == 2
+            assert not await snapshot.replace_suffix(1, [user("again")])  # the end has changed
+            whole: Any = await one._get_compaction_snapshot(4)
+            assert whole.complete
+            await other.add_items([user("late")])
+            assert not await whole.replace_suffix(0, [user("summary")])
+            assert (await one.get_items())[-1] == user("late")
+            assert await one._atomic_replace_items([user("summary")])
+            assert await other.get_items() == [user("summary")]
+
+    run_async(session())
+
+
+def test_a_subclass_that_transforms_items_is_not_bypassed_by_compaction(
+    store: Any, run_async: Callable[[Any], Any]
+) -> None:
+    class Loud(BacktrailSession):
+        async def add_items(self, items: list[Any]) -> None:
+            await super().add_items([{**item, "content": item["content"].upper()} for item in items])
+
+    async def session() -> None:
+        one = Loud(store, "s")
+        await one.add_items([user("a")])
+        assert await one._get_compaction_snapshot(9) is None
+        assert not await one._atomic_replace_items([user("b")])
+        assert await one.get_items() == [user("A")]
+
+    run_async(session())
+
+
+def test_items_are_json_as_in_the_sdks_own_sessions(store: Any, run_async: Callable[[Any], Any]) -> None:
+    async def session() -> None:
+        one = BacktrailSession(store, "s")
+        await one.add_items([{"role": "user", "content": ("a", {1: None})}])
+        assert await one.get_items() == [{"role": "user", "content": ["a", {"1": None}]}]
+        with pytest.raises(TypeError, match="not JSON serializable"):
+            await one.add_items([user("fine"), user(b"bytes")])
+        assert len(await one.get_items()) == 1
+
+    run_async(session())

@@ -59,4 +59,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    bound_stores.close_stores()
+    bound_stores.end_test()

@@ -26,6 +26,7 @@ URL = os.environ.get("BACKTRAIL_SUITE_URL", "")  # of the server, for Redis and 
 _directory = tempfile.TemporaryDirectory()
 _numbers = itertools.count()
 _opened: list[Any] = []
+_uses = 0
 _loop = asyncio.new_event_loop()
 threading.Thread(target=_loop.run_forever, daemon=True).start()
 
@@ -59,7 +60,10 @@ def finish(result: Any) -> Any:
     return asyncio.run_coroutine_threadsafe(result, _loop).result() if inspect.isawaitable(result) else result
 
 
-def close_stores() -> None:
-    """Close the stores of the test that has ended."""
+def end_test() -> None:
+    """Close the stores of the test that has ended, and count it if it had any."""
+    global _uses
+    _uses += bool(_opened)
+    Path(os.environ["BACKTRAIL_SUITE_USES"], "uses").write_text(str(_uses), encoding="utf-8")
     while _opened:
         finish(_opened.pop().close())

@@ -2,8 +2,9 @@
 
 A suite is part of a framework's source distribution, which pip downloads in the version that is installed here. A
 pytest plugin beside this file (`bind_<framework>.py`) puts backtrail's class in the place of the framework's own store;
-nothing else in the tests is changed. Tests that cannot apply are named in `SUITES`, each with its reason, and are left
-out; all others must pass, on every engine, with a `Store` and with an `AsyncStore`.
+nothing else in the tests is changed. Tests that cannot apply are named in `suites.py`, each with its reason, and are
+left out; all others must pass, on every engine, with a `Store` and with an `AsyncStore`. A file has tests that need no
+store as well: how many opened one is counted apart.
 
     python tests/adapters/suites/run.py                             # everything
     python tests/adapters/suites/run.py claude --store sqlite-async # one suite on one store
@@ -73,7 +74,7 @@ def run(suite: suites.Suite, source: Path, store: str, url: str) -> bool:
     """Run a suite on a store and print its counts; False if a test failed."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", f"bind_{suite.name}", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", suite.plugin, "-p", "no:cacheprovider"]
         command += ["--no-header", "--tb=short", f"--junitxml={report}", *suite.options, *suite.tests]
         command += [f"--deselect={test}" for test in suite.cannot_apply]
         environment = {
@@ -81,16 +82,19 @@ def run(suite: suites.Suite, source: Path, store: str, url: str) -> bool:
             "PYTHONPATH": str(HERE),
             "BACKTRAIL_SUITE_STORE": store,
             "BACKTRAIL_SUITE_URL": url,
+            "BACKTRAIL_SUITE_USES": directory,
         }
         ended = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
         if not report.exists():
             print(ended.stdout, ended.stderr)
             return False
+        uses = int(Path(directory, "uses").read_text(encoding="utf-8"))
         counts = ET.parse(report).getroot().find("testsuite").attrib
     passed = int(counts["tests"]) - sum(int(counts[name]) for name in ("failures", "errors", "skipped"))
+    failed = ", ".join(f"{counts[name]} {name}" for name in ("failures", "errors", "skipped"))
     print(
-        f"{suite.package} {version(suite.package)} on {store}: {passed} passed, {counts['failures']} failed, "
-        f"{counts['errors']} errors, {counts['skipped']} skipped, {float(counts['time']):.0f} s",
+        f"{suite.name} ({suite.package} {version(suite.package)}) on {store}: {passed} passed, {uses} of them on a "
+        f"store of backtrail's; {failed}; {float(counts['time']):.0f} s",
         flush=True,
     )
     if ended.returncode:
