@@ -3,12 +3,14 @@
 Property tests draw the same examples in each run and have no deadline, so their result does not depend on the machine.
 `make test ARGS="--hypothesis-profile=explore tests/history"` searches for new ones.
 
-Environment variables that configure backtrail, a driver, a framework or colours are removed.
+Environment variables that configure backtrail, a driver, a framework or colours are removed. The user's cache and state
+directories are others than usual, and new ones for each run.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -32,3 +34,6 @@ _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", 
 for _name in list(os.environ):
     if _name != "BACKTRAIL_CHROMIUM" and (_name.startswith(_PREFIXES) or _name in _COLOURS):
         del os.environ[_name]
+
+_user = tempfile.TemporaryDirectory(prefix="backtrail-user-", ignore_cleanup_errors=True)
+os.environ["XDG_CACHE_HOME"], os.environ["XDG_STATE_HOME"] = f"{_user.name}/cache", f"{_user.name}/state"

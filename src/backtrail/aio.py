@@ -152,6 +152,7 @@ class AsyncStore:
         limits: Limits | None = None,
         unreadable: Literal["raise", "flag"] = "raise",
         timeout: float = 30.0,
+        recover: bool = True,
     ) -> AsyncWorkspace:
         """Get a directory seen as file snapshots; a restore that was interrupted in it is finished, or taken back, on
         first use.
@@ -160,7 +161,8 @@ class AsyncStore:
 
         `cache` is a directory for the index: None for the user's cache directory, False for no index. With
         unreadable="flag", files that cannot be read are left out, and listed. `timeout` is how many seconds to wait
-        for another process that uses the directory.
+        for another process that uses the directory. With recover=False, an interrupted restore is left for the first
+        call that changes something.
         """
         from backtrail.workspace import AsyncWorkspace, WorkspaceCore
 
@@ -172,6 +174,7 @@ class AsyncStore:
             limits=limits,
             unreadable=unreadable,
             timeout=timeout,
+            recover=recover,
             work=self._runner.work,
         )
         return AsyncWorkspace(core, self._runner)

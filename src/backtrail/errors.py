@@ -68,6 +68,18 @@ class NoCheckpoint(NotFound):
     """A session has no snapshot for this message, or there is nothing to go back to."""
 
 
+class NoDirectory(NotFound):
+    """No directory on this machine is known for a workspace: a store never chooses one."""
+
+    def __init__(self, workspace: str) -> None:
+        super().__init__(
+            f"this machine knows no directory of workspace {_middle(workspace)!r}: its snapshots were taken elsewhere, or "
+            "the store was moved or copied. A store never chooses a directory: name it, with "
+            "thread.workspace(at, root=DIRECTORY) or store.workspace(DIRECTORY, name)"
+        )
+        self.workspace = workspace
+
+
 class Conflict(BacktrailError):
     """Another writer moved the thread first; nothing of this call was written.
 

@@ -6,6 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_from_bytes
 
 from backtrail.encode.frame import Frames
 from backtrail.encode.record_types import Types
@@ -92,6 +93,7 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         keys=keys,
         blob_finders={"workspace": _find_files},
         own_paths=[os.fspath(path) for path in own_paths],
+        place=_place(target, engine, namespace),
     )
     if mirrored is not None:
         from backtrail.history.replication import keep_beside  # a store without a replica does not load it
@@ -137,6 +139,20 @@ def _paths_of(target: Any) -> list[Path]:
         return [] if local is None else [Path(os.path.realpath(local.path))]
     address = parse(os.fspath(target))
     return [Path(os.path.realpath(address.target))] if address.scheme in ("sqlite", "jsonl") else []
+
+
+def _place(target: Any, engine: Engine, namespace: str | None) -> str | None:
+    """A text that tells a store from others on this machine, without any secret; None for a store in memory."""
+    if not engine.properties.durable:
+        return None
+    paths = _paths_of(target)
+    if paths:
+        place = "file:" + quote_from_bytes(os.fsencode(paths[0]))
+    elif isinstance(target, Engine):
+        place = f"engine:{type(target).__module__}.{type(target).__qualname__}"
+    else:
+        place = public_url(os.fspath(target))
+    return place if namespace is None else f"{place}?namespace={quote(namespace)}"
 
 
 def _same(one: Any, other: Any) -> bool:

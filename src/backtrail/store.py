@@ -146,6 +146,7 @@ class Store:
         limits: Limits | None = None,
         unreadable: Literal["raise", "flag"] = "raise",
         timeout: float = 30.0,
+        recover: bool = True,
     ) -> Workspace:
         """Get a directory seen as file snapshots; a restore that was interrupted in it is first finished, or taken
         back.
@@ -154,14 +155,23 @@ class Store:
 
         `cache` is a directory for the index: None for the user's cache directory, False for no index. With
         unreadable="flag", files that cannot be read are left out, and listed. `timeout` is how many seconds to wait
-        for another process that uses the directory.
+        for another process that uses the directory. With recover=False, an interrupted restore is left for the first
+        call that changes something.
         """
         from backtrail.workspace import Workspace, WorkspaceCore
 
         core = WorkspaceCore(
-            self._core.context, root, name, cache=cache, limits=limits, unreadable=unreadable, timeout=timeout
+            self._core.context,
+            root,
+            name,
+            cache=cache,
+            limits=limits,
+            unreadable=unreadable,
+            timeout=timeout,
+            recover=recover,
         )
-        finish(core.recover())
+        if recover:
+            finish(core.recover())
         return Workspace(core)
 
     # -- figures and health -------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class Context:
         keys: tuple[bytes, ...] | None = None,
         blob_finders: Mapping[str, BlobFinder] | None = None,
         own_paths: Sequence[str] = (),
+        place: str | None = None,
     ) -> None:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
@@ -52,6 +53,7 @@ class Context:
         self.keys = keys  #: the user's, the current one first; see `keyring`
         self.blob_finders = blob_finders or {}  #: by kind of thread
         self.own_paths = tuple(own_paths)  #: files and directories of the store itself, which workspaces exclude
+        self.place = place  #: tells this store from others, also in another process; None if it ends with this one
         self.closed = False
         self.failed_writes = 0  #: of sessions that log their errors instead of raising them
         self.trained_dictionary = b""  #: the one that this process trained last
@@ -69,6 +71,7 @@ class Context:
             keys=self.keys,
             blob_finders=self.blob_finders,
             own_paths=self.own_paths,
+            place=self.place,
         )
         other.closed = self.closed
         return other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
 
@@ -312,11 +313,18 @@ class AsyncThread(Generic[S]):
 
     # -- files and locks ----------------------------------------------------------------------------------------------
 
-    async def workspace(self, at: At | None = None) -> AsyncWorkspace:
-        """Open the directory whose snapshot was saved with the head, or with `at`."""
+    async def workspace(self, at: At | None = None, root: str | PathLike[str] | None = None) -> AsyncWorkspace:
+        """Open the directory whose snapshot was saved with the head, or with `at`.
+
+        It is `root`, or the one that the workspace was opened with in this process, or else the one that this user last
+        used with this store on this machine. The store itself never chooses it: without one, the workspace can only
+        list and compare its snapshots, and everything else raises `NoDirectory`.
+        """
         from backtrail.workspace import AsyncWorkspace, workspace_of
 
-        return AsyncWorkspace(await self._runner(workspace_of(self._core, at, work=self._runner.work)), self._runner)
+        return AsyncWorkspace(
+            await self._runner(workspace_of(self._core, at, root, work=self._runner.work)), self._runner
+        )
 
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> AsyncLock:
         """Lock the thread; saves of this handle are refused once the lock is lost.

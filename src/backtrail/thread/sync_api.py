@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from uuid import UUID
 
@@ -302,11 +303,16 @@ class Thread(Generic[S]):
 
     # -- files and locks ----------------------------------------------------------------------------------------------
 
-    def workspace(self, at: At | None = None) -> Workspace:
-        """Open the directory whose snapshot was saved with the head, or with `at`."""
+    def workspace(self, at: At | None = None, root: str | PathLike[str] | None = None) -> Workspace:
+        """Open the directory whose snapshot was saved with the head, or with `at`.
+
+        It is `root`, or the one that the workspace was opened with in this process, or else the one that this user last
+        used with this store on this machine. The store itself never chooses it: without one, the workspace can only
+        list and compare its snapshots, and everything else raises `NoDirectory`.
+        """
         from backtrail.workspace import Workspace, workspace_of
 
-        return Workspace(finish(workspace_of(self._core, at)))
+        return Workspace(finish(workspace_of(self._core, at, root)))
 
     def lock(self, timeout: float = 10.0, ttl: float = 30.0) -> Lock:
         """Lock the thread; saves of this handle are refused once the lock is lost.

@@ -35,6 +35,12 @@ class ScanRoot(msgspec.Struct, frozen=True):
         return msgspec.msgpack.encode((self.path, self.store_paths, self.limits.file_bytes))
 
 
+def is_own(path: bytes, scan_root: ScanRoot) -> bool:
+    """True if a path, from the root, is of the store itself, also if there is nothing there now."""
+    full = b"%b/%b" % (scan_root.path, path)
+    return any(full == own or full.startswith((own + b"/", own + b"-")) for own in scan_root.store_paths)
+
+
 class Exclusions:
     """The exclusions of one directory during one walk."""
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+from blake3 import blake3
 
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.errors import CheckpointNotFound, Corrupt, NoCheckpoint
@@ -47,6 +48,15 @@ class RestoreIntent(msgspec.Struct, frozen=True):
     snapshot: str  #: the snapshot to restore
     undoes: str | None  #: the restore that this one undoes
     move: dict[str, Any] | None  #: the move of a thread's head that goes with it
+    token: bytes  #: random: no two intents are alike
+
+    @property
+    def encoded(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    def digest(self, safety: bytes) -> str:
+        """What the registry remembers of an intent, and of the tree of its safety snapshot: both are in the store."""
+        return blake3(self.encoded + safety).hexdigest()
 
     @property
     def ops(self) -> list[Op]:
@@ -66,7 +76,7 @@ class Record(msgspec.Struct, frozen=True):
     label: str | None
     files: int
     size: int
-    root: str
+    directory: str  #: the id of the directory that it was made of, see `registry`
     of: str | None = None  #: restoring, restored: the snapshot
     safety: str | None = None  #: restored: the record that holds the state before
     undoes: str | None = None  #: restored: the restore that was undone
@@ -163,7 +173,7 @@ class Journal:
         """Add a record and its (framed) blobs in one commit; `Conflict` if `after` is no longer the newest record."""
         state: dict[str, Any] = {"tree": tree, "withheld": sorted(withheld)}
         if intent is not None:
-            state["journal"] = msgspec.msgpack.encode(intent)
+            state["journal"] = intent.encoded
         custom = {"kind": kind, "tree": tree.hex(), **facts}
 
         def plan(planner: Planner) -> PlannedRow:
@@ -188,13 +198,13 @@ class Journal:
         """Frame blobs for the engine. May be called from any thread."""
         return self._frames.wrap_all(contents, map(blob_label, ids))
 
-    async def append_part(self, blobs: Mapping[bytes, bytes], after: Record | None, root: str) -> Record:
+    async def append_part(self, blobs: Mapping[bytes, bytes], after: Record | None, directory: str) -> Record:
         """Write framed blobs ahead of the snapshot that will refer to them. A record of their own refers to them, and
         to the part before it, so that no sweep can take them meanwhile."""
         before = after.tree if after is not None and after.kind == "part" else None
         data = trees.encode_list(sorted(blobs), before)
         id = self.blob_id(data)
-        facts = {"files": 0, "bytes": 0, "root": root}
+        facts = {"files": 0, "bytes": 0, "directory": directory}
         return await self.append("part", id, after=after, facts=facts, blobs={**blobs, id: self.wrap(id, data)})
 
     async def blobs(self, ids: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -305,7 +315,7 @@ def _record(checkpoint: Checkpoint) -> Record:
             label=checkpoint.label,
             files=custom["files"],
             size=custom["bytes"],
-            root=custom["root"],
+            directory=custom["directory"],
             of=custom.get("of"),
             safety=custom.get("safety"),
             undoes=custom.get("undoes"),

@@ -21,12 +21,13 @@ from backtrail.errors import BacktrailError, Conflict, FilesError
 from backtrail.workspace import trees
 from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
 from backtrail.workspace.batches import batches
-from backtrail.workspace.exclusions import ScanRoot
+from backtrail.workspace.exclusions import ScanRoot, is_own
 from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
 from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
 from backtrail.workspace.pack import PackSettings, read_entry
-from backtrail.workspace.paths import folder_of, parents, to_utf8
+from backtrail.workspace.paths import folder_of, parents
+from backtrail.workspace.registry import Registry
 from backtrail.workspace.restore_plan import RestorePlan, make_plan, mode_at, removals, to_changes, to_skipped
 from backtrail.workspace.scanner import Scan, Scanner, Work
 from backtrail.workspace.signatures import Signature
@@ -63,8 +64,11 @@ class Restorer:
         scanner: Scanner,
         work: Work,
         make_move: Callable[[dict[str, Any]], Move],
+        registry: Registry,
     ) -> None:
         self._scan_root = scan_root
+        self._registry = registry
+        self.directory = registry.find(scan_root.path)  #: as the registry has it
         self._journal = journal
         self._scanner = scanner
         self._work = work
@@ -85,7 +89,7 @@ class Restorer:
     ) -> Changes:
         """Bring the directory to the state of `target`, or apply only the ops that `select` gives."""
         tip = await self._journal.tip()
-        scan = await self._scanner.scan(tip, keep=not dry_run)
+        scan = await self._scanner.scan(tip, None if dry_run else self.directory.id)
         if select is None:
             ops = await compare(scan.tree, target.tree, self.tree_reader(scan))
         else:
@@ -104,6 +108,7 @@ class Restorer:
             target.id,
             undoes,
             None if move is None else move.data,
+            secrets.token_bytes(16),
         )
         opened = await self._open_intent(scan, intent)
         await self._scanner.remember(scan)
@@ -178,7 +183,16 @@ class Restorer:
             return same_item(self._entry_at(path), entry)
 
         return await self._work(
-            lambda: make_plan(root, ops, known=known, skipped=skipped, withheld=set(withheld), rules=rules, is_at=is_at)
+            lambda: make_plan(
+                root,
+                ops,
+                known=known,
+                skipped=skipped,
+                withheld=set(withheld),
+                rules=rules,
+                is_at=is_at,
+                is_own=partial(is_own, scan_root=self._scan_root),
+            )
         )
 
     async def _known(self, paths: set[bytes]) -> set[bytes]:
@@ -233,13 +247,14 @@ class Restorer:
     # -- the intent ---------------------------------------------------------------------------------------------------
 
     async def _open_intent(self, scan: Scan, intent: RestoreIntent) -> Record:
-        """Commit the safety snapshot and the intent."""
+        """Commit the safety snapshot and the intent, once the registry has a note of it."""
+        await self._set_restoring(intent.digest(scan.tree))
         return await self._journal.append(
             "restoring",
             scan.tree,
             after=scan.tip,
             tags=("safety",),
-            facts={**scan.facts(self._scan_root.path), "of": intent.snapshot, "target": intent.target.hex()},
+            facts={**scan.facts(self.directory.id), "of": intent.snapshot, "target": intent.target.hex()},
             withheld=scan.withheld(),
             intent=intent,
             blobs=scan.blobs,
@@ -250,7 +265,7 @@ class Restorer:
         facts: dict[str, Any] = {
             "files": opened.files,
             "bytes": opened.size,
-            "root": opened.root,
+            "directory": opened.directory,
             "of": intent.snapshot,
         }
         if not rolled_back:
@@ -260,17 +275,23 @@ class Restorer:
         while True:
             try:
                 await self._journal.append("restored", tree, after=after, facts=facts, blobs={})
-                return
+                break
             except Conflict:
                 after = await self._journal.tip()
+        await self._set_restoring(None)
+
+    async def _set_restoring(self, digest: str | None) -> None:
+        self.directory = await self._work(lambda: self._registry.set_restoring(self.directory, digest))
 
     async def recover(self) -> bool:
         """Finish or roll back a restore whose process died; False if there was none."""
-        opened = await self._unfinished()
+        opened = await self.unfinished()
         if opened is not None or not self._cleared:
             await self._work(lambda: remove_leftover_staging(self._scan_root.path))
             self._cleared = True
         if opened is None:
+            if self.directory.restoring is not None:  # its process died before the intent was written, or after it was
+                await self._set_restoring(None)  # closed
             return False
         intent = await self._journal.intent(opened)
         move = None if intent.move is None else self._make_move(intent.move)
@@ -283,13 +304,18 @@ class Restorer:
         await self._roll_back(opened, intent)
         return True
 
-    async def _unfinished(self) -> Record | None:
-        """The restore of this directory whose intent was not closed, if there is one."""
-        newest = await self._journal.tip()
-        root = to_utf8(self._scan_root.path)
-        if newest is not None and newest.root != root:  # several directories share this workspace
-            newest = next((record for record in reversed(await self._journal.records()) if record.root == root), None)
-        return newest if newest is not None and newest.kind == "restoring" else None
+    async def unfinished(self) -> Record | None:
+        """The restore of this directory that was begun on this machine and not closed, if there is one. The store says
+        what it was to do, and the registry that it was begun here: a store alone cannot have files changed."""
+        self.directory = await self._work(lambda: self._registry.current(self.directory))
+        if self.directory.restoring is None:
+            return None
+        own = (record for record in reversed(await self._journal.records()) if record.directory == self.directory.id)
+        newest = next(own, None)
+        if newest is None or newest.kind != "restoring":
+            return None
+        intent = await self._journal.intent(newest)
+        return newest if intent.digest(newest.tree) == self.directory.restoring else None
 
     async def _roll_back(self, opened: Record, intent: RestoreIntent) -> None:
         await self._apply_remaining([Op(op.path, op.new, op.old) for op in intent.ops])

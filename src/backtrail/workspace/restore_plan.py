@@ -4,6 +4,7 @@ It starts from every path at which the directory and the wanted tree differ, and
 
 * a file that the safety snapshot does not hold (ignored now, too large, unreadable, not a file) is never overwritten;
 * a file that no snapshot ever held is never deleted;
+* the store itself, and the registry of directories, are neither overwritten nor made;
 * a file that the wanted snapshot's own ignore rules cover, or that it had to leave out, is never deleted.
 
 Nothing here writes, so a dry run and a restore cannot disagree.
@@ -46,12 +47,13 @@ def make_plan(
     withheld: Collection[bytes],
     rules: Callable[[bytes], Rules],
     is_at: Callable[[TreeEntry, bytes], bool],
+    is_own: Callable[[bytes], bool],
 ) -> RestorePlan:
     """Plan a restore of `ops` under `root`.
 
     `known`: paths that some snapshot held; `skipped`: paths in the directory but not in the safety snapshot, with the
     reasons; `withheld`: paths that the wanted snapshot had to leave out; `rules`: the wanted snapshot's ignore rules in
-    a folder; `is_at`: True if an entry is at a path already.
+    a folder; `is_at`: True if an entry is at a path already; `is_own`: True if a path belongs to the store itself.
     """
     steps: list[Op] = []
     kept: dict[bytes, str] = {}
@@ -65,8 +67,8 @@ def make_plan(
             if reason is not None:
                 kept[op.path] = reason
                 continue
-        elif above in blocked:
-            kept[op.path] = "what stands above it is left alone"
+        elif above in blocked or is_own(op.path):
+            kept[op.path] = "what stands above it is left alone" if above in blocked else "the store itself"
             blocked.add(op.path)
             continue
         elif op.old is None and above not in new_dirs:

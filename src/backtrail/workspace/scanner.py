@@ -83,9 +83,9 @@ class Scan(msgspec.Struct, frozen=True):
         large = [path for path, reason in self.index.skipped() if reason.startswith(TOO_LARGE)]
         return large + [os.fsencode(item.path) for item in self.flagged]
 
-    def facts(self, root: bytes) -> dict[str, Any]:
-        """The metadata of a record that has this tree."""
-        facts: dict[str, Any] = {"files": self.index.files, "bytes": self.index.size, "root": to_utf8(root)}
+    def facts(self, directory: str) -> dict[str, Any]:
+        """The metadata of a record that has this tree; `directory` is the id of the directory."""
+        facts: dict[str, Any] = {"files": self.index.files, "bytes": self.index.size, "directory": directory}
         if self.flagged:
             shown = self.flagged[:MAX_FLAGGED]
             facts["flagged"] = [[to_utf8(os.fsencode(item.path)), item.reason] for item in shown]
@@ -106,8 +106,10 @@ class Scanner:
         self._loaded = False
         self._saved_at = -SAVE_SECONDS
 
-    async def scan(self, tip: Record | None, *, keep: bool, progress: Progress | None = None) -> Scan:
-        """Scan the directory. With `keep`, blobs are made, and large amounts of them are written ahead."""
+    async def scan(self, tip: Record | None, directory: str | None = None, progress: Progress | None = None) -> Scan:
+        """Scan the directory. With its id as `directory`, for records, blobs are made, and large amounts of them are
+        written ahead; without it, nothing is written."""
+        keep = directory is not None
         if not self._loaded:
             self._index = await self._work(lambda: indexes.load(self._cache, self._key))
             self._loaded = True
@@ -123,7 +125,7 @@ class Scanner:
             stored -= lost
         stored |= await self._journal.piece_ids(self._old_large_files(walked, old, stored, tip, lost)) - lost
         settings = PackSettings(self._journal.blob_id, stored, self._journal.wrap_all if keep else None)
-        blobs, tip = await self._pack(walked, settings, tip, progress)
+        blobs, tip = await self._pack(walked, settings, tip, directory or "", progress)
         made: dict[bytes, tuple[Tree, bytes]] = {}
         if walked.index is not old:
             walked.reuse_trees()
@@ -156,26 +158,31 @@ class Scanner:
             await self._work(lambda: indexes.save(self._cache, scan.index))
 
     async def _pack(
-        self, walked: WalkResult, settings: PackSettings, tip: Record | None, progress: Progress | None
+        self,
+        walked: WalkResult,
+        settings: PackSettings,
+        tip: Record | None,
+        directory: str,
+        progress: Progress | None,
     ) -> tuple[Blobs, Record | None]:
         """Read the dirty files; returns the blobs that are not written yet, and the newest record. If there is much to
         read, files are read while the blobs of those before them are being written."""
         files = pack(self._scan_root, walked, settings)
         collect = partial(_collect, total=len(walked.dirty), progress=progress)
         if sum(sig[2] for sig in walked.fresh.values()) < PREFETCH_BYTES:
-            return await self._write_ahead(partial(collect, files), tip)
+            return await self._write_ahead(partial(collect, files), tip, directory)
         with Prefetch(files, attrgetter("size"), 2 * COMMIT_BYTES) as prefetched:
-            return await self._write_ahead(partial(collect, prefetched), tip)
+            return await self._write_ahead(partial(collect, prefetched), tip, directory)
 
     async def _write_ahead(
-        self, collect: Callable[[], tuple[Blobs, bool]], tip: Record | None
+        self, collect: Callable[[], tuple[Blobs, bool]], tip: Record | None, directory: str
     ) -> tuple[Blobs, Record | None]:
         """Commit all collections of blobs but the last, which the caller commits with its record."""
         while True:
             blobs, done = await self._work(collect)
             if done:
                 return blobs, tip
-            tip = await self._journal.append_part(blobs, tip, to_utf8(self._scan_root.path))
+            tip = await self._journal.append_part(blobs, tip, directory)
 
     def _old_large_files(
         self, walked: WalkResult, old: Index | None, stored: set[bytes], tip: Record | None, lost: set[bytes]

@@ -21,7 +21,7 @@ class Workspace:
 
     @property
     def root(self) -> str:
-        """The directory, without symlinks."""
+        """The directory, without symlinks; `NoDirectory` if this machine knows none for the workspace."""
         return self._core.root
 
     @property
@@ -67,11 +67,12 @@ class Workspace:
         return finish(self._core.undo(dry_run))
 
     def recover(self) -> None:
-        """Finish, or take back, a restore whose process died; every other call does this first as well."""
+        """Finish, or take back, a restore whose process died; every other call does this first as well,
+        except a dry run."""
         finish(self._core.recover())
 
     async def __file_reference__(self) -> str:
         return await self._core.__file_reference__()
 
     def __repr__(self) -> str:
-        return f"<backtrail.Workspace {self.root!r}>"
+        return f"<backtrail.Workspace {self.name!r}>"

@@ -1,26 +1,26 @@
 """A workspace: a directory seen as file snapshots, shared by the threads that work in it.
 
 Its operations are written once, as coroutines, for the sync and async facades. Each call takes the directory's lock,
-finishes a restore that died, and then scans the directory itself, without relying on reports of what has changed.
+finishes a restore that died, and then scans the directory itself, without relying on reports of what has changed. Only
+a dry run writes nothing at all, not even that.
+
+The directory is the caller's, or one that this machine's registry has: the store never chooses it. A workspace without
+a directory can still list and compare its snapshots.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-
-from blake3 import blake3
+from typing import Any, Literal, NamedTuple
 
 from backtrail.engines.retry import RetryPolicy
-from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint
+from backtrail.errors import Conflict, FilesError, InvalidInput, NoCheckpoint, NoDirectory
 from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
-from backtrail.history.validation import check_name
 from backtrail.model import Checkpoint
 from backtrail.workspace import diff as file_diff
 from backtrail.workspace.exclusions import ScanRoot
@@ -28,16 +28,24 @@ from backtrail.workspace.joint_rewind import HeadMove
 from backtrail.workspace.journal import SNAPSHOT_KINDS, Journal
 from backtrail.workspace.lock import acquire
 from backtrail.workspace.model import Changes, FileDiff, Limits, Snapshot, Status
-from backtrail.workspace.paths import to_utf8
+from backtrail.workspace.registry import Registry, state_directory
 from backtrail.workspace.restore import Restorer, same_item
 from backtrail.workspace.restore_plan import listed_ops, to_changes, to_skipped
+from backtrail.workspace.roots import PREFIX, cache_file, check_root, thread_name
 from backtrail.workspace.scanner import Scan, Scanner, Work, in_place
 from backtrail.workspace.trees import Op, TreeEntry, compare
 from backtrail.workspace.walk import Progress
 
 #: A snapshot, if other machines that share the workspace append theirs at the same time.
 SNAPSHOT_RACES = RetryPolicy.times(16)
-PREFIX = "workspace:"
+
+
+class OpenDirectory(NamedTuple):
+    """The directory of a workspace, and what reads and changes it."""
+
+    scan_root: ScanRoot
+    scanner: Scanner
+    restorer: Restorer
 
 
 class WorkspaceCore:
@@ -53,63 +61,98 @@ class WorkspaceCore:
         limits: Limits | None = None,
         unreadable: str = "raise",
         timeout: float = 30.0,
+        recover: bool = True,
         work: Work = in_place,
     ) -> None:
-        """`cache`: a directory for the index; None for the user's cache directory, False to keep none.
-        `unreadable="flag"` goes on without files that cannot be read, and lists them in the snapshot."""
+        """`root`: None if no directory is known; then the snapshots can only be listed and compared.
+        `cache`: a directory for the index; None for the user's cache directory, False to keep none.
+        `unreadable="flag"` goes on without files that cannot be read, and lists them in the snapshot.
+        `recover`: whether calls that only look finish a restore that died; those that write always do."""
         if unreadable not in ("raise", "flag"):
             raise InvalidInput(f"unreadable={unreadable!r} is unknown: use 'raise' or 'flag'")
-        real = check_root(root)
+        real = None if root is None else check_root(root)
         self._context = context
-        self.root = os.fsdecode(real)
         self.name = thread_name(real, name)
-        store_paths = tuple(sorted(os.path.realpath(os.fsencode(path)) for path in context.own_paths))
-        self._scan_root = ScanRoot(real, store_paths, limits or Limits(), unreadable)
         self._journal = Journal(context, self.name)
+        self._registry = Registry(context, self.name)
         self._work = work
         self._timeout = timeout
-        self._scanner = Scanner(self._scan_root, self._journal, cache_file(cache, real, self.name), work)
-        context.add_workspace(self.name, self)
-        self._restorer = Restorer(
-            self._scan_root, self._journal, self._scanner, work, lambda data: HeadMove(context, data)
+        self._recovers = recover
+        self._opened: OpenDirectory | None = None
+        if real is None:
+            return
+        own = [os.path.realpath(os.fsencode(path)) for path in (*context.own_paths, state_directory()) if path]
+        scan_root = ScanRoot(real, tuple(sorted(own)), limits or Limits(), unreadable)
+        scanner = Scanner(scan_root, self._journal, cache_file(cache, real, self.name), work)
+        restorer = Restorer(
+            scan_root, self._journal, scanner, work, lambda data: HeadMove(context, data), self._registry
         )
+        self._opened = OpenDirectory(scan_root, scanner, restorer)
+        context.add_workspace(self.name, self)
+
+    @property
+    def root(self) -> str:
+        """The directory's real path; `NoDirectory` if none is known."""
+        return os.fsdecode(self._directory.scan_root.path)
+
+    @property
+    def _directory(self) -> OpenDirectory:
+        if self._opened is None:
+            raise NoDirectory(self.name.removeprefix(PREFIX))
+        return self._opened
 
     @asynccontextmanager
-    async def _locked(self) -> AsyncIterator[None]:
-        """Hold the directory's lock, after any unfinished restore was finished."""
+    async def _locked(self, *, recover: bool) -> AsyncIterator[OpenDirectory]:
+        """Hold the directory's lock; with `recover`, any unfinished restore is finished first."""
         self._context.check_open()
-        handle = await self._work(lambda: acquire(self._scan_root.path, self._timeout))
+        directory = self._directory
+        handle = await self._work(lambda: acquire(directory.scan_root.path, self._timeout))
         try:
-            await self._restorer.recover()
-            yield
+            if recover:
+                await directory.restorer.recover()
+            yield directory
         finally:
             os.close(handle)
 
+    @asynccontextmanager
+    async def _restoring(self, *, dry_run: bool) -> AsyncIterator[Restorer]:
+        """The same, for a restore. What a dry run says of a directory that is half restored would not come true."""
+        async with self._locked(recover=not dry_run) as directory:
+            if dry_run and await directory.restorer.unfinished() is not None:
+                raise FilesError(
+                    directory.scan_root.path,
+                    "a restore was interrupted here, and a dry run does not settle it: recover() does, and so does "
+                    "the next snapshot or restore",
+                )
+            yield directory.restorer
+
     async def recover(self) -> None:
-        """Finish, or take back, a restore whose process died. Every other call does so first."""
-        async with self._locked():
+        """Finish, or take back, a restore whose process died. Every call that changes something does so first."""
+        async with self._locked(recover=True):
             return
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
     async def snapshot(self, label: str | None = None, progress: Progress | None = None) -> Snapshot:
         """Save the directory as it is. `progress(done, total)` is called with the number of changed files read."""
-        async with self._locked():
+        async with self._locked(recover=True) as (_, scanner, restorer):
+            directory = restorer.directory
+            await self._work(lambda: self._registry.register(directory))
             for _ in SNAPSHOT_RACES.attempts():
                 try:
-                    scan = await self._scanner.scan(await self._journal.tip(), keep=True, progress=progress)
+                    scan = await scanner.scan(await self._journal.tip(), directory.id, progress)
                     record = await self._journal.append(
                         "snapshot",
                         scan.tree,
                         after=scan.tip,
                         label=label,
-                        facts=scan.facts(self._scan_root.path),
+                        facts=scan.facts(directory.id),
                         withheld=scan.withheld(),
                         blobs=scan.blobs,
                     )
                 except Conflict:
                     continue  # another machine shares this workspace: build on its record
-                await self._scanner.remember(scan)
+                await scanner.remember(scan)
                 return record.snapshot
         raise Conflict(self.name, message=f"workspace {self.name!r} kept moving: try again when its writers rest")
 
@@ -124,11 +167,11 @@ class WorkspaceCore:
 
     async def status(self) -> Status:
         """The directory now, compared with the newest record, with everything that a snapshot leaves out and why."""
-        async with self._locked():
+        async with self._locked(recover=self._recovers) as (_, scanner, restorer):
             tip = await self._journal.tip()
-            scan = await self._scanner.scan(tip, keep=False)
+            scan = await scanner.scan(tip)
             last = await self._journal.last_state(tip)
-            ops = await compare(None if last is None else last.tree, scan.tree, self._restorer.tree_reader(scan))
+            ops = await compare(None if last is None else last.tree, scan.tree, restorer.tree_reader(scan))
             skipped = to_skipped(sorted(scan.index.skipped()))
             return Status(scan.index.files, scan.index.size, to_changes(ops), skipped, scan.flagged)
 
@@ -138,15 +181,15 @@ class WorkspaceCore:
             self._context.check_open()
             old, new = await self._journal.find(a), await self._journal.find(b)
             ops = await compare(old.tree, new.tree, self._journal.trees)
-            return await self._diff(ops, text, in_directory=False)
-        async with self._locked():
+            return await self._diff(ops, text)
+        async with self._locked(recover=self._recovers) as (scan_root, scanner, restorer):
             old = await self._journal.find(a)
-            scan = await self._scanner.scan(await self._journal.tip(), keep=False)
-            ops = await compare(old.tree, scan.tree, self._restorer.tree_reader(scan))
-            return await self._diff(ops, text, in_directory=True)
+            scan = await scanner.scan(await self._journal.tip())
+            ops = await compare(old.tree, scan.tree, restorer.tree_reader(scan))
+            return await self._diff(ops, text, scan_root.path)
 
-    async def _diff(self, ops: list[Op], text: bool, *, in_directory: bool) -> FileDiff:
-        """The ops as a diff. With `in_directory`, new contents are read from the directory instead of the store."""
+    async def _diff(self, ops: list[Op], text: bool, root: bytes | None = None) -> FileDiff:
+        """The ops as a diff. With `root`, new contents are read from that directory instead of the store."""
         if not text:
             return FileDiff(to_changes(ops))
         contents: dict[bytes, bytes] = {}
@@ -154,8 +197,8 @@ class WorkspaceCore:
         listed = listed_ops(ops)
         for op in listed:
             for side in file_diff.comparable(op):
-                if side is op.new and in_directory:
-                    contents |= await self._work(partial(self._read_unsaved, op.path, side))
+                if side is op.new and root is not None:
+                    contents |= await self._work(partial(self._read_unsaved, root + b"/" + op.path, side))
                 else:
                     stored.append(side)
         contents |= await self._journal.contents(stored)
@@ -164,7 +207,7 @@ class WorkspaceCore:
     def _read_unsaved(self, path: bytes, entry: TreeEntry) -> dict[bytes, bytes]:
         """The content of a file in the directory, by its ref; empty if the file changed since the scan."""
         try:
-            data = Path(os.fsdecode(self._scan_root.path + b"/" + path)).read_bytes()
+            data = Path(os.fsdecode(path)).read_bytes()
         except OSError:
             return {}  # gone since the scan: listed without text
         return {entry.ref: data} if self._journal.blob_id(data) == entry.ref else {}
@@ -173,25 +216,25 @@ class WorkspaceCore:
 
     async def restore(self, snapshot: Any, dry_run: bool = False) -> Changes:
         """Restore the directory to a snapshot. Its present state is kept in a safety snapshot: see `undo`."""
-        async with self._locked():
-            return await self._restorer.restore(await self._journal.find(snapshot), dry_run=dry_run)
+        async with self._restoring(dry_run=dry_run) as restorer:
+            return await restorer.restore(await self._journal.find(snapshot), dry_run=dry_run)
 
     async def rewind(self, thread: ThreadCore[Any], at: Any, dry_run: bool = False) -> Changes:
         """Rewind a thread to a checkpoint and the directory to that checkpoint's snapshot, both or neither."""
-        async with self._locked():
+        async with self._restoring(dry_run=dry_run) as restorer:
             checkpoint = await thread.get(at)
             move = await HeadMove.plan(thread, checkpoint)
-            return await self._restorer.restore(await self._journal.find(checkpoint), move=move, dry_run=dry_run)
+            return await restorer.restore(await self._journal.find(checkpoint), move=move, dry_run=dry_run)
 
     async def undo(self, dry_run: bool = False) -> Changes:
         """Take back the newest restore that has not been taken back yet."""
-        async with self._locked():
+        async with self._restoring(dry_run=dry_run) as restorer:
             records = await self._journal.records()
             undone = {record.undoes for record in records if record.kind == "restored"}
             for record in reversed(records):
                 if record.kind == "restored" and record.safety and not record.undoes and record.id not in undone:
                     safety = await self._journal.find(record.safety)
-                    return await self._restorer.restore(safety, dry_run=dry_run, undoes=record.id)
+                    return await restorer.restore(safety, dry_run=dry_run, undoes=record.id)
             raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
 
     async def revert(self, a: Any, b: Any, dry_run: bool = False) -> Changes:
@@ -199,7 +242,7 @@ class WorkspaceCore:
 
         A path that was changed again after `b` stays as it is, and is listed as kept.
         """
-        async with self._locked():
+        async with self._restoring(dry_run=dry_run) as restorer:
             old, new = await self._journal.find(a), await self._journal.find(b)
             kept: list[tuple[bytes, str]] = []
 
@@ -215,54 +258,9 @@ class WorkspaceCore:
                         kept.append((op.path, "changed since by somebody else"))
                 return result
 
-            changes = await self._restorer.restore(old, select, dry_run=dry_run)
+            changes = await restorer.restore(old, select, dry_run=dry_run)
             merged = sorted({*changes.kept, *to_skipped(kept)})
             return Changes(changes.changes, tuple(merged), changes.safety, dry_run)
-
-
-def check_root(root: Any) -> bytes:
-    """The real path of a directory, which must be fit to be a workspace."""
-    if not isinstance(root, str | bytes | os.PathLike) or not os.fspath(root):
-        raise InvalidInput(f"workspace() takes a directory, not {root!r}")
-    real = os.path.realpath(os.fsencode(root))
-    if not os.path.isdir(real):
-        raise FilesError(real, "it is not a directory: make it first")
-    for home in {os.path.realpath(home) for home in _homes()} | {b"/"}:
-        if home == real or home.startswith(real.rstrip(b"/") + b"/"):
-            what = "the file system's root" if home == b"/" else "a home directory, or above one"
-            raise InvalidInput(f"{os.fsdecode(real)!r} is {what}: a workspace must be a directory of its own")
-    return real
-
-
-def _homes() -> set[bytes]:
-    """The user's home directories, by the environment and by the system; in a container there may be none."""
-    found = {os.path.expanduser(b"~")} - {b"~"}
-    with suppress(KeyError):
-        found.add(os.fsencode(pwd.getpwuid(os.geteuid()).pw_dir))
-    return found
-
-
-def thread_name(real: bytes, name: str | None) -> str:
-    """The id of the workspace's thread: from the given name, or from the directory's real path."""
-    if name is not None:
-        return PREFIX + check_name(name, "workspace name")
-    text = to_utf8(real)
-    return PREFIX + (text if len(text) <= 400 else f"{text[:300]}…{blake3(real).hexdigest(16)}")
-
-
-def cache_file(cache: str | os.PathLike[str] | Literal[False] | None, real: bytes, name: str) -> Path | None:
-    """The file that keeps the index, or None: it is never inside the directory itself."""
-    if cache is False:
-        return None
-    if cache is None:
-        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        if not os.path.isabs(base):
-            return None  # the home directory is unknown
-        cache = os.path.join(base, "backtrail")
-    folder = Path(cache)
-    if (os.path.realpath(os.fsencode(folder)) + b"/").startswith(real + b"/"):
-        return None
-    return folder / f"{blake3(real + bytes(1) + name.encode()).hexdigest(20)}.index"
 
 
 async def rewind_together(thread: ThreadCore[Any], at: Any, prune: bool = False, **options: Any) -> Checkpoint:
@@ -274,14 +272,28 @@ async def rewind_together(thread: ThreadCore[Any], at: Any, prune: bool = False,
     return checkpoint
 
 
-async def workspace_of(thread: ThreadCore[Any], at: Any = None, **options: Any) -> WorkspaceCore:
-    """The workspace whose snapshot was saved with the head, or with `at`."""
+async def workspace_of(thread: ThreadCore[Any], at: Any = None, root: Any = None, **options: Any) -> WorkspaceCore:
+    """The workspace whose snapshot was saved with the head, or with `at`. Its directory is `root`, or the one that it
+    was opened with in this process, or else the one that this machine's registry has."""
     checkpoint = await thread.get(await thread.step() if at is None else at)
     if checkpoint.files is None:
         raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
     name = checkpoint.files.partition("@")[2]
     workspace: WorkspaceCore | None = thread.context.workspace(name)
-    if workspace is None:
-        record = await Journal(thread.context, name).find(checkpoint)
-        workspace = WorkspaceCore(thread.context, record.root, name.removeprefix(PREFIX), **options)
+    if root is not None or workspace is None:
+        known = root if root is not None else await _registered_root(thread.context, name, checkpoint)
+        workspace = WorkspaceCore(thread.context, known, name.removeprefix(PREFIX), **options)
     return workspace
+
+
+async def _registered_root(context: Context, name: str, checkpoint: Checkpoint) -> str | None:
+    """The directory that a checkpoint's files belong in: the one that its snapshot was taken of or, if that was on
+    another machine, the one that this machine last used with the workspace. None if there is no such directory."""
+    known = Registry(context, name).directories()
+    if not known:
+        return None
+    journal = Journal(context, name)
+    for record in (await journal.find(checkpoint), *reversed(await journal.records())):
+        if record.directory in known:
+            return os.fsdecode(known[record.directory].root)
+    return None
