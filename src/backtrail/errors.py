@@ -73,8 +73,8 @@ class NoDirectory(NotFound):
 
     def __init__(self, workspace: str) -> None:
         super().__init__(
-            f"this machine knows no directory of workspace {_middle(workspace)!r}: its snapshots were taken elsewhere, or "
-            "the store was moved or copied. A store never chooses a directory: name it, with "
+            f"this machine knows no directory of workspace {_middle(workspace)!r}: its snapshots were taken elsewhere, "
+            "or the store was moved or copied. A store never chooses a directory: name it, with "
             "thread.workspace(at, root=DIRECTORY) or store.workspace(DIRECTORY, name)"
         )
         self.workspace = workspace

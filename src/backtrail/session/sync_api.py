@@ -216,7 +216,13 @@ class Session(ThreadView, Generic[F_co]):
         return finish(self._narrow(self._core.snapshot(message_id, files)))
 
     def rewind(
-        self, message_id: str | None = None, files: bool = False, *, turn: int | None = None, at: At | None = None
+        self,
+        message_id: str | None = None,
+        files: bool = False,
+        *,
+        turn: int | None = None,
+        at: At | None = None,
+        keep_untracked: bool = False,
     ) -> Checkpoint:
         """Go back to the snapshot of a message, to before a user turn, or to any checkpoint, with turns and summary.
 
@@ -225,9 +231,10 @@ class Session(ThreadView, Generic[F_co]):
 
         Turns are numbered from 1, and -1 is the last one: the session is as it was before that turn began. Later
         checkpoints are abandoned, and `undo` takes the rewind back. With `files`, the directory is restored as well:
-        both move, or neither does.
+        both move, or neither does; with `keep_untracked`, files that no snapshot holds stay.
         """
-        return self.thread.rewind(finish(self._core.rewind_point(message_id, turn, at)), files)
+        point = finish(self._core.rewind_point(message_id, turn, at))
+        return self.thread.rewind(point, files, keep_untracked=keep_untracked)
 
     def fork(self, to: str | None = None, at: At | None = None) -> Session[F_co]:
         """Make a new session at the head of this one, or at `at`; without `to`, a name is generated."""

@@ -18,7 +18,7 @@ from backtrail.thread.lock import Lock
 from backtrail.typing import Expect, Files, OnConflict, Policy, S, State
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Workspace
+    from backtrail.workspace import Changes, Workspace
 
 T = TypeVar("T")
 
@@ -251,21 +251,32 @@ class Thread(Generic[S]):
         core = self._core
         return Thread(ThreadCore(core.context, finish(core.fork(to, at)), core.type, core.kind))
 
-    def rewind(self, at: At, files: bool = False, prune: bool = False) -> Checkpoint:
+    def rewind(self, at: At, files: bool = False, prune: bool = False, keep_untracked: bool = False) -> Checkpoint:
         """Move the head back, or anywhere else, to `at`.
 
             thread.rewind(3)
 
         Abandoned checkpoints stay loadable, and `undo` takes the rewind back; with `prune`, the checkpoints between
         `at` and the old head are deleted instead. With `files`, the directory goes back to the snapshot that was saved
-        with
-        `at`: both move, or neither does.
+        with `at`: both move, or neither does. `rewind_files` does the same, and says what changes in the directory.
         """
         if not files:
             return finish(self._core.rewind(at, prune))
         from backtrail.workspace import rewind_together
 
-        return finish(rewind_together(self._core, at, prune))
+        return finish(rewind_together(self._core, at, prune, keep_untracked))
+
+    def rewind_files(self, at: At, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
+        """Rewind the thread and its directory together, as `rewind(at, files=True)` does; returns the changes in the
+        directory: what is changed, what is removed, and what is kept, and why.
+
+            print(thread.rewind_files(3, dry_run=True))  # changes nothing
+
+        With `keep_untracked`, files that no snapshot holds stay.
+        """
+        from backtrail.workspace import rewind_files
+
+        return finish(rewind_files(self._core, at, dry_run, keep_untracked))
 
     def undo(self) -> Checkpoint:
         """Take back the last move of the head: a rewind, or a save."""

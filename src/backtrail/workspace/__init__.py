@@ -10,7 +10,7 @@ from backtrail.workspace.async_api import AsyncWorkspace
 from backtrail.workspace.journal import reachable_blobs
 from backtrail.workspace.model import Change, Changes, FileDiff, Limits, Skipped, Snapshot, Status
 from backtrail.workspace.sync_api import Workspace
-from backtrail.workspace.workspace_core import WorkspaceCore, rewind_together, workspace_of
+from backtrail.workspace.workspace_core import WorkspaceCore, rewind_files, rewind_together, workspace_of
 
 __all__ = [
     "AsyncWorkspace",
@@ -24,6 +24,7 @@ __all__ = [
     "Workspace",
     "WorkspaceCore",
     "reachable_blobs",
+    "rewind_files",
     "rewind_together",
     "workspace_of",
 ]

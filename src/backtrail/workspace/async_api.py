@@ -48,12 +48,15 @@ class AsyncWorkspace:
         """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
         return await self._runner(self._core.diff(a, b, text))
 
-    async def restore(self, snapshot: At | Snapshot, dry_run: bool = False) -> Changes:
+    async def restore(self, snapshot: At | Snapshot, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
         """Restore the directory to a snapshot; its present state is kept in a safety snapshot, for `undo`.
+
+        What appeared since the snapshot, and is not ignored, is removed; with `keep_untracked`, files that no snapshot
+        holds stay.
 
         print(await workspace.restore(before, dry_run=True))
         """
-        return await self._runner(self._core.restore(snapshot, dry_run))
+        return await self._runner(self._core.restore(snapshot, dry_run, keep_untracked))
 
     async def revert(self, a: At | Snapshot, b: At | Snapshot, dry_run: bool = False) -> Changes:
         """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
@@ -62,9 +65,9 @@ class AsyncWorkspace:
         """
         return await self._runner(self._core.revert(a, b, dry_run))
 
-    async def undo(self, dry_run: bool = False) -> Changes:
+    async def undo(self, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
         """Take back the newest restore that has not been taken back yet."""
-        return await self._runner(self._core.undo(dry_run))
+        return await self._runner(self._core.undo(dry_run, keep_untracked))
 
     async def recover(self) -> None:
         """Finish, or take back, a restore whose process died; every other call does this first as well,

@@ -18,6 +18,10 @@ from backtrail.workspace.paths import folder_of, is_version_control
 STAGING_PREFIX = b".backtrail-restore-"  # of a restore's staging directory, followed by a token of 32 hex digits
 MAX_IGNORE_FILE = 2**20  # bytes that are read of one ignore file
 
+VERSION_CONTROL, OWN, STAGING = "version control", "the store itself", "a restore at work"
+NEVER_INCLUDED = frozenset({VERSION_CONTROL, OWN, STAGING})  # reasons that hold whatever the rules say
+IGNORED = "ignored by rule"
+
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + rb"[0-9a-f]{32}")
 
 
@@ -92,14 +96,14 @@ class FolderExclusions:
     def reason(self, name: bytes, is_dir: bool) -> str | None:
         """The reason why an item is left out; None if it is included."""
         if is_version_control(name):
-            return "version control"
+            return VERSION_CONTROL
         for own in self._store_names:
             if name == own or name.startswith(own + b"-"):  # with its -wal, -shm, -lock, …
-                return "the store itself"
+                return OWN
         if is_dir and not self._folder and is_staging(name):
-            return "a restore at work"
+            return STAGING
         if self._rules is not None and self._rules.ignores(self._folder + name, is_dir):
-            return "ignored by rule"
+            return IGNORED
         return None
 
 

@@ -69,16 +69,23 @@ class Change(msgspec.Struct, frozen=True):
     text: str | None = None  #: a unified diff, where both sides are text
 
     def __str__(self) -> str:
-        return f"{_LETTERS[self.kind]} {self.path}" + ("   (changed since the last snapshot)" if self.unsaved else "")
+        since = "in no snapshot yet" if self.kind == "removed" else "changed since the last snapshot"
+        return f"{_LETTERS[self.kind]} {self.path}" + (f"   ({since})" if self.unsaved else "")
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The result of a restore, or of its dry run: `changes` to the directory, and paths `kept` although they differ."""
+    """The result of a restore, or of its dry run: `changes` to the directory, files that are removed among them, and
+    files `kept` that the snapshot does not have, each with the reason."""
 
     changes: tuple[Change, ...]
     kept: tuple[Skipped, ...] = ()
     safety: str | None = None  #: the id of the snapshot that holds the state before it
     dry_run: bool = False
+
+    @property
+    def removed(self) -> tuple[Change, ...]:
+        """Changes that remove a file or an empty directory; `undo` brings them back."""
+        return tuple(change for change in self.changes if change.kind == "removed")
 
     @property
     def unsaved(self) -> tuple[Change, ...]:

@@ -23,7 +23,7 @@ from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remov
 from backtrail.workspace.batches import batches
 from backtrail.workspace.exclusions import ScanRoot, is_own
 from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
-from backtrail.workspace.journal import Journal, Record, RestoreIntent
+from backtrail.workspace.journal import SNAPSHOT_KINDS, Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
 from backtrail.workspace.pack import PackSettings, read_entry
 from backtrail.workspace.paths import folder_of, parents
@@ -84,6 +84,7 @@ class Restorer:
         select: SelectOps | None = None,
         *,
         dry_run: bool = False,
+        keep_untracked: bool = False,
         undoes: str | None = None,
         move: Move | None = None,
     ) -> Changes:
@@ -94,9 +95,10 @@ class Restorer:
             ops = await compare(scan.tree, target.tree, self.tree_reader(scan))
         else:
             ops = await select(scan)
-        plan = await self._plan(target, scan, ops)
+        plan = await self._plan(target, scan, ops, keep_untracked)
         unsaved = await self._unsaved(tip, target if select is None else None, scan, ops, plan)
-        changes = Changes(to_changes(plan.steps, unsaved), to_skipped(plan.kept), None, dry_run)
+        kept = dict(plan.kept) if select is not None else dict(scan.left_out()) | dict(plan.kept)
+        changes = Changes(to_changes(plan.steps, unsaved), to_skipped(sorted(kept.items())), None, dry_run)
         if dry_run or (move is None and not plan.steps):
             return changes
         if move is not None and await move.state() != "ready":
@@ -171,9 +173,9 @@ class Restorer:
             return {op.path for op in ops if op.old is not None}
         return {op.path for op in await compare(last.tree, scan.tree, self.tree_reader(scan)) if op.new is not None}
 
-    async def _plan(self, target: Record, scan: Scan, ops: list[Op]) -> RestorePlan:
+    async def _plan(self, target: Record, scan: Scan, ops: list[Op], keep_untracked: bool) -> RestorePlan:
         removed = removals(ops)
-        known = await self._known(removed)
+        untracked = await self._untracked(removed, keep_untracked) if removed else {}
         rules = await self._rules(target.tree, removed)
         withheld = (await self._journal.state(target))["withheld"] if removed else ()
         skipped = dict(scan.index.skipped()) | {os.fsencode(item.path): item.reason for item in scan.flagged}
@@ -186,7 +188,7 @@ class Restorer:
             lambda: make_plan(
                 root,
                 ops,
-                known=known,
+                untracked=untracked,
                 skipped=skipped,
                 withheld=set(withheld),
                 rules=rules,
@@ -195,14 +197,29 @@ class Restorer:
             )
         )
 
-    async def _known(self, paths: set[bytes]) -> set[bytes]:
-        """Those of the paths that any snapshot held, safety snapshots excepted. Searches the newest first, and reads
-        each tree once."""
+    async def _untracked(self, paths: set[bytes], keep_untracked: bool) -> dict[bytes, str]:
+        """Those of the paths that must not be deleted because no snapshot but a safety snapshot holds them: with
+        `keep_untracked` all of these, and otherwise those that were there before anything of ours.
+
+        What was there then is known: the first record of a directory says it. If that is a snapshot, it holds it all,
+        and whatever no snapshot holds appeared later. If a restore came first, its safety snapshot holds it.
+        """
+        records = await self._journal.records()
+        own = [record for record in records if record.directory == self.directory.id]
+        first = next((record for record in own if record.kind in SNAPSHOT_KINDS), None)
+        if first is not None and first.kind == "snapshot" and not keep_untracked:
+            return {}
+        untracked = paths - await self._held(paths, [record for record in records if record.kind == "snapshot"])
+        if keep_untracked:
+            return dict.fromkeys(untracked, "in no snapshot")
+        before = untracked if first is None else await self._held(untracked, [first])
+        return dict.fromkeys(before, "in no snapshot, and there before the first one")
+
+    async def _held(self, paths: set[bytes], records: list[Record]) -> set[bytes]:
+        """Those of the paths that any of the records holds. Searches the newest first, and reads each tree once."""
         missing, visited = set(paths), set()
-        for record in reversed(await self._journal.records()) if paths else ():
-            if record.kind != "snapshot" or not missing:
-                continue
-            level = [(b"", record.tree)]
+        for record in reversed(records):
+            level = [(b"", record.tree)] if missing else []
             while level:
                 level = [item for item in level if item not in visited]
                 visited |= set(level)

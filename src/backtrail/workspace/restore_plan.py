@@ -2,12 +2,15 @@
 
 It starts from every path at which the directory and the wanted tree differ, and removes what is protected:
 
-* a file that the safety snapshot does not hold (ignored now, too large, unreadable, not a file) is never overwritten;
-* a file that no snapshot ever held is never deleted;
-* the store itself, and the registry of directories, are neither overwritten nor made;
-* a file that the wanted snapshot's own ignore rules cover, or that it had to leave out, is never deleted.
+* a file that the safety snapshot does not hold, or not for certain (ignored now, too large, unreadable, changing all
+  the time, not a file) is neither overwritten nor deleted;
+* a file that the wanted snapshot's own ignore rules cover, or that it had to leave out, is not deleted: it may have
+  been there;
+* a file that is `untracked`, see `Restorer`, is not deleted;
+* the store itself, and the registry of directories, are neither overwritten nor made.
 
-Nothing here writes, so a dry run and a restore cannot disagree.
+Everything else that the wanted tree does not have appeared since, and is deleted; the safety snapshot holds it. Nothing
+here writes, so a dry run and a restore cannot disagree.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from backtrail.workspace.exclusions import IGNORED, OWN
 from backtrail.workspace.ignore_files import Rules
 from backtrail.workspace.model import Change, ChangeKind, Skipped
 from backtrail.workspace.paths import all_parents, folder_of, parents, to_text
@@ -42,7 +46,7 @@ def make_plan(
     root: bytes,
     ops: list[Op],
     *,
-    known: Collection[bytes],
+    untracked: Mapping[bytes, str],
     skipped: Mapping[bytes, str],
     withheld: Collection[bytes],
     rules: Callable[[bytes], Rules],
@@ -51,8 +55,9 @@ def make_plan(
 ) -> RestorePlan:
     """Plan a restore of `ops` under `root`.
 
-    `known`: paths that some snapshot held; `skipped`: paths in the directory but not in the safety snapshot, with the
-    reasons; `withheld`: paths that the wanted snapshot had to leave out; `rules`: the wanted snapshot's ignore rules in
+    `untracked`: paths that must not be deleted, with the reasons; `skipped`: paths in the directory that the safety
+    snapshot does not hold for certain, with the reasons; `withheld`: paths that the wanted snapshot had to leave out;
+    `rules`: the wanted snapshot's ignore rules in
     a folder; `is_at`: True if an entry is at a path already; `is_own`: True if a path belongs to the store itself.
     """
     steps: list[Op] = []
@@ -62,13 +67,17 @@ def make_plan(
 
     for op in ops:
         above = op.path[: max(op.path.rfind(b"/"), 0)]
+        if op.old is not None and op.path in skipped:
+            kept[op.path] = skipped[op.path]
+            blocked.add(op.path)
+            continue
         if op.new is None:
-            reason = _protection(op, known, withheld, rules)
+            reason = untracked.get(op.path) or _protection(op, withheld, rules)
             if reason is not None:
                 kept[op.path] = reason
                 continue
         elif above in blocked or is_own(op.path):
-            kept[op.path] = "what stands above it is left alone" if above in blocked else "the store itself"
+            kept[op.path] = "what stands above it is left alone" if above in blocked else OWN
             blocked.add(op.path)
             continue
         elif op.old is None and above not in new_dirs:
@@ -77,7 +86,7 @@ def make_plan(
                 if op.new.kind == DIR and stat.S_ISDIR(mode):
                     continue
                 if not is_at(op.new, op.path):
-                    kept[op.path] = skipped.get(op.path, "ignored by rule") + ", so no snapshot holds it"
+                    kept[op.path] = skipped.get(op.path, IGNORED) + ", so no snapshot holds it"
                     blocked.add(op.path)
                 continue
         if op.new is not None and op.new.kind == DIR and (op.old is None or op.old.kind != DIR):
@@ -86,12 +95,8 @@ def make_plan(
     return _without_occupied(steps, kept, skipped)
 
 
-def _protection(
-    op: Op, known: Collection[bytes], withheld: Collection[bytes], rules: Callable[[bytes], Rules]
-) -> str | None:
-    """The reason why a path must not be deleted; None if it may be."""
-    if op.path not in known:
-        return "never in a snapshot"
+def _protection(op: Op, withheld: Collection[bytes], rules: Callable[[bytes], Rules]) -> str | None:
+    """The reason why the wanted snapshot itself forbids to delete a path; None if it does not."""
     if op.path in withheld or any(above in withheld for above in parents(op.path)):
         return "the snapshot left it out"
     is_dir = op.old is not None and op.old.kind == DIR

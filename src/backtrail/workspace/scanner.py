@@ -20,7 +20,7 @@ import msgspec
 
 from backtrail.errors import Corrupt, UnsafePath
 from backtrail.workspace import index as indexes
-from backtrail.workspace.exclusions import ScanRoot
+from backtrail.workspace.exclusions import NEVER_INCLUDED, ScanRoot
 from backtrail.workspace.index import Index
 from backtrail.workspace.journal import MAX_FLAGGED, Journal, Record
 from backtrail.workspace.model import Skipped
@@ -82,6 +82,14 @@ class Scan(msgspec.Struct, frozen=True):
         """Paths that are neither ignored nor in the tree: a restore of this tree must not delete them."""
         large = [path for path, reason in self.index.skipped() if reason.startswith(TOO_LARGE)]
         return large + [os.fsencode(item.path) for item in self.flagged]
+
+    def left_out(self) -> list[tuple[bytes, str]]:
+        """Paths that are not in the tree, with the reasons, except for what no snapshot is about."""
+        flagged = {os.fsencode(item.path): item.reason for item in self.flagged}
+        for path, _, _ in self.items(list(flagged)):
+            del flagged[path]
+        skipped = [(path, reason) for path, reason in self.index.skipped() if reason not in NEVER_INCLUDED]
+        return skipped + list(flagged.items())
 
     def facts(self, directory: str) -> dict[str, Any]:
         """The metadata of a record that has this tree; `directory` is the id of the directory."""

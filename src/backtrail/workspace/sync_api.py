@@ -48,12 +48,15 @@ class Workspace:
         """Compare snapshot `a` with snapshot `b`, or with the directory now; `text` adds unified diffs."""
         return finish(self._core.diff(a, b, text))
 
-    def restore(self, snapshot: At | Snapshot, dry_run: bool = False) -> Changes:
+    def restore(self, snapshot: At | Snapshot, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
         """Restore the directory to a snapshot; its present state is kept in a safety snapshot, for `undo`.
+
+        What appeared since the snapshot, and is not ignored, is removed; with `keep_untracked`, files that no snapshot
+        holds stay.
 
         print(workspace.restore(before, dry_run=True))
         """
-        return finish(self._core.restore(snapshot, dry_run))
+        return finish(self._core.restore(snapshot, dry_run, keep_untracked))
 
     def revert(self, a: At | Snapshot, b: At | Snapshot, dry_run: bool = False) -> Changes:
         """Undo only what changed from snapshot `a` to snapshot `b`, a turn of an agent for example.
@@ -62,9 +65,9 @@ class Workspace:
         """
         return finish(self._core.revert(a, b, dry_run))
 
-    def undo(self, dry_run: bool = False) -> Changes:
+    def undo(self, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
         """Take back the newest restore that has not been taken back yet."""
-        return finish(self._core.undo(dry_run))
+        return finish(self._core.undo(dry_run, keep_untracked))
 
     def recover(self) -> None:
         """Finish, or take back, a restore whose process died; every other call does this first as well,

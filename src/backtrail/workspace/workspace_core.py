@@ -214,19 +214,23 @@ class WorkspaceCore:
 
     # -- restoring ----------------------------------------------------------------------------------------------------
 
-    async def restore(self, snapshot: Any, dry_run: bool = False) -> Changes:
+    async def restore(self, snapshot: Any, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
         """Restore the directory to a snapshot. Its present state is kept in a safety snapshot: see `undo`."""
         async with self._restoring(dry_run=dry_run) as restorer:
-            return await restorer.restore(await self._journal.find(snapshot), dry_run=dry_run)
+            target = await self._journal.find(snapshot)
+            return await restorer.restore(target, dry_run=dry_run, keep_untracked=keep_untracked)
 
-    async def rewind(self, thread: ThreadCore[Any], at: Any, dry_run: bool = False) -> Changes:
+    async def rewind(
+        self, thread: ThreadCore[Any], at: Any, dry_run: bool = False, keep_untracked: bool = False
+    ) -> Changes:
         """Rewind a thread to a checkpoint and the directory to that checkpoint's snapshot, both or neither."""
         async with self._restoring(dry_run=dry_run) as restorer:
             checkpoint = await thread.get(at)
             move = await HeadMove.plan(thread, checkpoint)
-            return await restorer.restore(await self._journal.find(checkpoint), move=move, dry_run=dry_run)
+            target = await self._journal.find(checkpoint)
+            return await restorer.restore(target, move=move, dry_run=dry_run, keep_untracked=keep_untracked)
 
-    async def undo(self, dry_run: bool = False) -> Changes:
+    async def undo(self, dry_run: bool = False, keep_untracked: bool = False) -> Changes:
         """Take back the newest restore that has not been taken back yet."""
         async with self._restoring(dry_run=dry_run) as restorer:
             records = await self._journal.records()
@@ -234,7 +238,9 @@ class WorkspaceCore:
             for record in reversed(records):
                 if record.kind == "restored" and record.safety and not record.undoes and record.id not in undone:
                     safety = await self._journal.find(record.safety)
-                    return await restorer.restore(safety, dry_run=dry_run, undoes=record.id)
+                    return await restorer.restore(
+                        safety, dry_run=dry_run, keep_untracked=keep_untracked, undoes=record.id
+                    )
             raise NoCheckpoint(f"workspace {self.name!r} has no restore to undo")
 
     async def revert(self, a: Any, b: Any, dry_run: bool = False) -> Changes:
@@ -263,13 +269,24 @@ class WorkspaceCore:
             return Changes(changes.changes, tuple(merged), changes.safety, dry_run)
 
 
-async def rewind_together(thread: ThreadCore[Any], at: Any, prune: bool = False, **options: Any) -> Checkpoint:
+async def rewind_together(
+    thread: ThreadCore[Any], at: Any, prune: bool = False, keep_untracked: bool = False, **options: Any
+) -> Checkpoint:
     """Rewind a thread, and its directory to the checkpoint's snapshot, both or neither."""
     if prune:
         raise InvalidInput("rewind(files=True) keeps what it leaves behind, so that it can be undone: leave prune out")
     checkpoint = await thread.get(at)
-    await (await workspace_of(thread, checkpoint, **options)).rewind(thread, checkpoint)
+    await rewind_files(thread, checkpoint, keep_untracked=keep_untracked, **options)
     return checkpoint
+
+
+async def rewind_files(
+    thread: ThreadCore[Any], at: Any, dry_run: bool = False, keep_untracked: bool = False, **options: Any
+) -> Changes:
+    """The same; returns the changes in the directory."""
+    checkpoint = await thread.get(at)
+    workspace = await workspace_of(thread, checkpoint, **options)
+    return await workspace.rewind(thread, checkpoint, dry_run, keep_untracked)
 
 
 async def workspace_of(thread: ThreadCore[Any], at: Any = None, root: Any = None, **options: Any) -> WorkspaceCore:
