@@ -6,7 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_from_bytes
+from urllib.parse import quote_from_bytes, urlencode
 
 from backtrail.encode.frame import Frames
 from backtrail.encode.record_types import Types
@@ -93,7 +93,7 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         keys=keys,
         blob_finders={"workspace": _find_files},
         own_paths=[os.fspath(path) for path in own_paths],
-        place=_place(target, engine, namespace),
+        place=_place(target, engine, ours | theirs),
     )
     if mirrored is not None:
         from backtrail.history.replication import keep_beside  # a store without a replica does not load it
@@ -141,7 +141,7 @@ def _paths_of(target: Any) -> list[Path]:
     return [Path(os.path.realpath(address.target))] if address.scheme in ("sqlite", "jsonl") else []
 
 
-def _place(target: Any, engine: Engine, namespace: str | None) -> str | None:
+def _place(target: Any, engine: Engine, options: dict[str, Any]) -> str | None:
     """A text that tells a store from others on this machine, without any secret; None for a store in memory."""
     if not engine.properties.durable:
         return None
@@ -152,7 +152,8 @@ def _place(target: Any, engine: Engine, namespace: str | None) -> str | None:
         place = f"engine:{type(target).__module__}.{type(target).__qualname__}"
     else:
         place = public_url(os.fspath(target))
-    return place if namespace is None else f"{place}?namespace={quote(namespace)}"
+    parts = {name: str(options[name]) for name in ("namespace", "prefix", "schema") if options.get(name) is not None}
+    return f"{place}?{urlencode(parts)}" if parts else place
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -254,14 +254,28 @@ def test_files_are_snapshotted_compared_and_restored(run: Run, project: Path) ->
     shown = run("files", "diff", "-C", "project").out
     assert "-one" in shown
     assert "+two" in shown
+    (project / ".gitignore").write_text("*.log\n")
+    (project / "x.log").write_text("ignored\n")
     planned = run("files", "restore", "before", "-C", "project", "--dry-run")
-    assert "would change" in planned.out
+    assert planned.out.splitlines() == [
+        "- .gitignore   (in no snapshot yet)",
+        "~ a.txt   (changed since the last snapshot)",
+        "- b.txt   (in no snapshot yet)",
+        "= x.log   (kept: ignored by rule)",
+        "would change 1 file, remove 2 files, keep 1",
+    ]
+    kept = run("files", "restore", "before", "-C", "project", "--dry-run", "--keep-untracked", "--json").data
+    assert [change["path"] for change in kept["changes"]] == ["a.txt"]
+    assert [one["path"] for one in kept["kept"]] == [".gitignore", "b.txt", "x.log"]
     assert run("files", "restore", "before", "-C", "project").code == 2
     assert (project / "a.txt").read_text() == "two\n"
-    assert run("files", "restore", "before", "-C", "project", "-y").code == 0
+    done = run("files", "restore", "before", "-C", "project", "-y").out
+    assert done.splitlines() == [*planned.out.splitlines()[:-1], "changed 1 file, removed 2 files, kept 1"]
     assert (project / "a.txt").read_text() == "one\n"
+    assert not (project / "b.txt").exists()
     assert run("files", "undo", "-C", "project", "-y").code == 0
     assert (project / "a.txt").read_text() == "two\n"
+    assert (project / "b.txt").read_text() == "new\n"
     assert "before" in run("files", "list", "-C", "project").out
     assert run("files", "diff", "@~9", "-C", "project").code == 3
 
@@ -276,14 +290,44 @@ def test_rewind_restores_the_files_too(run: Run, store_dir: Path, project: Path)
     assert "~ n" in compared
     assert "+two" in compared
     assert [change["path"] for change in run("diff", "coder", "--json").data["files"]] == ["a.txt"]
+    (project / "b.txt").write_text("new\n")
     planned = run("rewind", "coder", "1", "--files", "-n", "--json").data
-    assert [change["path"] for change in planned["files"]] == ["a.txt"]
-    assert run("rewind", "coder", "1", "--files", "-y").code == 0
+    assert [(change["path"], change["kind"]) for change in planned["files"]] == [
+        ("a.txt", "changed"),
+        ("b.txt", "removed"),
+    ]
+    keeping = run("rewind", "coder", "1", "--files", "-n", "--keep-untracked")
+    assert "= b.txt   (kept: in no snapshot)" in keeping.out
+    assert run("rewind", "coder", "1", "--files", "--prune", "-y").code == 2
+    assert "changed 1 file, removed 1 file" in run("rewind", "coder", "1", "--files", "-y").out
     assert (project / "a.txt").read_text() == "one\n"
+    assert not (project / "b.txt").exists()
     assert _thread(store_dir, "coder").step == 1
-    assert run("undo", "coder", "--files").code == 0
+    undone = run("undo", "coder", "--files", "--json").data
+    assert [change["path"] for change in undone["files"]] == ["a.txt", "b.txt"]
+    assert (project / "b.txt").exists()
     assert ((project / "a.txt").read_text(), _thread(store_dir, "coder").step) == ("two\n", 2)
     assert run("rewind", "talk", "start", "--files", "-y").code == 3
+
+
+def test_a_store_from_elsewhere_chooses_no_directory(run: Run, store_dir: Path, project: Path) -> None:
+    with backtrail.open(store_dir / "backtrail.db") as store:
+        store.thread("coder").save({"n": 1}, files=store.workspace(project))
+        store.thread("coder").save({"n": 2})
+    (store_dir / "backtrail.db").rename(store_dir / "foreign.db")
+    (project / "a.txt").write_text("two\n")
+    (store_dir / "mine").mkdir()
+    for options in (["-n"], ["-y"], ["-n", "--json"]):
+        refused = run("rewind", "coder", "1", "--files", *options, "-s", "foreign.db")
+        assert refused.code == 3
+        assert "A store never chooses a directory: name it, with --root DIRECTORY" in refused.out + refused.err
+    assert run("diff", "coder", "-s", "foreign.db").code == 0
+    assert run("rewind", "coder", "1", "--files", "--root", "mine", "-n", "-s", "foreign.db").code == 0
+    assert (list((store_dir / "mine").iterdir()), (project / "a.txt").read_text()) == ([], "two\n")
+    assert run("rewind", "coder", "1", "--files", "--root", "mine", "-y", "-s", "foreign.db").code == 0
+    assert (store_dir / "mine" / "a.txt").read_text() == "one\n"
+    assert run("undo", "coder", "--files", "-s", "foreign.db").code == 0
+    assert (list((store_dir / "mine").iterdir()), (project / "a.txt").read_text()) == ([], "two\n")
 
 
 def test_undo_with_files_moves_both_or_neither(run: Run, store_dir: Path, project: Path) -> None:

@@ -203,13 +203,50 @@ def test_files_are_compared_and_rewound_with_the_head(served: Inspector, tmp_pat
     assert (second["base"]["step"], second["root"]) == (1, str(tmp_path.resolve()))
     assert [(c["path"], c["kind"]) for c in second["changes"]] == [("a.txt", "changed")]
     assert "+two" in second["changes"][0]["text"]
+    (tmp_path / "b.txt").write_text("new\n")
+    (tmp_path / ".backtrailignore").write_text("*.log\n")
+    (tmp_path / "x.log").write_text("ignored\n")
     plan = served.post("rewind", thread="coder", at="1", files=True, dry_run=True)
-    assert [c["path"] for c in plan["files"]] == ["a.txt"]
+    gone = [(".backtrailignore", "removed"), ("a.txt", "changed"), ("b.txt", "removed")]
+    assert [(c["path"], c["kind"]) for c in plan["files"]] == gone
+    assert plan["kept"] == [{"path": "x.log", "reason": "ignored by rule"}]
+    assert (plan["files_total"], plan["removed_total"], plan["kept_total"]) == (3, 2, 1)
+    keeping = served.post("rewind", thread="coder", at="1", files=True, keep_untracked=True, dry_run=True)
+    assert ([c["path"] for c in keeping["files"]], keeping["kept_total"]) == (["a.txt"], 3)
     assert (tmp_path / "a.txt").read_text() == "two\n"
-    served.post("rewind", thread="coder", at="1", files=True)
+    done = served.post("rewind", thread="coder", at="1", files=True)
+    assert (done["files"], done["kept"]) == (plan["files"], plan["kept"])
     assert (tmp_path / "a.txt").read_text() == "one\n"
+    assert not (tmp_path / "b.txt").exists()
+    undone = served.post("undo", thread="coder", files=True)
+    assert [(c["path"], c["kind"]) for c in undone["files"]] == [
+        (".backtrailignore", "added"),
+        ("a.txt", "changed"),
+        ("b.txt", "added"),
+    ]
+    assert (tmp_path / "b.txt").exists()
     refused = served.client.post("/api/v1/rewind", json={"thread": "talk", "at": "1", "files": True})
     assert refused.status_code == 404
+
+
+def test_a_store_from_elsewhere_is_shown_but_chooses_no_directory(tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a.txt").write_text("one\n")
+    with backtrail.open(tmp_path / "theirs.db") as store:
+        for number in range(2):
+            store.thread("coder").save({"n": number}, files=store.workspace(root))
+            (root / "a.txt").write_text("two\n")
+    (tmp_path / "theirs.db").rename(tmp_path / "ours.db")
+    with backtrail.open(tmp_path / "ours.db") as store, inspector(store) as served:
+        found = served.get("files", thread="coder")
+        assert ([c["path"] for c in found["changes"]], found["root"]) == (["a.txt"], None)
+        for dry_run in (True, False):
+            body = {"thread": "coder", "at": "1", "files": True, "dry_run": dry_run}
+            refused = served.client.post("/api/v1/rewind", json=body)
+            assert (refused.status_code, "never chooses a directory" in refused.text) == (404, True)
+        assert store.thread("coder").step == 2
+    assert (root / "a.txt").read_text() == "two\n"
 
 
 def test_openapi_describes_every_operation_with_its_types(served: Inspector) -> None:

@@ -78,7 +78,33 @@ def test_restores_are_undone_one_by_one_and_an_undo_can_be_restored_over(project
     assert project.read("f") == "2"
 
 
-def test_files_that_no_snapshot_ever_held_are_left_alone_by_every_restore(project: Project) -> None:
+def test_what_appeared_since_the_snapshot_is_removed_and_comes_back_with_undo(project: Project) -> None:
+    project.write(".gitignore", "*.log\n")
+    project.write("a", "1")
+    first = project.ws.snapshot()
+    before = project.contents()
+    project.write("a", "2")
+    project.write("b", "made in the turn")
+    project.write("deep/er/c", "too")
+    (project.root / "empty" / "below").mkdir(parents=True)
+    os.symlink("a", project.root / "link")
+    project.write("x.log", "ignored")
+    after = project.contents()
+    planned = project.ws.restore(first, dry_run=True)
+    assert project.contents() == after
+    result = project.ws.restore(first)
+    assert (planned.changes, planned.kept) == (result.changes, result.kept)
+    assert [change.path for change in result.removed] == ["b", "deep/er/c", "empty/below", "link"]
+    assert all(change.unsaved for change in result.removed)
+    assert kept(result) == {"x.log": "ignored by rule"}
+    assert "- b   (in no snapshot yet)" in str(result)
+    assert "= x.log   (kept: ignored by rule)" in str(result)
+    assert project.contents() == before | {b"x.log": after[b"x.log"]}
+    project.ws.undo()
+    assert project.contents() == after
+
+
+def test_untracked_files_stay_if_the_user_wants_that(project: Project) -> None:
     project.write("a", "1")
     first = project.ws.snapshot()
     project.write("agent", "made by the agent")
@@ -86,10 +112,52 @@ def test_files_that_no_snapshot_ever_held_are_left_alone_by_every_restore(projec
     project.write("mine", "made by the user")
     project.write("folder/mine-too", "x")
     for target in (first, second, first):
-        result = project.ws.restore(target)
-        assert kept(result) == {"mine": "never in a snapshot", "folder": "never in a snapshot",
-                                "folder/mine-too": "never in a snapshot"}  # fmt: skip
+        result = project.ws.restore(target, keep_untracked=True)
+        assert kept(result) == dict.fromkeys(["mine", "folder", "folder/mine-too"], "in no snapshot")
     assert project.names() == ["a", "folder", "folder/mine-too", "mine"]
+    project.ws.undo(keep_untracked=True)
+    assert project.names() == ["a", "agent", "folder", "folder/mine-too", "mine"]
+
+
+def test_what_was_in_a_directory_before_anything_of_ours_is_kept_by_every_restore(project: Project) -> None:
+    project.write("a", "1")
+    first = project.ws.snapshot()
+    there = project.base / "there"
+    (there / "d").mkdir(parents=True)
+    (there / "a").write_text("theirs")
+    (there / "d" / "old").write_text("there before")
+    other = project.store.workspace(there, name=project.ws.name.removeprefix("workspace:"), cache=False)
+    why = "in no snapshot, and there before the first one"
+    for number in range(3):
+        (there / f"new{number}").write_text("appeared since") if number else None
+        result = other.restore(first)
+        assert kept(result) == ({"d": why, "d/old": why})
+        assert sorted(os.listdir(there)) == ["a", "d"]
+    other.snapshot()
+    assert [change.path for change in other.restore(first).removed] == ["d/old"], "a snapshot holds it now"
+
+
+def test_a_file_that_keeps_changing_is_not_deleted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from backtrail.workspace import pack
+
+    project.write("a", "1")
+    first = project.ws.snapshot()
+    project.write("busy", "0")
+    project.write("a", "2")
+    original = pack._read_content
+
+    def read_and_write(handle: int, *args: Any) -> Any:
+        found = original(handle, *args)
+        for name in ("busy", "a"):
+            with (project.root / name).open("a") as file:
+                file.write("x")
+        return found
+
+    monkeypatch.setattr(pack, "_read_content", read_and_write)
+    result = project.ws.restore(first)
+    assert kept(result) == dict.fromkeys(["a", "busy"], "it kept changing while it was read")
+    assert result.changes == ()
+    assert {"a", "busy"} <= set(project.names())
 
 
 def test_ignored_files_survive_even_in_directories_that_are_removed(project: Project) -> None:
@@ -113,6 +181,7 @@ def test_ignore_rules_of_now_and_of_the_snapshot_both_protect_files(project: Pro
     result = project.ws.restore(first)
     assert kept(result) == {
         "a.env": "ignored by the snapshot's rules",
+        "build": "ignored by rule",
         "build/out": "ignored by rule, so no snapshot holds it",
     }
     assert project.read("a.env") == "was ignored when the snapshot was taken"
@@ -127,7 +196,7 @@ def test_an_ignored_file_in_the_way_of_a_directory_is_not_lost(project: Project)
     project.write(".gitignore", "out\n")
     project.write("out", "precious")
     result = project.ws.restore(first)
-    assert set(kept(result)) == {".gitignore", "out", "out/x"}
+    assert set(kept(result)) == {"out", "out/x"}
     assert project.read("out") == "precious"
 
 
@@ -140,7 +209,7 @@ def test_a_directory_with_ignored_files_is_not_replaced_by_a_file(project: Proje
     project.write("thing/y", "known")
     project.ws.snapshot()
     result = project.ws.restore(first)
-    assert kept(result) == {"thing": "a directory with files that are left alone"}
+    assert kept(result) == {"thing": "a directory with files that are left alone", "thing/x.env": "ignored by rule"}
     assert project.names() == [".gitignore", "thing", "thing/x.env"]
 
 
@@ -202,6 +271,7 @@ def test_files_in_directories_without_write_permission_are_restored_and_the_perm
     def work(send: Any) -> None:
         base = shared_dir / "mine"
         base.mkdir()
+        os.environ["XDG_STATE_HOME"] = str(base / "state")
         project = Project(base, lambda: backtrail.open(base / "store.db"))
         project.write("d/f", "1")
         (project.root / "d").chmod(0o555)

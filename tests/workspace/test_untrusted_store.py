@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+import backtrail
 from backtrail.engines.base import Commit
 from backtrail.engines.coroutines import finish
 from backtrail.errors import BacktrailError, Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.workspace import apply, trees
+from backtrail.workspace.journal import Record, RestoreIntent
 from backtrail.workspace.trees import DIR, FILE, LINK, PIECES, TreeEntry
 
 from .conftest import Project
@@ -25,6 +27,7 @@ class Forger:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.journal = project.ws._core._journal
+        self.directory = project.ws._core._directory.restorer.directory.id
 
     def blob(self, data: bytes) -> bytes:
         name = self.journal.blob_id(data)
@@ -51,9 +54,18 @@ class Forger:
 
     def snapshot(self, tree: bytes) -> str:
         tip = finish(self.journal.tip())
-        facts = {"files": 1, "bytes": 1, "root": self.project.ws.root}
+        facts = {"files": 1, "bytes": 1, "directory": self.directory}
         record = finish(self.journal.append("snapshot", tree, after=tip, facts=facts, blobs={}))
         return record.id
+
+    def intent(self, path: bytes) -> tuple[RestoreIntent, Record]:
+        """Add a restore to the journal that is not closed, and that writes a file at `path`."""
+        tip = finish(self.journal.tip())
+        steps: list[Any] = [(path, None, tuple(self.file()))]
+        intent = RestoreIntent(steps, tip.tree, tip.id, None, None, b"token")
+        facts = {"files": 1, "bytes": 1, "directory": self.directory}
+        opened = finish(self.journal.append("restoring", tip.tree, after=tip, facts=facts, intent=intent, blobs={}))
+        return intent, opened
 
 
 def folder(ref: bytes) -> TreeEntry:
@@ -189,25 +201,77 @@ def test_a_directory_swapped_for_a_link_during_the_restore_stops_it(
     assert project.read("moved/f") == "2"
 
 
-def test_a_forged_journal_cannot_write_outside(sqlite_project: Project) -> None:
-    from backtrail.workspace.journal import RestoreIntent
+INTENT_PATHS = (b"evil", b"../outside/evil", b"/etc/evil", b"", b".git/hooks/evil", b"x/../../outside/evil")
 
-    outside = sqlite_project.base / "outside"
-    outside.mkdir()
-    forger = Forger(sqlite_project)
+
+@pytest.mark.parametrize("path", INTENT_PATHS)
+def test_a_journal_that_only_the_store_knows_is_not_carried_out(sqlite_project: Project, path: bytes) -> None:
     sqlite_project.write("a", "1")
     sqlite_project.ws.snapshot()
-    entry = tuple(forger.file())
-    tip = finish(forger.journal.tip())
-    for path in (b"../outside/evil", os.fsencode(outside / "evil"), b"", b".git/hooks/evil", b"x/../../outside/evil"):
-        intent = RestoreIntent([(path, None, entry)], tip.tree, tip.id, None, None)
-        facts = {"files": 1, "bytes": 1, "root": sqlite_project.ws.root}
-        begun = finish(forger.journal.append("restoring", tip.tree, after=tip, facts=facts, intent=intent, blobs={}))
-        with pytest.raises(UnsafePath):
-            sqlite_project.ws.recover()
-        tip = finish(forger.journal.append("restored", tip.tree, after=begun, facts=facts, blobs={}))
+    Forger(sqlite_project).intent(path)
+    before = sqlite_project.contents()
+    for _ in range(2):
+        sqlite_project.ws.recover()
+        sqlite_project.ws.snapshot()
+        sqlite_project.reopen()
+    assert sqlite_project.contents() == before
+
+
+def test_a_journal_that_was_begun_here_but_is_altered_in_the_store_is_not_carried_out(sqlite_project: Project) -> None:
+    sqlite_project.write("a", "1")
+    sqlite_project.ws.snapshot()
+    forger = Forger(sqlite_project)
+    restorer = sqlite_project.ws._core._directory.restorer
+    intent, opened = forger.intent(b"b")
+    finish(restorer._set_restoring(intent.digest(opened.tree)))
+    forger.intent(b"evil")
+    sqlite_project.ws.recover()
+    assert sqlite_project.names() == ["a"]
+
+
+@pytest.mark.parametrize("path", INTENT_PATHS[1:])
+def test_even_a_journal_that_was_begun_here_cannot_write_outside(sqlite_project: Project, path: bytes) -> None:
+    outside = sqlite_project.base / "outside"
+    outside.mkdir()
+    sqlite_project.write("a", "1")
+    sqlite_project.ws.snapshot()
+    intent, opened = Forger(sqlite_project).intent(path)
+    restorer = sqlite_project.ws._core._directory.restorer
+    finish(restorer._set_restoring(intent.digest(opened.tree)))
+    with pytest.raises(UnsafePath):
+        sqlite_project.ws.recover()
     assert list(outside.iterdir()) == []
     assert sqlite_project.names() == ["a"]
+
+
+def test_a_journal_that_was_closed_is_not_carried_out_again(sqlite_project: Project) -> None:
+    sqlite_project.write("a", "1")
+    first = sqlite_project.ws.snapshot()
+    sqlite_project.write("a", "2")
+    sqlite_project.ws.restore(first)
+    journal = sqlite_project.ws._core._journal
+    opened = next(record for record in finish(journal.records()) if record.kind == "restoring")
+    intent = finish(journal.intent(opened))
+    sqlite_project.write("a", "2")  # as the restore found it
+    facts = {"files": 1, "bytes": 1, "directory": opened.directory}
+    tip = finish(journal.tip())
+    finish(journal.append("restoring", opened.tree, after=tip, facts=facts, intent=intent, blobs={}))
+    sqlite_project.reopen()
+    assert sqlite_project.read("a") == "2"
+
+
+def test_a_snapshot_cannot_put_anything_where_the_store_keeps_its_files(tmp_path: Path) -> None:
+    project = Project(tmp_path, lambda: backtrail.open(tmp_path / "root" / "agents.db"))
+    project.ws = project.workspace(cache=False)
+    project.write("mine", "1")
+    project.ws.snapshot()
+    forger = Forger(project)
+    names = [b"agents.db", b"agents.db-journal", b"agents.db-x", b"agents.dbx"]
+    result = project.ws.restore(forger.snapshot(forger.tree(*((name, forger.file()) for name in names))))
+    assert [change.path for change in result.changes if change.kind == "added"] == ["agents.dbx"]
+    assert {kept.path for kept in result.kept} >= {"agents.db", "agents.db-journal", "agents.db-x"}
+    assert not (project.root / "agents.db-journal").exists()
+    project.close()
 
 
 def test_a_damaged_blob_is_named_and_nothing_changes(sqlite_project: Project) -> None:

@@ -208,6 +208,16 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 
 
+root_option = click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False),
+    help="With --files: the directory (default: the one that you last used with this store on this machine).",
+)
+keep_untracked_option = click.option(
+    "--keep-untracked", is_flag=True, help="Keep files that no snapshot holds, instead of removing those that are new."
+)
+
+
 def at_argument(required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """`AT`: a checkpoint, by any name that `thread.get` knows."""
     return click.argument("at") if required else click.argument("at", default="@")

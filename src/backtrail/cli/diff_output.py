@@ -10,6 +10,7 @@ import msgspec
 from rich.text import Text
 
 from backtrail.cli.formatting import one_line, safe
+from backtrail.model import counted
 from backtrail.render.change_summary import message_preview
 from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import parse_message
@@ -17,7 +18,9 @@ from backtrail.render.message_parser import parse_message
 if TYPE_CHECKING:
     from backtrail import Change
     from backtrail.workspace import Change as FileChange
+    from backtrail.workspace import Changes as FileChanges
 
+_SHOWN_KEPT = 20
 _SIGNS = {"added": "+", "removed": "−", "changed": "~"}
 _LINE_STYLES = {"+": "added", "-": "removed", "@": "dim", "~": "changed"}
 
@@ -56,6 +59,35 @@ def file_change_lines(changes: Iterable[FileChange]) -> Iterable[Text]:
     for change in changes:
         for line in (change.text or str(change)).splitlines():
             yield Text(safe(line), _LINE_STYLES.get(line[:1], ""))
+
+
+def restore_lines(changes: FileChanges) -> Iterable[Text]:
+    """What a restore changes and removes, and then what it keeps, and why."""
+    yield from file_change_lines(changes.changes)
+    for kept in changes.kept[:_SHOWN_KEPT]:
+        yield Text(safe(f"= {kept.path}   (kept: {kept.reason})"), "dim")
+    if len(changes.kept) > _SHOWN_KEPT:
+        yield Text(f"= {len(changes.kept) - _SHOWN_KEPT:,} more are kept; --json lists them all", "dim")
+
+
+def restore_summary(changes: FileChanges) -> str:
+    """The same in a few words: "change 2 files, remove 1 file, keep 3", or "changed …" after it was done."""
+    change, remove, keep = ("change", "remove", "keep") if changes.dry_run else ("changed", "removed", "kept")
+    removed = len(changes.removed)
+    counts = [f"{change} {counted(len(changes) - removed, 'file')}"]
+    if removed:
+        counts.append(f"{remove} {counted(removed, 'file')}")
+    if changes.kept:
+        counts.append(f"{keep} {len(changes.kept):,}")
+    return ", ".join(counts)
+
+
+def restore_json(changes: FileChanges) -> dict[str, Any]:
+    """The same for `--json`: `files` and `kept`."""
+    return {
+        "files": [{"path": c.path, "kind": c.kind, "unsaved": c.unsaved} for c in changes.changes],
+        "kept": [{"path": kept.path, "reason": kept.reason} for kept in changes.kept],
+    }
 
 
 def file_changes_json(changes: Iterable[FileChange]) -> list[dict[str, Any]]:

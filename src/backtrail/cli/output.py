@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 from rich.console import Console
@@ -45,6 +45,17 @@ def paged() -> Iterator[Console]:
         return
     os.environ.setdefault("LESS", "-FRX")
     click.echo_via_pager(text, color=True)
+
+
+def print_lines(lines: Iterable[Text]) -> None:
+    """Print the lines of a comparison, paged if there are many."""
+    with paged() as out:
+        empty = True
+        for line in lines:
+            out.print(line)
+            empty = False
+        if empty:
+            out.print("nothing differs", style="dim")
 
 
 Progress = Callable[[int, int | None], None]

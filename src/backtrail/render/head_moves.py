@@ -4,10 +4,13 @@ files."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backtrail import Checkpoint, Thread
 from backtrail.render.graph import ancestry
+
+if TYPE_CHECKING:
+    from backtrail.workspace import Changes
 
 
 def left_behind(checkpoints: Iterable[Checkpoint], head: str | None, target: Checkpoint) -> list[Checkpoint]:
@@ -18,28 +21,32 @@ def left_behind(checkpoints: Iterable[Checkpoint], head: str | None, target: Che
     return [checkpoint for checkpoint in ancestry(known, head) if checkpoint.id not in kept]
 
 
-def undo(thread: Thread[Any], *, files: bool) -> Checkpoint:
+def undo(
+    thread: Thread[Any], *, files: bool, root: str | None = None, keep_untracked: bool = False
+) -> tuple[Checkpoint, Changes | None]:
     """Take back the last move of the head and, with `files`, the newest restore of its directory: both or neither.
+    Returns the new head, and the changes in the directory.
 
     If there is no restore to take back, the head stays; if the head cannot go back, no file is touched.
     """
     if not files:
-        return thread.undo()
-    workspace = thread.workspace()
-    workspace.undo(dry_run=True)
-    head = thread.undo()
-    workspace.undo()
-    return head
+        return thread.undo(), None
+    workspace = thread.workspace(root=root)
+    workspace.recover()
+    workspace.undo(dry_run=True, keep_untracked=keep_untracked)
+    return thread.undo(), workspace.undo(keep_untracked=keep_untracked)
 
 
-def redo(thread: Thread[Any], *, files: bool) -> Checkpoint:
+def redo(
+    thread: Thread[Any], *, files: bool, root: str | None = None, keep_untracked: bool = False
+) -> tuple[Checkpoint, Changes | None]:
     """Do again what the last undo took back and, with `files`, restore the directory to the snapshot that was saved
-    with that checkpoint: both or neither."""
+    with that checkpoint: both or neither. Returns the new head, and the changes in the directory."""
     head = thread.redo()
-    if files:
-        try:
-            thread.workspace(head).restore(head)
-        except BaseException:
-            thread.undo()
-            raise
-    return head
+    if not files:
+        return head, None
+    try:
+        return head, thread.workspace(head, root).restore(head, keep_untracked=keep_untracked)
+    except BaseException:
+        thread.undo()
+        raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from backtrail import Checkpoint, InvalidInput, Outline, Part, Store, Thread, ThreadInfo, ThreadNotFound
+from backtrail import Checkpoint, InvalidInput, NoDirectory, Outline, Part, Store, Thread, ThreadInfo, ThreadNotFound
 from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
@@ -24,7 +24,7 @@ from backtrail.render.message_parser import conversation_key, first_number, pars
 from backtrail.server import requests, responses
 
 if TYPE_CHECKING:
-    from backtrail.workspace import Change
+    from backtrail.workspace import Change, Changes, Workspace
 
 _SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
 _SHOWN_VALUE = 2_000
@@ -246,7 +246,7 @@ class Handlers:
         return {
             "snapshot": checkpoint.files,
             "base": checkpoint_json(base) if base is not None else None,
-            "root": workspace.root,
+            "root": _root_of(workspace),
             "total": len(changes),
             "changes": _file_changes(changes[: request.limit]),
         }
@@ -293,23 +293,29 @@ class Handlers:
         target = handle.get(request.at)
         graph = self._graph(request.thread)
         left = left_behind(graph.checkpoints().values(), graph.info.head, target)
-        changes = handle.workspace(target).restore(target, dry_run=True).changes if request.files else ()
-        if not request.dry_run:
-            handle.rewind(target, files=request.files)
+        changes: Changes | None = None
+        if request.files:
+            changes = handle.rewind_files(target, request.dry_run, request.keep_untracked)
+        elif not request.dry_run:
+            handle.rewind(target)
         return {
             "head": checkpoint_json(target),
             "left": [checkpoint.id for checkpoint in left],
-            "files": _file_changes(changes[:_SHOWN_FILES]),
             "done": not request.dry_run,
+            **_restore_json(changes),
         }
 
     def undo(self, request: requests.UndoRequest) -> responses.UndoResponse:
         """Take back the last move of the head; with `files`, the newest restore of its directory as well."""
-        return {"head": checkpoint_json(undo(self._handle(request.thread), files=request.files))}
+        handle = self._handle(request.thread)
+        head, changes = undo(handle, files=request.files, keep_untracked=request.keep_untracked)
+        return {"head": checkpoint_json(head), **_restore_json(changes)}
 
     def redo(self, request: requests.RedoRequest) -> responses.RedoResponse:
         """Do again what the last undo took back; with `files`, restore that checkpoint's files as well."""
-        return {"head": checkpoint_json(redo(self._handle(request.thread), files=request.files))}
+        handle = self._handle(request.thread)
+        head, changes = redo(handle, files=request.files, keep_untracked=request.keep_untracked)
+        return {"head": checkpoint_json(head), **_restore_json(changes)}
 
     def annotate(self, request: requests.AnnotateRequest) -> CheckpointJson:
         """Change the label, tags or custom fields of a checkpoint."""
@@ -352,6 +358,26 @@ def _save_options(request: requests.WriteRequest) -> dict[str, Any]:
         "id": request.id,
     }
     return options if request.expect is msgspec.UNSET else options | {"expect": request.expect}
+
+
+def _root_of(workspace: Workspace) -> str | None:
+    """The directory of a workspace, if this machine knows one: its snapshots can be compared without."""
+    try:
+        return workspace.root
+    except NoDirectory:
+        return None
+
+
+def _restore_json(changes: Changes | None) -> responses.RestoreJson:
+    if changes is None:
+        return {"files": [], "files_total": 0, "removed_total": 0, "kept": [], "kept_total": 0}
+    return {
+        "files": _file_changes(changes.changes[:_SHOWN_FILES]),
+        "files_total": len(changes),
+        "removed_total": len(changes.removed),
+        "kept": [{"path": kept.path, "reason": kept.reason} for kept in changes.kept[:_SHOWN_FILES]],
+        "kept_total": len(changes.kept),
+    }
 
 
 def _file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:

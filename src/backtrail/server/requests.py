@@ -137,24 +137,29 @@ class FilesRequest(CheckpointRequest, frozen=True, kw_only=True):
 
 
 class RewindRequest(ThreadRequest, frozen=True, kw_only=True):
-    """Move the head to a checkpoint. `files`: restore the directory too, or change nothing. `dry_run`: only report what
-    would be left behind, and which files would change."""
+    """Move the head to a checkpoint. `files`: restore the directory too, or change nothing; `keep_untracked`: keep
+    files that no snapshot holds. `dry_run`: only report what would be left behind, and what becomes of the files."""
 
     at: str
     files: bool = False
+    keep_untracked: bool = False
     dry_run: bool = False
 
 
 class UndoRequest(ThreadRequest, frozen=True, kw_only=True):
-    """Take back the last move of the head; `files`: and the last restore of the directory."""
+    """Take back the last move of the head; `files`: and the last restore of the directory; `keep_untracked`: keep files
+    that no snapshot holds."""
 
     files: bool = False
+    keep_untracked: bool = False
 
 
 class RedoRequest(ThreadRequest, frozen=True, kw_only=True):
-    """Do again what the last undo took back; `files`: and restore the directory to that checkpoint's snapshot."""
+    """Do again what the last undo took back; `files`: and restore the directory to that checkpoint's snapshot;
+    `keep_untracked`: keep files that no snapshot holds."""
 
     files: bool = False
+    keep_untracked: bool = False
 
 
 class AnnotateRequest(CheckpointRequest, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ class FileChangeJson(TypedDict):
 
 class FilesResponse(TypedDict):
     """The changes in the directory since `base`. `snapshot` is null if the checkpoint has no files, `base` if no
-    checkpoint before it has any."""
+    checkpoint before it has any, `root` if this machine knows no directory of the workspace."""
 
     snapshot: str | None
     base: CheckpointJson | None
@@ -166,23 +166,40 @@ class FilesResponse(TypedDict):
     changes: list[FileChangeJson]
 
 
-class RewindResponse(TypedDict):
-    """The new head, the checkpoints that are left behind, and the files that change; `done` is false for a dry run."""
+class KeptFileJson(TypedDict):
+    """A file that a restore leaves alone although the snapshot does not have it, and the reason."""
+
+    path: str
+    reason: str
+
+
+class RestoreJson(TypedDict):
+    """What a restore does to a directory. `files` are changed, or removed if their `kind` says so; `kept` stay. Both
+    lists are cut; the totals are not. All of it is empty if no directory is restored."""
+
+    files: list[FileChangeJson]
+    files_total: int
+    removed_total: int
+    kept: list[KeptFileJson]
+    kept_total: int
+
+
+class RewindResponse(RestoreJson):
+    """The new head, the checkpoints that are left behind, and the files; `done` is false for a dry run."""
 
     head: CheckpointJson
     left: list[str]
-    files: list[FileChangeJson]
     done: bool
 
 
-class RedoResponse(TypedDict):
-    """The head after the redo."""
+class RedoResponse(RestoreJson):
+    """The head after the redo, and the files."""
 
     head: CheckpointJson
 
 
-class UndoResponse(TypedDict):
-    """The head after the undo."""
+class UndoResponse(RestoreJson):
+    """The head after the undo, and the files."""
 
     head: CheckpointJson
 

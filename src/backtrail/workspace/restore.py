@@ -22,16 +22,16 @@ from backtrail.workspace import trees
 from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
 from backtrail.workspace.batches import batches
 from backtrail.workspace.exclusions import ScanRoot, is_own
-from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
-from backtrail.workspace.journal import SNAPSHOT_KINDS, Journal, Record, RestoreIntent
+from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
 from backtrail.workspace.pack import PackSettings, read_entry
-from backtrail.workspace.paths import folder_of, parents
+from backtrail.workspace.paths import parents
+from backtrail.workspace.protections import rules_of, untracked_paths
 from backtrail.workspace.registry import Registry
 from backtrail.workspace.restore_plan import RestorePlan, make_plan, mode_at, removals, to_changes, to_skipped
 from backtrail.workspace.scanner import Scan, Scanner, Work
 from backtrail.workspace.signatures import Signature
-from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, Op, Tree, TreeEntry, compare
+from backtrail.workspace.trees import DIR, LINK, MODES, PIECES, Op, Tree, TreeEntry, compare
 
 BATCH_BYTES = 8 * 2**20  # of file contents that are fetched together
 
@@ -175,8 +175,8 @@ class Restorer:
 
     async def _plan(self, target: Record, scan: Scan, ops: list[Op], keep_untracked: bool) -> RestorePlan:
         removed = removals(ops)
-        untracked = await self._untracked(removed, keep_untracked) if removed else {}
-        rules = await self._rules(target.tree, removed)
+        untracked = await untracked_paths(self._journal, self.directory.id, removed, keep_untracked)
+        rules = await rules_of(self._journal, target.tree, removed)
         withheld = (await self._journal.state(target))["withheld"] if removed else ()
         skipped = dict(scan.index.skipped()) | {os.fsencode(item.path): item.reason for item in scan.flagged}
         root = self._scan_root.path
@@ -196,70 +196,6 @@ class Restorer:
                 is_own=partial(is_own, scan_root=self._scan_root),
             )
         )
-
-    async def _untracked(self, paths: set[bytes], keep_untracked: bool) -> dict[bytes, str]:
-        """Those of the paths that must not be deleted because no snapshot but a safety snapshot holds them: with
-        `keep_untracked` all of these, and otherwise those that were there before anything of ours.
-
-        What was there then is known: the first record of a directory says it. If that is a snapshot, it holds it all,
-        and whatever no snapshot holds appeared later. If a restore came first, its safety snapshot holds it.
-        """
-        records = await self._journal.records()
-        own = [record for record in records if record.directory == self.directory.id]
-        first = next((record for record in own if record.kind in SNAPSHOT_KINDS), None)
-        if first is not None and first.kind == "snapshot" and not keep_untracked:
-            return {}
-        untracked = paths - await self._held(paths, [record for record in records if record.kind == "snapshot"])
-        if keep_untracked:
-            return dict.fromkeys(untracked, "in no snapshot")
-        before = untracked if first is None else await self._held(untracked, [first])
-        return dict.fromkeys(before, "in no snapshot, and there before the first one")
-
-    async def _held(self, paths: set[bytes], records: list[Record]) -> set[bytes]:
-        """Those of the paths that any of the records holds. Searches the newest first, and reads each tree once."""
-        missing, visited = set(paths), set()
-        for record in reversed(records):
-            level = [(b"", record.tree)] if missing else []
-            while level:
-                level = [item for item in level if item not in visited]
-                visited |= set(level)
-                loaded = await self._journal.trees(id for _, id in level)
-                needed = {above + b"/" for path in missing for above in parents(path)}
-                below = []
-                for prefix, id in level:
-                    for name, entry in loaded[id].items():
-                        missing.discard(prefix + name)
-                        if entry.kind == DIR and prefix + name + b"/" in needed:
-                            below.append((prefix + name + b"/", entry.ref))
-                level = below
-        return paths - missing
-
-    async def _rules(self, tree: bytes, paths: set[bytes]) -> Callable[[bytes], Rules]:
-        """The ignore rules that a snapshot itself contains, in every directory above the paths."""
-        needed = {b""} | {above + b"/" for path in paths for above in parents(path)}
-        rules: dict[bytes, Rules] = {}
-        level = [(b"", tree)] if paths else []
-        while level:
-            loaded = await self._journal.trees(id for _, id in level)
-            below = []
-            for prefix, id in level:
-                files = [loaded[id][name] for name in IGNORE_FILES if name in loaded[id]]
-                texts = await self._journal.contents(entry for entry in files if entry.kind == FILE)
-                above = rules[folder_of(prefix)] if prefix else Rules()
-                rules[prefix] = above.below(prefix, (texts[e.ref] for e in files if e.kind == FILE))
-                below += [
-                    (prefix + name + b"/", entry.ref)
-                    for name, entry in loaded[id].items()
-                    if entry.kind == DIR and prefix + name + b"/" in needed
-                ]
-            level = below
-
-        def rules_in(folder: bytes) -> Rules:
-            while folder not in rules and folder:
-                folder = folder_of(folder)
-            return rules.get(folder) or Rules()
-
-        return rules_in
 
     # -- the intent ---------------------------------------------------------------------------------------------------
 

@@ -62,12 +62,14 @@ class WorkspaceCore:
         unreadable: str = "raise",
         timeout: float = 30.0,
         recover: bool = True,
+        remember: bool = True,
         work: Work = in_place,
     ) -> None:
         """`root`: None if no directory is known; then the snapshots can only be listed and compared.
         `cache`: a directory for the index; None for the user's cache directory, False to keep none.
         `unreadable="flag"` goes on without files that cannot be read, and lists them in the snapshot.
-        `recover`: whether calls that only look finish a restore that died; those that write always do."""
+        `recover`: whether calls that only look finish a restore that died; those that write always do.
+        `remember`: later rewinds of threads in this process use this directory."""
         if unreadable not in ("raise", "flag"):
             raise InvalidInput(f"unreadable={unreadable!r} is unknown: use 'raise' or 'flag'")
         real = None if root is None else check_root(root)
@@ -88,7 +90,8 @@ class WorkspaceCore:
             scan_root, self._journal, scanner, work, lambda data: HeadMove(context, data), self._registry
         )
         self._opened = OpenDirectory(scan_root, scanner, restorer)
-        context.add_workspace(self.name, self)
+        if remember:
+            context.add_workspace(self.name, self)
 
     @property
     def root(self) -> str:
@@ -296,11 +299,11 @@ async def workspace_of(thread: ThreadCore[Any], at: Any = None, root: Any = None
     if checkpoint.files is None:
         raise NoCheckpoint(f"checkpoint {checkpoint.id} has no files: only one that was saved with files=workspace has")
     name = checkpoint.files.partition("@")[2]
-    workspace: WorkspaceCore | None = thread.context.workspace(name)
-    if root is not None or workspace is None:
-        known = root if root is not None else await _registered_root(thread.context, name, checkpoint)
-        workspace = WorkspaceCore(thread.context, known, name.removeprefix(PREFIX), **options)
-    return workspace
+    opened: WorkspaceCore | None = thread.context.workspace(name)
+    if root is None and opened is not None:
+        return opened
+    known = root if root is not None else await _registered_root(thread.context, name, checkpoint)
+    return WorkspaceCore(thread.context, known, name.removeprefix(PREFIX), remember=root is not None, **options)
 
 
 async def _registered_root(context: Context, name: str, checkpoint: Checkpoint) -> str | None:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from backtrail.cli.context import Command, CommandContext, confirm, dry_run_option, print_line, with_context, yes_option
+from backtrail.cli.context import (
+    Command,
+    CommandContext,
+    confirm,
+    dry_run_option,
+    keep_untracked_option,
+    print_line,
+    with_context,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from backtrail.workspace import Change, Changes, Workspace
@@ -40,10 +50,11 @@ def _workspace_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _open_workspace(
-    context: CommandContext, root: str, name: str | None, *, create: bool = False
+    context: CommandContext, root: str, name: str | None, *, create: bool = False, recover: bool = False
 ) -> Iterator[Workspace]:
+    """`recover`: first finish a restore that was interrupted. A command that only looks changes nothing."""
     with context.store(create=create) as store:
-        yield store.workspace(root, name)
+        yield store.workspace(root, name, recover=recover)
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files snapshot -C project --label before")
@@ -118,44 +129,50 @@ def diff(context: CommandContext, root: str, name: str | None, a: str, b: str | 
     cls=Command, epilog="\b\nExamples:\n  backtrail files restore before --dry-run\n  backtrail files restore @~1"
 )
 @click.argument("to")
+@keep_untracked_option
 @dry_run_option
 @yes_option
 @_workspace_options
-def restore(context: CommandContext, root: str, name: str | None, to: str, dry_run: bool, yes: bool) -> None:
-    """Restore the directory to snapshot TO. Its present content is kept in a safety snapshot: `backtrail files undo`
-    goes back."""
-    with _open_workspace(context, root, name) as workspace:
+def restore(
+    context: CommandContext, root: str, name: str | None, to: str, keep_untracked: bool, dry_run: bool, yes: bool
+) -> None:
+    """Restore the directory to snapshot TO. Files that appeared since are removed, ignored ones are kept. The present
+    content is kept in a safety snapshot: `backtrail files undo` goes back."""
+    with _open_workspace(context, root, name, recover=not dry_run) as workspace:
         target = _find_snapshot(workspace, to)
-        _apply(context, lambda dry: workspace.restore(target, dry_run=dry), "restore", dry_run=dry_run, yes=yes)
+        act = partial(workspace.restore, target, keep_untracked=keep_untracked)
+        _apply(context, act, "restore", dry_run=dry_run, yes=yes)
 
 
 @command.command(cls=Command, epilog="\b\nExample:\n  backtrail files undo")
+@keep_untracked_option
 @dry_run_option
 @yes_option
 @_workspace_options
-def undo(context: CommandContext, root: str, name: str | None, dry_run: bool, yes: bool) -> None:
-    """Take back the newest restore."""
-    with _open_workspace(context, root, name) as workspace:
-        _apply(context, lambda dry: workspace.undo(dry_run=dry), "undo the restore", dry_run=dry_run, yes=yes)
+def undo(context: CommandContext, root: str, name: str | None, keep_untracked: bool, dry_run: bool, yes: bool) -> None:
+    """Take back the newest restore: the directory is again as it was before it."""
+    with _open_workspace(context, root, name, recover=not dry_run) as workspace:
+        act = partial(workspace.undo, keep_untracked=keep_untracked)
+        _apply(context, act, "undo the restore", dry_run=dry_run, yes=yes)
 
 
-def _apply(context: CommandContext, act: Callable[[bool], Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
-    from backtrail.model import counted
+def _apply(context: CommandContext, act: Callable[..., Changes], verb: str, *, dry_run: bool, yes: bool) -> None:
+    from backtrail.cli.diff_output import restore_lines, restore_summary
+    from backtrail.cli.output import print_lines
 
+    planned: Changes | None = None
     if not dry_run and not yes:
-        planned = act(True)
+        planned = act(dry_run=True)
         if not context.json:
-            _print_changes(planned.changes)
-        confirm(context, f"{verb}: change {counted(len(planned), 'file')}", yes=False)
-    done = act(dry_run)
+            print_lines(restore_lines(planned))
+        confirm(context, f"{verb}: {restore_summary(planned)}", yes=False)
+    done = act(dry_run=dry_run)
     if context.json:
         context.print_json(_to_json(done))
         return
-    if dry_run:
-        _print_changes(done.changes)
-    for kept in done.kept:
-        print_line(f"= {kept.path} (kept: {kept.reason})")
-    print_line(f"{'would change' if dry_run else 'changed'} {counted(len(done), 'file')}")
+    if planned is None or (planned.changes, planned.kept) != (done.changes, done.kept):
+        print_lines(restore_lines(done))
+    print_line(f"{'would ' if dry_run else ''}{restore_summary(done)}")
 
 
 def _find_snapshot(workspace: Workspace, text: str) -> Any:
@@ -187,13 +204,9 @@ def _find_snapshot(workspace: Workspace, text: str) -> Any:
 
 def _print_changes(changes: tuple[Change, ...]) -> None:
     from backtrail.cli.diff_output import file_change_lines
-    from backtrail.cli.output import paged
+    from backtrail.cli.output import print_lines
 
-    with paged() as out:
-        for text in file_change_lines(changes):
-            out.print(text)
-        if not changes:
-            out.print("nothing differs", style="dim")
+    print_lines(file_change_lines(changes))
 
 
 def _to_json(value: Any) -> Any:

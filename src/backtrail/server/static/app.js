@@ -179,25 +179,37 @@ async function rewind() {
   if (current.row.id === rows.head) return;
   const row = current.row;
   await attempt(async () => {
-    const dryRun = (files) => post("/rewind", { thread: current.thread, at: row.id, files, dry_run: true });
-    const withFiles = row.files ? await dryRun(true).catch((error) => void toast(error.message, { bad: true })) : null;
-    const plan = withFiles ?? await dryRun(false);
-    const given = await askRewind(row, plan.left.length, withFiles ? plan.files : null);
+    const move = (body) => post("/rewind", { thread: current.thread, at: row.id, ...body });
+    const dryRun = (keep) => move({ files: true, keep_untracked: keep, dry_run: true });
+    let problem = null;
+    const withFiles = row.files ? await dryRun(false).catch((error) => void (problem = error.message)) : null;
+    const plan = withFiles ?? await move({ dry_run: true });
+    const given = await askRewind(row, plan, withFiles ? dryRun : null, problem);
     if (!given) return;
-    await post("/rewind", { thread: current.thread, at: row.id, files: given.files === "on" });
+    const files = given.files === "on";
+    const done = await move({ files, keep_untracked: given.keep === "on" });
     await refresh();
     await rows.selectId(row.id);
-    toast(`The head is at step ${row.step} now`, { action: { name: "Undo", run: () => undo(given.files === "on") } });
+    toast(headAt(row, done), { action: { name: "Undo", run: () => undo(files) } });
   });
 }
 
 async function undo(files = false) {
   await attempt(async () => {
-    const { head } = await post("/undo", { thread: current.thread, files });
+    const done = await post("/undo", { thread: current.thread, files });
     await refresh();
-    await rows.selectId(head.id);
-    toast(`The head is at step ${head.step} now`);
+    await rows.selectId(done.head.id);
+    toast(headAt(done.head, done));
   });
+}
+
+// Where the head is now, and what became of the files.
+function headAt(row, { files_total: files, removed_total: removed, kept_total: kept }) {
+  const words = [`The head is at step ${row.step} now`];
+  if (files > removed) words.push(`${plural(files - removed, "file")} changed`);
+  if (removed) words.push(`${plural(removed, "file")} removed`);
+  if (kept) words.push(`${plural(kept, "file")} kept`);
+  return words.join(", ");
 }
 
 async function exportCheckpoint() {

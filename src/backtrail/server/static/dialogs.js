@@ -40,14 +40,40 @@ export const askFork = (row, thread) => ask(`Fork at step ${row.step}`, [
 
 const SIGN = { added: "+", removed: "−", changed: "~", mode: "m", type: "t" };
 
-// `files`: the files that would change, or null if the checkpoint has no snapshot of them.
-export const askRewind = (row, left, files) => ask(`Rewind to step ${row.step}`, [
-  h("p", {}, left ? leftBehind(left) : "Nothing is left behind."),
-  files ? h("label", { class: "radio" },
-    h("input", { type: "checkbox", name: "files", checked: true }),
-    `Restore the directory as well: ${files.length ? plural(files.length, "file") : "no files"} will change`) : null,
-  files?.length ? h("ul", { class: "touched" }, files.map(fileItem)) : null,
-], "Rewind", { danger: true });
+// `plan`: the answer to a dry run. `restore`: a function that asks for it with files, kept or not; null if the
+// checkpoint has no snapshot of them. `problem`: why the files cannot be restored.
+export function askRewind(row, plan, restore, problem) {
+  const effects = h("div", {});
+  const draw = (found) => effects.replaceChildren(...restoreItems(found));
+  const files = h("input", { type: "checkbox", name: "files", checked: true });
+  const keep = h("input", { type: "checkbox", name: "keep" });
+  files.addEventListener("change", () => { effects.hidden = keep.closest("label").hidden = !files.checked; });
+  keep.addEventListener("change", async () => { draw(await restore(keep.checked)); });
+  if (restore) draw(plan);
+  return ask(`Rewind to step ${row.step}`, [
+    h("p", {}, plan.left.length ? leftBehind(plan.left.length) : "Nothing is left behind."),
+    problem ? h("p", { class: "problem" }, problem) : null,
+    restore ? h("label", { class: "radio" }, files, "Restore the directory as well") : null,
+    restore && (plan.removed_total || plan.kept_total) ? h("label", { class: "radio" }, keep,
+      "Keep files that no snapshot holds") : h("label", { hidden: true }, keep),
+    restore ? effects : null,
+  ], "Rewind", { danger: true });
+}
+
+// What a restore does to the directory: changed, removed, and kept with the reasons.
+function restoreItems(found) {
+  const changed = found.files_total - found.removed_total;
+  const words = [`${changed ? plural(changed, "file") : "No file"} will change`];
+  if (found.removed_total) words.push(`${plural(found.removed_total, "file")} will be removed, and come back with undo`);
+  const cut = (shown, total) => (total > shown.length ? h("li", { class: "dim" }, `… ${total - shown.length} more`) : null);
+  return [
+    h("p", {}, `${words.join("; ")}.`),
+    found.files.length ? h("ul", { class: "touched" }, found.files.map(fileItem), cut(found.files, found.files_total)) : null,
+    found.kept.length ? h("details", { class: "kept" },
+      h("summary", {}, `${plural(found.kept_total, "file")} will be kept`),
+      h("ul", { class: "touched" }, found.kept.map(keptItem), cut(found.kept, found.kept_total))) : null,
+  ].filter(Boolean);
+}
 
 const leftBehind = (count) => {
   const stay = count === 1 ? "It stays" : "They stay";
@@ -56,7 +82,10 @@ const leftBehind = (count) => {
 
 const fileItem = (file) => h("li", {},
   h("code", {}, `${SIGN[file.kind]} ${file.path}`),
-  file.unsaved ? h("small", {}, " edited since, kept in a safety snapshot") : null);
+  file.unsaved ? h("small", {}, file.kind === "removed" ? " in no snapshot yet" : " edited since",
+    ", kept in a safety snapshot") : null);
+
+const keptItem = (file) => h("li", {}, h("code", {}, file.path), h("small", {}, ` ${file.reason}`));
 
 const EXPORT_FORMATS = [
   ["markdown", "The conversation to read, as Markdown"],
