@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+import backtrail
 from backtrail.server.requests import WriteRequest
 from backtrail.server.routes import OPERATIONS, ROOT, STREAMS, Operation
-from fix_inspector import Inspector
+from fix_inspector import Inspector, inspector
 
 
 def test_the_store_and_its_threads_are_listed(served: Inspector) -> None:

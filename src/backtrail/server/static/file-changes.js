@@ -16,7 +16,7 @@ export async function drawFileChanges(view, thread, row, signal) {
   const more = found.total - found.changes.length;
   if (more > 0) items.push(h("li", { class: "dim" }, `… ${more} more files`));
   view.replaceChildren(
-    h("p", { class: "hint" }, `${since}, in `, h("code", {}, found.root ?? ""), "."),
+    h("p", { class: "hint" }, since, found.root ? [", in ", h("code", {}, found.root)] : null, "."),
     h("ul", { class: "changes" }, items));
 }
 
