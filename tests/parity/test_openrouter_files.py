@@ -59,13 +59,13 @@ def test_a_message_without_a_snapshot_is_no_checkpoint_and_moves_nothing(chat: C
     assert (chat.root / "a").read_bytes() == b"1"
 
 
-def test_the_users_untracked_files_are_not_deleted(chat: Chat) -> None:
+def test_the_users_untracked_files_are_not_deleted_if_the_user_wants_that(chat: Chat) -> None:
     chat.write("a", b"1")
     chat.turn("m1")
     chat.write("made-by-agent", b"x")
     chat.turn("m2")
     chat.write("notes/mine", b"never seen by any snapshot")
-    chat.session.rewind("m1", files=True)
+    chat.session.rewind("m1", files=True, keep_untracked=True)
     assert (chat.root / "notes/mine").read_bytes() == b"never seen by any snapshot"
     assert not (chat.root / "made-by-agent").exists()
 
