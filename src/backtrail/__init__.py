@@ -22,6 +22,7 @@ from backtrail.errors import (
     AmbiguousCheckpoint,
     BacktrailError,
     CheckpointNotFound,
+    Closed,
     Conflict,
     Corrupt,
     EncodeError,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         ThreadInfo,
         Verified,
     )
+    from backtrail.retrying import retry
     from backtrail.run import Run, RunInfo
     from backtrail.session import Session, SessionInfo
     from backtrail.store import Store, open
@@ -72,6 +74,7 @@ __all__ = [
     "Change",
     "Checkpoint",
     "CheckpointNotFound",
+    "Closed",
     "Conflict",
     "Copied",
     "Corrupt",
@@ -112,6 +115,7 @@ __all__ = [
     "Verified",
     "Workspace",
     "open",
+    "retry",
 ]
 __version__ = "0.1.0"
 
@@ -122,6 +126,7 @@ _HOMES = {
         *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Outline", "Part"),
         *("Pruned", "Retention", "ThreadInfo", "Verified"),
     ),
+    "backtrail.retrying": ("retry",),
     "backtrail.run": ("Run", "RunInfo"),
     "backtrail.session": ("Session", "SessionInfo"),
     "backtrail.janitor": ("Janitor", "JanitorStatus"),

@@ -22,6 +22,7 @@ from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import AsyncJanitor
 from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
+from backtrail.retrying import retry_async as retry
 from backtrail.run import RUNS, RunCore, RunInfo
 from backtrail.run.async_api import AsyncRun
 from backtrail.session import SESSIONS, SessionCore, SessionInfo
@@ -48,6 +49,7 @@ __all__ = [
     "AsyncStore",
     "AsyncThread",
     "open",
+    "retry",
 ]
 
 

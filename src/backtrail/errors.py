@@ -124,7 +124,17 @@ class Corrupt(BacktrailError):
 
 
 class Unavailable(BacktrailError):
-    """The store cannot be reached or cannot write now: closed, read-only, full, or its server is unreachable."""
+    """The store cannot be reached or cannot write now: closed, read-only, full, or its server is unreachable.
+
+    If the call was a save, it may have been carried out although its answer was lost. `id` is the id that its
+    checkpoint has then: the same call with `id=error.id` saves what is not there, and nothing twice.
+    """
+
+    id: str | None = None
+
+
+class Closed(Unavailable):
+    """The store was closed in this process: no call will work until it is opened again."""
 
 
 class LockTimeout(BacktrailError):

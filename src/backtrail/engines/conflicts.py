@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from backtrail.engines.base import Fence
-from backtrail.errors import Conflict, LockLost, Unavailable
+from backtrail.errors import Closed, Conflict, LockLost
 
 
 class Refused(Exception):
@@ -71,6 +71,6 @@ def swept_meanwhile(lineage: str) -> Refused:
     return Refused(lineage, f"the heads of {lineage!r} changed during the sweep: sweep it again")
 
 
-def closed(name: str) -> Unavailable:
+def closed(name: str) -> Closed:
     """The engine was closed."""
-    return Unavailable(f"this {name} store was closed: open it again with backtrail.open()")
+    return Closed(f"this {name} store was closed: open it again with backtrail.open()")

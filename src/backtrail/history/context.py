@@ -13,7 +13,7 @@ from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine
 from backtrail.engines.branch_origins import BranchLookup
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability
-from backtrail.errors import Corrupt, InvalidInput, Unavailable
+from backtrail.errors import Closed, Corrupt, InvalidInput
 from backtrail.history.caches import Caches
 from backtrail.history.records import open_branch
 from backtrail.model import Retention
@@ -79,7 +79,7 @@ class Context:
     def check_open(self) -> None:
         """Raise `Unavailable` if the store was closed."""
         if self.closed:
-            raise Unavailable("the store is closed: open it again with backtrail.open()")
+            raise Closed("the store is closed: open it again with backtrail.open()")
 
     async def close(self) -> None:
         """Close the engine; closing twice is not an error."""

@@ -7,6 +7,7 @@ long as other writers are faster. On any error, nothing has been written and the
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -164,13 +165,14 @@ def _check_append(value: Any) -> tuple[str, list[Any]]:
 class SaveRequest:
     """One requested save: everything that its attempts have in common."""
 
-    __slots__ = ("base_id", "branches", "compare_lists", "facts", "follows", "id", "plan")
+    __slots__ = ("base_id", "branches", "compare_lists", "facts", "follows", "id", "own_id", "plan")
 
     def __init__(self, plan: Plan, facts: Facts, base_id: bytes | UnsetType | None, compare_lists: bool) -> None:
         self.plan = plan
         self.facts = facts
         self.base_id = base_id  # the checkpoint that must be the head; None: no thread; UNSET: whatever is there
         self.compare_lists = compare_lists  # the plan compares lists, so their items must be known
+        self.own_id: bytes | None = None  # a save of the same handle that counts as `base_id` too
         self.branches = False  # if another checkpoint is the head, save on a branch off `base_id`
         self.follows = False  # … and move the head there
         self.id = facts.id  # the same for all attempts: two made on two sides of a mirror are recognized as one
@@ -201,14 +203,29 @@ async def save_plan(
         request.base_id, request.branches, request.follows = await _id_of(thread, parent), True, True
     elif expect is not UNSET:
         request.base_id = await _id_of(thread, expect)
+    else:
+        request.own_id = thread.unsure_id
     if on_conflict == "branch":
         request.branches = True
     try:
         tip = context.caches.tips.take(thread.id)
         saved = await _save_on_cached_tip(thread, request, tip) if tip is not None else None
-        return await _save_on_head(thread, request) if saved is None else saved
+        if saved is None:
+            saved = await _save_on_head(thread, request)
     except Corrupt as damage:
-        return await repeat_while_moving(thread, damage, lambda: _save_on_head(thread, request))
+        saved = await repeat_while_moving(thread, damage, lambda: _save_on_head(thread, request))
+    except Unavailable as error:  # the commit may have been made all the same
+        thread.unsure_id = request.id = request.id or new_id(now_micros())
+        raise _with_id(error, request.id) from error.__cause__
+    thread.unsure_id = None
+    return saved
+
+
+def _with_id(error: Unavailable, id: bytes) -> Unavailable:
+    """The error of one save. Saves that share a commit share its error, but each has an id of its own."""
+    own = copy.copy(error)
+    own.id = uuid_text(id)
+    return own.with_traceback(error.__traceback__)
 
 
 async def _id_of(thread: ThreadHandle[S], at: Any) -> bytes | None:
@@ -240,7 +257,8 @@ async def _save_on_head(thread: ThreadHandle[S], request: SaveRequest) -> Checkp
         done = await _find_done(thread, request, tip) if tip is not None and request.id is not None else None
         if done is not None:
             return done
-        if request.base_id is not UNSET and (tip.note.checkpoint if tip is not None else None) != request.base_id:
+        current = tip.note.checkpoint if tip is not None else None
+        if request.base_id is not UNSET and current != request.base_id and (not current or current != request.own_id):
             if request.branches and isinstance(request.base_id, bytes):
                 from backtrail.history.branch_save import save_on_branch  # it is made of the functions here
 

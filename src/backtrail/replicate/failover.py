@@ -15,7 +15,7 @@ import msgspec
 
 from backtrail.engines.base import Engine, Fence
 from backtrail.engines.conflicts import Refused
-from backtrail.errors import Unavailable
+from backtrail.errors import Closed, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
@@ -207,7 +207,7 @@ class Failover:
         asked = self._refusals
         async with self._switching:
             if self.closed:
-                raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
+                raise Closed("the mirrored store is closed: open it again with backtrail.open()")
             if self.standing.active != away:
                 return
             if self._refusals > asked and self._refusal is not None:

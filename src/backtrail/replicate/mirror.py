@@ -22,7 +22,7 @@ import msgspec
 from backtrail.engines.base import Commit, Drop, Engine, Head
 from backtrail.engines.capabilities import FailsFast, PrefixesBranches, capability
 from backtrail.engines.conflicts import Refused
-from backtrail.errors import LockLost, Unavailable
+from backtrail.errors import Closed, LockLost, Unavailable
 from backtrail.replicate import concurrency, role_record, sweep_tombstones
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.failover import Failover, Standing, opposite
@@ -443,7 +443,7 @@ def _new_process_prefix() -> bytes:
 
 
 def _closed() -> Unavailable:
-    return Unavailable("the mirrored store is closed: open it again with backtrail.open()")
+    return Closed("the mirrored store is closed: open it again with backtrail.open()")
 
 
 def _look_again(commit: Commit) -> Refused:

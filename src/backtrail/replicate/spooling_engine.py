@@ -20,7 +20,7 @@ from backtrail.engines.base import Commit, Drop, Head, Row
 from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
-from backtrail.errors import BacktrailError, InvalidInput, LockLost, Unavailable
+from backtrail.errors import BacktrailError, Closed, InvalidInput, LockLost, Unavailable
 from backtrail.replicate import concurrency, limits
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.head_cache import HeadCache
@@ -91,7 +91,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def _start(self) -> None:
         """At the first call: reach the sides, or check that the spool can replace them for now."""
         if self._closed:
-            raise Unavailable("the mirrored store is closed: open it again with backtrail.open()")
+            raise Closed("the mirrored store is closed: open it again with backtrail.open()")
         if not self._known:
             async with self._starting:
                 if not self._known:
