@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from backtrail.encode.frame import Frames
-from backtrail.encode.row_format import Section, pack_payload
+from backtrail.encode.payload_format import Section, pack_payload
 from backtrail.engines.base import Commit, Drop, Head, Mark, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.jsonl import JSONLEngine

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backtrail.encode.frame import Frames
-from backtrail.encode.row_format import Section, pack_payload
+from backtrail.encode.payload_format import Section, pack_payload
 from backtrail.engines.jsonl import readable_json
 from backtrail.engines.jsonl.file_names import file_name
 from backtrail.errors import Corrupt

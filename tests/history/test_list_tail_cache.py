@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backtrail
+from backtrail.encode.payload_format import Section, pack_payload
 from backtrail.encode.record_types import Types
-from backtrail.encode.row_format import ListNode, Piece, Section, Tail, pack_payload
+from backtrail.encode.row_format import ListNode, Piece, Tail
 from backtrail.encode.values import Values
 from backtrail.engines.base import Engine
 from backtrail.history import caches

@@ -6,30 +6,31 @@ list is decoded a few dozen rows at a time: joining everything first would move 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 from backtrail.encode.change_detection import RowIndex
 from backtrail.encode.frame import describe_row
+from backtrail.encode.payload_format import Payload, Section, one_section_rows
 from backtrail.encode.row_format import (
+    MAX_TREE_DEPTH,
     Blob,
     Inline,
     ListNode,
     Node,
     Page,
     Piece,
-    Section,
     Slot,
     Tree,
-    leaves,
-    one_section_rows,
     unpack_page,
-    unpack_payload,
 )
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt
 
 _TOGETHER = 32  # rows decoded at once
+_SMALL = 128 * 1024  # bytes of dicts that are decoded at once
+_ENCODED = frozenset({Inline, Slot})
 
 RowRanges = dict[bytes, list[tuple[int, int]]]  # branch -> (first, last) of rows, ascending and apart
 
@@ -46,15 +47,39 @@ def merge_spans(spans: Iterable[tuple[bytes, int, int]]) -> RowRanges:
     return ranges
 
 
-def rows_needed(nodes: Iterable[Node]) -> Iterator[tuple[bytes, int, int]]:
-    """Spans (branch, first, last) of rows whose payloads these nodes need; of a tree, those of its leaves."""
-    for node in nodes:
+class Needs:
+    """What is needed to assemble some nodes, found in one walk: rows, blobs."""
+
+    __slots__ = ("blobs", "spans")
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.spans: set[tuple[bytes, int, int]] = set()  #: (branch, first, last)
+        self.blobs: dict[bytes, int] = {}  #: ids, in the order of the nodes, and sizes
+        self._add(nodes, None)
+
+    def _add(self, nodes: Iterable[Node], at: Slot | None) -> Slot | None:
+        for node in nodes:
+            if type(node) is Slot:
+                if at is None or node.step != at.step or node.branch != at.branch:  # most lie in the row of the last
+                    self.spans.add((node.branch, node.step, node.step))
+                    at = node
+            elif type(node) is Inline:
+                continue
+            elif isinstance(node, Tree):
+                at = self._add((node.children or {}).values(), at)
+            elif isinstance(node, ListNode):
+                self.spans.update((piece.branch, piece.first, piece.last) for piece in node.pieces)
+            elif isinstance(node, Blob):
+                self.blobs[node.id] = node.size
+        return at
+
+
+def pages_of(tree: Tree) -> Iterator[Page]:
+    """All pages of a tree and of the trees in it (all pages must have been fetched)."""
+    yield from tree.pages
+    for node in (tree.children or {}).values():
         if isinstance(node, Tree):
-            yield from rows_needed(leaves(node))
-        elif isinstance(node, ListNode):
-            yield from ((piece.branch, piece.first, piece.last) for piece in node.pieces)
-        elif isinstance(node, Slot):
-            yield (node.branch, node.step, node.step)
+            yield from pages_of(node)
 
 
 def unread_pages(tree: Tree) -> Iterator[Page]:
@@ -67,46 +92,97 @@ def unread_pages(tree: Tree) -> Iterator[Page]:
                 yield from unread_pages(node)
 
 
-def blobs_needed(nodes: Iterable[Node]) -> Iterator[bytes]:
-    """The ids of blobs that these nodes need."""
-    for node in nodes:
-        if isinstance(node, Tree):
-            yield from blobs_needed(leaves(node))
-        elif isinstance(node, Blob):
-            yield node.id
+class Unread(NamedTuple):
+    """A tree whose pages have not been fetched: the dict and the key that hold it, and how deep it lies."""
+
+    holder: dict[str, Node]
+    key: str
+    depth: int
+
+    @property
+    def tree(self) -> Tree:
+        tree = self.holder[self.key]
+        assert isinstance(tree, Tree)
+        return tree
+
+
+def unread_trees(holder: dict[str, Node], depth: int = 0) -> Iterator[Unread]:
+    """The trees under `holder` whose pages have not been fetched. Trees on the way to them are copied, so that the
+    children can be put in their place."""
+    for key, node in holder.items():
+        if type(node) is Tree:
+            if node.children is None:
+                yield Unread(holder, key, depth)
+            elif Tree in set(map(type, node.children.values())):
+                holder[key] = copy = Tree(node.type, dict(node.children), node.size, node.pages)
+                assert copy.children is not None
+                yield from unread_trees(copy.children, depth + 1)
+
+
+def _is_small(node: Node) -> TypeGuard[Tree]:
+    """True for a dict that is decoded together with others."""
+    return type(node) is Tree and node.type is None and node.size < _SMALL
 
 
 class FetchedRows:
-    """Payloads, in bare frames, by branch and step."""
+    """Payloads, in bare frames, by branch and step. Headers of a payload are read at most once."""
 
     def __init__(self) -> None:
-        self._payloads: dict[bytes, dict[int, bytes]] = {}
+        self._frames: dict[bytes, dict[int, bytes]] = {}
+        self._payloads: dict[tuple[bytes, int], Payload] = {}
+        self._streams: dict[bytes, dict[int, list[int]]] = {}  # of branches that were searched: steps, ascending
+        self._unsearched: dict[bytes, list[int]] = {}  # rows that were added later
 
-    def add(self, branch: bytes, steps: Iterable[int], payloads: Iterable[bytes]) -> None:
-        self._payloads.setdefault(branch, {}).update(zip(steps, payloads, strict=True))
+    def add(self, branch: bytes, steps: Sequence[int], frames: Iterable[bytes]) -> None:
+        self._frames.setdefault(branch, {}).update(zip(steps, frames, strict=True))
+        if branch in self._streams:
+            self._unsearched.setdefault(branch, []).extend(steps)
 
     def missing(self, ranges: RowRanges) -> RowRanges:
         """The part of `ranges` that has not been added."""
         result: RowRanges = {}
         for branch, spans in ranges.items():
-            known = self._payloads.get(branch, {})
+            known = self._frames.get(branch, {})
             lacking = [(first, last) for first, last in spans if any(s not in known for s in range(first, last + 1))]
             if lacking:
                 result[branch] = lacking
         return result
 
-    def get(self, branch: bytes, step: int) -> bytes:
-        try:
-            return self._payloads[branch][step]
-        except KeyError:
-            raise Corrupt(describe_row(branch, step), "the row is missing, but a state points at it") from None
+    def payload(self, branch: bytes, step: int) -> Payload:
+        """The payload of a row."""
+        known = self._payloads.get((branch, step))
+        if known is None:
+            where = describe_row(branch, step)
+            try:
+                frame = self._frames[branch][step]
+            except KeyError:
+                raise Corrupt(where, "the row is missing, but a state points at it") from None
+            known = self._payloads[branch, step] = Payload(frame, where)
+        return known
 
     def between(self, branch: bytes, first: int, last: int) -> list[bytes]:
-        known = self._payloads.get(branch, {})
+        known = self._frames.get(branch, {})
         try:
             return [known[step] for step in range(first, last + 1)]
         except KeyError as error:
             raise Corrupt(describe_row(branch, error.args[0]), "the row is missing, but a state points at it") from None
+
+    def searched(self, branch: bytes) -> bool:
+        """True if `steps` was called for this branch before."""
+        return branch in self._streams
+
+    def steps(self, branch: bytes, stream: int, first: int, last: int) -> Sequence[int]:
+        """Those of the rows first..last that add to a stream. Many lists may have grown in turns: each is then found
+        without visiting the rows of all others."""
+        if branch not in self._streams:
+            self._streams[branch] = {}
+            self._unsearched[branch] = list(self._frames.get(branch, ()))
+        streams = self._streams[branch]
+        for step in sorted(self._unsearched.pop(branch, ())):
+            for found in self.payload(branch, step).streams:
+                insort(streams.setdefault(found, []), step)
+        steps = streams.get(stream, [])
+        return steps[bisect_left(steps, first) : bisect_right(steps, last)]
 
 
 class Assembler:
@@ -119,19 +195,19 @@ class Assembler:
 
     def page(self, page: Page) -> dict[str, Node]:
         """The children on a page whose row was added."""
-        return unpack_page(
-            self._slot(page.branch, page.step, page.index), page.branch, describe_row(page.branch, page.step)
-        )
+        return unpack_page(self.slot(page), page.branch, describe_row(page.branch, page.step))
 
-    def tree(self, tree: Tree) -> Tree:
-        """`tree` with the children from its pages, whose rows were added. The pages of these children are not expanded:
-        their rows may not have been fetched yet."""
-        children = tree.children
-        if children is None:
-            found = {key: node for page in tree.pages for key, node in self.page(page).items()}
-            return Tree(tree.type, found, tree.size, tree.pages)
-        filled = {key: self.tree(node) if isinstance(node, Tree) else node for key, node in children.items()}
-        return Tree(tree.type, filled, tree.size, tree.pages)
+    def fill(self, unread: Unread) -> Iterator[Unread]:
+        """Put the children of a tree in their place, from its pages, whose rows were added; the trees below it that are
+        still unread."""
+        tree = unread.tree
+        if unread.depth > MAX_TREE_DEPTH:
+            raise Corrupt("a state", f"its tree is more than {MAX_TREE_DEPTH} levels deep")
+        children: dict[str, Node] = {}
+        for page in tree.pages:
+            children.update(self.page(page))
+        unread.holder[unread.key] = Tree(tree.type, children, tree.size, tree.pages)
+        yield from unread_trees(children, unread.depth + 1)
 
     def value(self, node: Node) -> Any:
         """The value of a node."""
@@ -140,14 +216,82 @@ class Assembler:
         if isinstance(node, Inline):
             return self._values.decode(node.raw, "a value in the root")
         if isinstance(node, Slot):
-            return self._values.decode(
-                self._slot(node.branch, node.step, node.index), describe_row(node.branch, node.step)
-            )
+            return self._values.decode(self.slot(node), describe_row(node.branch, node.step))
         if isinstance(node, Blob):
             return self._blob(node)
-        assert node.children is not None
-        fields = {key: self.value(child) for key, child in node.children.items()}
+        fields = self._fields(node.children or {})
         return fields if node.type is None else self._values.build(node.type, fields)
+
+    def _fields(self, children: dict[str, Node]) -> dict[str, Any]:
+        """The values of a tree's children. Slots that follow each other in a row are decoded together, and so are small
+        dicts, so that a wide dict costs little more than a list of its values."""
+        fields: dict[str, Any] = dict.fromkeys(children)
+        run: list[str] = []
+        first: Slot | None = None
+        branch, step, index = b"", -1, -1  # of the slot that would continue the run
+        small: dict[str, Node] = {}
+        weight = 0
+        for key, node in children.items():
+            if type(node) is Slot:
+                if node.index != index or node.step != step or node.branch != branch:
+                    if first is not None:
+                        self._slots(fields, run, first)
+                    run, first, branch, step = [], node, node.branch, node.step
+                run.append(key)
+                index = node.index + 1
+            elif _is_small(node):
+                small[key] = node
+                weight += node.size
+                if weight > _SMALL:
+                    fields.update(self._small(small))
+                    small, weight = {}, 0
+            else:
+                fields[key] = self.value(node)
+        if first is not None:
+            self._slots(fields, run, first)
+        fields.update(self._small(small))
+        return fields
+
+    def _small(self, children: dict[str, Node]) -> dict[str, Any]:
+        """The values of these nodes, all of which are small: what is encoded in them is decoded at once."""
+        parts: list[bytes] = []
+        self._gather(children, parts)
+        return self._place(children, iter(self._values.decode_items(parts, len(parts), "a state")))
+
+    def _gather(self, children: dict[str, Node], parts: list[bytes]) -> None:
+        """The encodings of all values and slots in a small dict."""
+        for node in children.values():
+            if type(node) is Inline:
+                parts.append(node.raw)
+            elif type(node) is Slot:
+                parts.append(self.slot(node))
+            elif _is_small(node):
+                self._gather(node.children or {}, parts)
+
+    def _place(self, children: dict[str, Node], values: Iterator[Any]) -> dict[str, Any]:
+        """A dict from the values that `_gather` gathered."""
+        if set(map(type, children.values())) <= _ENCODED:
+            return dict(zip(children, values))  # noqa: B905  # `values` goes on
+        return {
+            key: next(values)
+            if type(node) in _ENCODED
+            else self._place(node.children or {}, values)
+            if _is_small(node)
+            else self.value(node)
+            for key, node in children.items()
+        }
+
+    def _slots(self, fields: dict[str, Any], keys: list[str], first: Slot) -> None:
+        """The values of as many slots as there are keys, from `first` on."""
+        where = describe_row(first.branch, first.step)
+        payload = self._rows.payload(first.branch, first.step)
+        for at in range(0, len(keys), _TOGETHER):
+            some = keys[at : at + _TOGETHER]
+            start = first.index + at
+            if start + len(some) > payload.slots:
+                raise Corrupt(where, f"it has no value number {payload.slots}, but a state points at it")
+            data = payload.slots_between(start, start + len(some))
+            fields.update(zip(some, self._values.decode_items([data], len(some), where), strict=True))
 
     def items(self, listing: ListNode, index: RowIndex | None = None) -> list[Any]:
         """All items of a list."""
@@ -160,18 +304,18 @@ class Assembler:
 
     def piece(self, piece: Piece, index: RowIndex | None = None) -> list[Any]:
         """The items of one piece."""
-        rows = self._rows.between(piece.branch, piece.first, piece.last)
         items: list[Any] = []
         where = describe_row(piece.branch, piece.first)
         start, stop = -1, 0
-        for first, count, parts in self._batches(piece, piece.first, rows, index):
+        for first, count, parts in self._batches(piece, index):
             if start < 0:
                 start = stop = first
             if first != stop or count < 0:
-                raise Corrupt(where, "its items are not the ones a state points at")
+                break
             items += self._values.decode_items(parts, count, where)
             stop += count
         if start < 0 or start > piece.start or stop < piece.stop:
+            self._rows.between(piece.branch, piece.first, piece.last)  # names a row that is missing
             raise Corrupt(where, "its items are not the ones a state points at")
         return items if (start, stop) == (piece.start, piece.stop) else items[piece.start - start : piece.stop - start]
 
@@ -184,14 +328,20 @@ class Assembler:
         highest = next((found for step in reversed(steps) if (found := self.sections(piece, step))), lowest)
         return lowest[0].start, highest[-1].start + highest[-1].items
 
-    def _batches(
-        self, piece: Piece, first: int, rows: list[bytes], index: RowIndex | None
-    ) -> Iterator[tuple[int, int, list[bytes]]]:
-        """The piece's stream in the rows from `first` on, in batches of rows: first item, number of items, and their
-        bytes."""
-        simple = one_section_rows(rows, piece.stream)
+    def sections(self, piece: Piece, step: int) -> list[Section]:
+        """The sections of the piece's stream in one row."""
+        return self._rows.payload(piece.branch, step).sections(piece.stream)
+
+    def _batches(self, piece: Piece, index: RowIndex | None) -> Iterator[tuple[int, int, list[bytes]]]:
+        """The piece's stream in its rows, in batches of rows: first item, number of items, and their bytes."""
+        branch, stream, first, last = piece.branch, piece.stream, piece.first, piece.last
+        if self._rows.searched(branch) and len(self._rows.steps(branch, stream, first, last)) <= last - first:
+            yield from self._scattered(piece, index)
+            return
+        rows = self._rows.between(branch, first, last)
+        simple = one_section_rows(rows, stream)
         if simple is None:
-            yield from self._sections(piece, first, rows, index)
+            yield from self._scattered(piece, index)
             return
         for i in range(0, len(rows), _TOGETHER):
             upto = min(i + _TOGETHER, len(rows))
@@ -199,28 +349,33 @@ class Assembler:
             yield start, simple.start(upto) - start, simple.data(i, upto)
         if index is not None:
             for i in range(len(rows)):
-                index.note(piece.branch, piece.stream, simple.start(i), simple.offset(i), first + i)
+                index.note(branch, stream, simple.start(i), simple.offset(i), first + i)
 
-    def sections(self, piece: Piece, step: int) -> list[Section]:
-        """The sections of the piece's stream in one row."""
-        row = self._rows.get(piece.branch, step)
-        return [s for s in unpack_payload(row, describe_row(piece.branch, step))[0] if s.stream == piece.stream]
+    def _scattered(self, piece: Piece, index: RowIndex | None) -> Iterator[tuple[int, int, list[bytes]]]:
+        """The same, from rows that hold other things as well, or nothing of this stream."""
+        start, stop = 0, 0
+        parts: list[bytes] = []
+        for step in self._rows.steps(piece.branch, piece.stream, piece.first, piece.last):
+            for section in self.sections(piece, step):
+                if index is not None:
+                    index.note(piece.branch, piece.stream, section.start, section.offset, step)
+                if parts and (section.start != stop or len(parts) >= _TOGETHER):
+                    yield start, stop - start, parts
+                    parts = []
+                if not parts:
+                    start = stop = section.start
+                parts.append(section.data)
+                stop += section.items
+        if parts:
+            yield start, stop - start, parts
 
-    def _sections(
-        self, piece: Piece, first: int, rows: list[bytes], index: RowIndex | None
-    ) -> Iterator[tuple[int, int, list[bytes]]]:
-        for step, row in enumerate(rows, first):
-            for section in unpack_payload(row, describe_row(piece.branch, step))[0]:
-                if section.stream == piece.stream:
-                    if index is not None:
-                        index.note(piece.branch, piece.stream, section.start, section.offset, step)
-                    yield section.start, section.items, [section.data]
-
-    def _slot(self, branch: bytes, step: int, index: int) -> bytes:
-        _, slots = unpack_payload(self._rows.get(branch, step), describe_row(branch, step))
-        if index >= len(slots):
-            raise Corrupt(describe_row(branch, step), f"it has no value number {index}, but a state points at it")
-        return slots[index]
+    def slot(self, at: Slot | Page) -> bytes:
+        """The bytes of a slot."""
+        try:
+            return self._rows.payload(at.branch, at.step).slot(at.index)
+        except IndexError:
+            where = describe_row(at.branch, at.step)
+            raise Corrupt(where, f"it has no value number {at.index}, but a state points at it") from None
 
     def _blob(self, blob: Blob) -> str | bytes:
         data = self._blobs.get(blob.id)

@@ -14,11 +14,10 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
+from backtrail.encode.payload_format import ENOUGH_STREAMS, MAX_STREAMS, Section, pack_payload
 from backtrail.encode.piece_table import MAX_PIECES, join_adjacent, reuse_pieces
 from backtrail.encode.record_types import Kind, Unreadable, Unregistered, is_record
 from backtrail.encode.row_format import (
-    ENOUGH_STREAMS,
-    MAX_STREAMS,
     MAX_TREE_WEIGHT,
     Blob,
     Inline,
@@ -27,13 +26,11 @@ from backtrail.encode.row_format import (
     Page,
     Piece,
     Root,
-    Section,
     Slot,
     Tail,
     Tree,
     children_weight,
     pack_page,
-    pack_payload,
     split_pages,
 )
 from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values

@@ -17,8 +17,9 @@ from typing import Any
 import msgspec
 
 from backtrail.encode.change_detection import KnownLists
+from backtrail.encode.payload_format import only_section
 from backtrail.encode.piece_table import pieces_between
-from backtrail.encode.row_format import ListNode, Root, only_section
+from backtrail.encode.row_format import ListNode, Root
 from backtrail.encode.values import Values, is_plain
 from backtrail.engines.base import Branch, Engine, Head, Position
 from backtrail.engines.process_fork import ForkSafe

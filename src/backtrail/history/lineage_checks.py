@@ -11,9 +11,10 @@ from bisect import bisect_left
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode.assemble import unread_pages
+from backtrail.encode.assemble import pages_of
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
-from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_payload, unpack_root
+from backtrail.encode.payload_format import unpack_payload
+from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_root
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
 from backtrail.engines.branch_origins import (
     first_step,
@@ -354,15 +355,13 @@ class LineageCheck:
             return known.faults[0] if known.faults else "its body is missing"
         tree = known.root.tree
         try:
-            while pages := list(unread_pages(tree)):
-                for page in pages:
-                    row = self.rows.get((page.branch, page.step))
-                    if row is None or row.faults or page.index >= len(row.slots):
-                        return f"it needs {describe_row(page.branch, page.step)}, which is missing or damaged"
-                await self._reader.fetch((page.branch, page.step, page.step) for page in pages)
-                tree = self._reader.assembler.tree(tree)
+            tree = await self._reader.with_pages(tree)
         except BacktrailError as error:
-            return _reason(error)
+            return f"a page of it cannot be read: {_reason(error)}"
+        for page in pages_of(tree):
+            row = self.rows.get((page.branch, page.step))
+            if row is None or row.faults or page.index >= len(row.slots):
+                return f"it needs {describe_row(page.branch, page.step)}, which is missing or damaged"
         for node in leaves(tree):
             fault = self._node_fault(node)
             if fault is not None:

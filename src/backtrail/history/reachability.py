@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from backtrail.encode.assemble import RowRanges, blobs_needed, merge_spans, rows_needed, unread_pages
+from backtrail.encode.assemble import Needs, RowRanges, merge_spans, pages_of
 from backtrail.encode.frame import describe_row
 from backtrail.encode.row_format import unpack_root
 from backtrail.engines.base import Position
@@ -51,14 +51,12 @@ async def find_needed(context: Context, lineage: str, positions: Iterable[Positi
                 for row in await context.engine.rows(lineage, branch, start, min(last, start + _BATCH - 1)):
                     where = describe_row(branch, row.step)
                     root = unpack_root(context.frames.unwrap(row.root, f"{where}: root"), branch, where)
-                    tree = root.tree
-                    while pages := list(unread_pages(tree)):
-                        spans.update((page.branch, page.step, page.step) for page in pages)
-                        await reader.fetch((page.branch, page.step, page.step) for page in pages)
-                        tree = reader.assembler.tree(tree)
+                    tree = await reader.with_pages(root.tree)
                     throttle.pause()
-                    spans.update(rows_needed([tree]))
-                    blobs.update(blobs_needed([tree]))
+                    spans.update((page.branch, page.step, page.step) for page in pages_of(tree))
+                    needs = Needs([tree])
+                    spans |= needs.spans
+                    blobs.update(needs.blobs)
     return Needed(merge_spans(spans), blobs)
 
 

@@ -39,7 +39,7 @@ async def load(thread: ThreadHandle[S], at: Any = None, as_: Any = None) -> Any:
     values = thread.values if as_ is None else Values(thread.values.types.with_type(as_))
     head, id, position, data = await _read_row(thread, at)
     reader = StateReader(thread.context, head.lineage, values)
-    state = await reader.value((await reader.root(*position, data)).tree)
+    state = await reader.value((await reader.root(*position, data, deep=False)).tree)
     if at is None:
         thread.base_id = id
     return state if wanted is None else conform(state, wanted)

@@ -18,8 +18,9 @@ from msgspec import UNSET, UnsetType
 
 from backtrail.encode.change_detection import KnownLists
 from backtrail.encode.frame import describe_row
+from backtrail.encode.payload_format import ENOUGH_STREAMS
 from backtrail.encode.planner import NeedsItems, PlannedRow, Planner
-from backtrail.encode.row_format import ENOUGH_STREAMS, Root
+from backtrail.encode.row_format import Root
 from backtrail.engines.base import Branch, Commit, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Conflict, Corrupt, InvalidInput, Unavailable

@@ -8,16 +8,17 @@ from typing import Any
 from backtrail.encode.assemble import (
     Assembler,
     FetchedRows,
+    Needs,
     RowRanges,
-    blobs_needed,
     merge_spans,
-    rows_needed,
     unread_pages,
+    unread_trees,
 )
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.frame import describe_row
+from backtrail.encode.payload_format import Section
 from backtrail.encode.piece_table import join_adjacent, pieces_between, reads_too_much
-from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Root, Section, Tree, unpack_root
+from backtrail.encode.row_format import Inline, ListNode, Node, Page, Piece, Root, Tree, unpack_root
 from backtrail.encode.values import Values
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
@@ -39,7 +40,7 @@ class StateReader:
         """The root in these bytes; `deep`: with every page of its tree, else `children` reads them one by one."""
         where = describe_row(branch, step)
         root = unpack_root(self._context.frames.unwrap(data, f"{where}: root"), branch, where)
-        return Root(await self._with_pages(root.tree), root.streams) if deep else root
+        return Root(await self.with_pages(root.tree), root.streams) if deep else root
 
     async def children(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
         """The children of a tree, without reading the pages of those; the children on some of its own pages can be left
@@ -50,24 +51,32 @@ class StateReader:
         await self.fetch((page.branch, page.step, page.step) for page in pages)
         return {key: node for page in pages for key, node in self.assembler.page(page).items()}
 
-    async def _with_pages(self, tree: Tree) -> Tree:
-        while pages := list(unread_pages(tree)):
-            await self.fetch((page.branch, page.step, page.step) for page in pages)
-            tree = self.assembler.tree(tree)
-        return tree
+    async def with_pages(self, tree: Tree) -> Tree:
+        """The tree with the children from all of its pages, at any depth."""
+        if next(unread_pages(tree), None) is None:
+            return tree
+        top: dict[str, Node] = {"": tree}
+        waiting = list(unread_trees(top))
+        while waiting:
+            await self.fetch((page.branch, page.step, page.step) for unread in waiting for page in unread.tree.pages)
+            waiting = [below for unread in waiting for below in self.assembler.fill(unread)]
+        filled = top[""]
+        assert isinstance(filled, Tree)
+        return filled
 
     async def value(self, node: Node) -> Any:
         """The value of a node."""
         if isinstance(node, Tree):
-            node = await self._with_pages(node)
-        await self.fetch(rows_needed([node]))
-        await self.fetch_blobs(blobs_needed([node]))
+            node = await self.with_pages(node)
+        needs = Needs([node])
+        await self.fetch(needs.spans)
+        await self.fetch_blobs(needs.blobs)
         return self.assembler.value(node)
 
     async def known_lists(self, tree: Tree) -> KnownLists:
         """The long lists in `tree`, read for a planner to compare with."""
         lists = list(_lists_in(tree, ()))
-        await self.fetch(rows_needed(listing for _, listing in lists))
+        await self.fetch(Needs(listing for _, listing in lists).spans)
         known: KnownLists = {}
         for path, listing in lists:
             row_index = RowIndex()
