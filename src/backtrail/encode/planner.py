@@ -37,7 +37,8 @@ from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values
 from backtrail.errors import EncodeError, InvalidInput
 
 MAX_INLINE = 96  # encoded bytes of a value that stays in the root
-LONG = 256  # encoded bytes from which a list becomes a piece table, and a dict a tree
+LONG = 256  # encoded bytes from which a list becomes a piece table
+LARGE = MAX_TREE_WEIGHT  # encoded bytes from which a dict becomes a tree: the tree of a smaller one would fill the root
 BLOB = 4 * 1024  # bytes from which a string goes into the pool: as long as a list needs a row, the whole row is kept
 
 Path = tuple[str, ...]
@@ -195,7 +196,7 @@ class Planner:
             if known is not None and known.name == old.type:
                 return self._tree(known.name, self._fields(known, value, path), old, path, depth + 1)
         raw = self._encode(value, path, depth)
-        if len(raw) >= LONG:
+        if len(raw) >= LARGE:
             if kind is dict and all(type(key) is str for key in value):
                 return self._tree(None, value, old, path, depth + 1)
             known = self._values.types.by_class.get(kind)

@@ -1,0 +1,109 @@
+"""Reading a wide state is linear work: each row's headers are read once, and each page is unpacked once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import backtrail
+from backtrail.encode import assemble
+from backtrail.encode.payload_format import Payload
+from backtrail.store import Thread
+
+TEXT = "a document of about one kilobyte " * 31
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often payloads and pages are unpacked, and how many rows are asked for a stream."""
+    counts: Counter[str] = Counter()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            counts[name] += 1
+            return function(*args)
+
+        return call
+
+    monkeypatch.setattr(assemble, "Payload", counted("payloads", Payload))
+    monkeypatch.setattr(assemble, "unpack_page", counted("pages", assemble.unpack_page))
+    monkeypatch.setattr(Payload, "sections", counted("sections", Payload.sections))
+    return counts
+
+
+@pytest.fixture
+def thread() -> Thread[Any]:
+    return backtrail.open("memory:").thread("t")
+
+
+def documents(count: int) -> dict[str, str]:
+    return {f"doc {n}": f"{n} {TEXT}" for n in range(count)}
+
+
+@pytest.mark.parametrize("count", [300, 1200])
+def test_a_wide_dict_unpacks_its_row_once_and_each_page_once(
+    thread: Thread[Any], work: Counter[str], count: int
+) -> None:
+    state = {"docs": documents(count)}
+    thread.save(state)
+    for read in (thread.load, lambda: thread.pick(["docs"])):
+        work.clear()
+        found = read()
+        assert found == state and list(found["docs"]) == list(state["docs"])
+        assert work["payloads"] == 1
+        assert work["pages"] <= 2 + count / 8
+
+
+@pytest.mark.parametrize("count", [100, 400])
+def test_many_long_lists_in_one_row_unpack_it_once(thread: Thread[Any], work: Counter[str], count: int) -> None:
+    state = {"notes": {f"list {n}": [f"{n} {TEXT}", TEXT] for n in range(count)}}
+    thread.save(state)
+    work.clear()
+    assert thread.load() == state
+    assert work["payloads"] == 1
+    assert work["sections"] == count
+
+
+def test_lists_that_grow_in_turns_are_found_without_visiting_each_others_rows(
+    thread: Thread[Any], work: Counter[str]
+) -> None:
+    lists: dict[str, Any] = {f"list {n}": [TEXT] for n in range(20)}
+    thread.save(lists)
+    for turn in range(400):
+        key = f"list {turn % 20}"
+        lists[key].append(f"{turn}")
+        thread.append(key, [f"{turn}"])
+    work.clear()
+    assert thread.load() == lists
+    assert work["payloads"] <= 401
+    assert work["sections"] <= 20 + 400
+
+
+@pytest.mark.parametrize("shape", ["text", "dict", "record in a dict", "list", "mixed"])
+def test_a_wide_dict_of_any_shape_comes_back_in_its_order(thread: Thread[Any], shape: str) -> None:
+    def value(n: int) -> Any:
+        whole = {
+            "text": f"{n} {TEXT}",
+            "dict": {"id": n, "body": {"text": f"{n} {TEXT}", "tags": ["a", n], "long": [TEXT, n, TEXT]}, "ok": True},
+            "record in a dict": {"it": backtrail.Unregistered("Doc", {"n": n, "text": TEXT * 2}), "n": n},
+            "list": [n, TEXT, {"n": n}],
+        }
+        return whole[shape] if shape != "mixed" else [*whole.values(), n, TEXT * 5][n % 6]
+
+    state = {f"key {n}": value(n) for n in range(200)}
+    thread.save({"docs": state})
+    assert thread.load() == {"docs": state} and list(thread.load()["docs"]) == list(state)
+    state["key 7"], state["new"] = "changed", value(8)
+    del state["key 100"]
+    thread.save({"docs": state})
+    assert thread.load() == {"docs": state} and list(thread.load()["docs"]) == list(state)
+
+
+def test_a_step_that_adds_one_document_writes_little(thread: Thread[Any]) -> None:
+    docs = documents(600)
+    thread.save({"docs": docs})
+    docs["one more"] = TEXT
+    assert thread.save({"docs": docs}).written < 12_000
