@@ -23,6 +23,7 @@ from backtrail.encode.row_format import (
     Piece,
     Slot,
     Tree,
+    bytes_text,
     unpack_page,
 )
 from backtrail.encode.values import Values
@@ -192,6 +193,7 @@ class Assembler:
         self._values = values
         self._rows = rows
         self._blobs = blobs
+        self._texts: dict[bytes, str] = {}  # a text that a state has in many places is one str, as when it was saved
 
     def page(self, page: Page) -> dict[str, Node]:
         """The children on a page whose row was added."""
@@ -383,4 +385,9 @@ class Assembler:
             raise Corrupt(f"blob {blob.id.hex()}", "it is missing, but a state points at it")
         if len(data) != blob.size:
             raise Corrupt(f"blob {blob.id.hex()}", f"it has {len(data)} bytes, should have {blob.size}")
-        return data.decode() if blob.text else data
+        if not blob.text:
+            return data
+        text = self._texts.get(blob.id)
+        if text is None:
+            text = self._texts[blob.id] = bytes_text(data)
+        return text

@@ -143,7 +143,7 @@ class ListSnapshot:
                     self.packed = bytearray(_packed(self.items))
                 else:
                     self.packed += _packed(items)
-            except OverflowError:  # an int beyond 64 bits: only the store's own codec can encode it
+            except (OverflowError, UnicodeEncodeError):  # only the store's own codec can encode it
                 self._switch_to_encodings()
 
     def _switch_to_encodings(self) -> None:
@@ -166,7 +166,7 @@ class ListSnapshot:
             return False
         try:
             return self.packed is None or _packed(front) == self.packed
-        except OverflowError:
+        except (OverflowError, UnicodeEncodeError):
             return False
 
     def items_with(self, decode: Callable[[bytes], Any]) -> list[Any]:

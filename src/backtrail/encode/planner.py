@@ -16,7 +16,7 @@ from blake3 import blake3
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.payload_format import ENOUGH_STREAMS, MAX_STREAMS, Section, pack_payload
 from backtrail.encode.piece_table import MAX_PIECES, join_adjacent, reuse_pieces
-from backtrail.encode.record_types import Kind, Unreadable, Unregistered, is_record
+from backtrail.encode.record_types import Kind, Unreadable, Unregistered, is_name, is_record
 from backtrail.encode.row_format import (
     MAX_TREE_WEIGHT,
     Blob,
@@ -32,6 +32,7 @@ from backtrail.encode.row_format import (
     children_weight,
     pack_page,
     split_pages,
+    text_bytes,
 )
 from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values
 from backtrail.errors import EncodeError, InvalidInput
@@ -158,7 +159,7 @@ class Planner:
     def _top_level(self, state: Any) -> tuple[str | None, dict[str, Any]]:
         if type(state) is dict:
             return None, state
-        if type(state) is Unregistered and type(state.value) is dict:
+        if type(state) is Unregistered and type(state.value) is dict and is_name(state.type):
             return state.type, state.value
         known = self._values.types.by_class.get(type(state))
         if known is None or not is_record(known.cls):
@@ -212,10 +213,7 @@ class Planner:
     def _string(self, value: str | bytes, old: Node | None, path: Path, depth: int) -> Node:
         if len(value) < BLOB // 4:
             return self._value(self._encode(value, path, depth), old)
-        try:
-            data = value.encode() if isinstance(value, str) else value
-        except UnicodeEncodeError as error:
-            raise EncodeError(_path_text(path), "holds half of a surrogate pair, which has no UTF-8 form") from error
+        data = text_bytes(value) if isinstance(value, str) else value
         if len(data) > MAX_VALUE:
             raise EncodeError(
                 _path_text(path), f"is {len(data):,} bytes long, more than {MAX_VALUE >> 20} MiB: keep it in a file"
@@ -393,11 +391,6 @@ def _children(tree: Tree) -> dict[str, Node]:
 def _check_key(key: Any, path: Path) -> None:
     if type(key) is not str:
         raise EncodeError(_path_text(path), f"has the key {key!r}, which is not a string")
-    if not key.isascii():
-        try:
-            key.encode()
-        except UnicodeEncodeError as error:
-            raise EncodeError(_path_text(path), f"has the key {key!r}, which holds half of a surrogate pair") from error
 
 
 def _path_text(path: Path) -> str:

@@ -47,6 +47,14 @@ def _hashable(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
+def is_name(value: object) -> bool:
+    """True for what the name of a type can be: any text with a UTF-8 form."""
+    try:
+        return type(value) is str and bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 class Unreadable(Exception):
     """The fields of a value of a registered class could not be read."""
 
@@ -81,6 +89,8 @@ class Types:
             self._add(name, cls)
 
     def _add(self, name: str, cls: type) -> None:
+        if not is_name(name):
+            raise InvalidInput(f"types= has the name {name!r:.80}: a name is text")
         other = self.by_name.get(name)
         if other is not None and other.cls is not cls:
             raise InvalidInput(f"two registered types are called {name!r}: give names with types={{'name': cls, …}}")

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from backtrail.encode.values import MAX_DEPTH
+from backtrail.encode.values import MAX_DEPTH, is_clean
 from backtrail.errors import Corrupt, UnsupportedFormat
 
 VERSION = 1
@@ -150,12 +150,28 @@ def children_weight(children: dict[str, Node]) -> int:
     return sum(map(node_weight, children.values())) + sum(map(len, children)) + 2 * len(children)
 
 
+def text_bytes(text: str) -> bytes:
+    """The UTF-8 of a str; half of a surrogate pair, for which UTF-8 has no form, as the three bytes of its number."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def bytes_text(data: bytes) -> str:
+    """The str that `text_bytes` encoded."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogatepass")
+
+
 def split_pages(children: dict[str, Node]) -> list[dict[str, Node]]:
     """The children of a tree in order, as pages. A page begins at each key whose hash has a certain form, about every
     32nd. That depends on keys alone, so changing one child leaves all other pages unchanged."""
     pages: list[dict[str, Node]] = []
     for key, node in children.items():
-        if not pages or zlib.crc32(key.encode()) & 31 == 0:
+        if not pages or zlib.crc32(text_bytes(key)) & 31 == 0:
             pages.append({})
         pages[-1][key] = node
     return pages
@@ -225,6 +241,8 @@ def unpack_root(data: bytes, here: bytes, where: str) -> Root:
         version, streams, tree, table = _ROOT.decode(data)
         if version != VERSION:
             raise UnsupportedFormat(_newer(where, version))
+        if _MARK_BYTES in data:
+            _restore_keys({"": tree})
         node = _unpack(tree, [here, *table], 0)
         assert type(node) is Tree
         return Root(node, streams)
@@ -235,7 +253,7 @@ def unpack_root(data: bytes, here: bytes, where: str) -> Root:
 def pack_page(children: dict[str, Node], here: bytes) -> bytes:
     """The bytes of a page in a row of branch `here`."""
     table: list[bytes] = []
-    packed = {key: _pack(node, here, table) for key, node in children.items()}
+    packed = {key if key.isascii() else _key_text(key): _pack(node, here, table) for key, node in children.items()}
     return _ENCODER.encode([packed, table])
 
 
@@ -244,6 +262,8 @@ def unpack_page(data: bytes, here: bytes, where: str) -> dict[str, Node]:
     try:
         packed, table = _PAGE.decode(data)
         branches = [here, *table]
+        if _MARK_BYTES in data:
+            packed = _restore_keys(packed)
         return {
             key: Slot(branches[node.branch], node.step, node.index, node.size, node.check)
             if type(node) is _Slot  # as most nodes of a wide dict are
@@ -252,6 +272,34 @@ def unpack_page(data: bytes, here: bytes, where: str) -> dict[str, Node]:
         }
     except (ValueError, IndexError, RecursionError) as error:
         raise _misfit(data, where, "page", error) from error
+
+
+_MARK = "\U0010ffff"
+_MARK_BYTES = _MARK.encode()
+
+
+def _key_text(key: str) -> str:
+    """A key as it is written: one that holds half of a surrogate pair, or that could be mistaken for such a one, as a
+    mark and the hex digits of its UTF-16."""
+    if key[0] != _MARK and is_clean(key):
+        return key
+    return _MARK + key.encode("utf-16-be", "surrogatepass").hex()
+
+
+def _restore_keys(children: dict[str, Any]) -> dict[str, Any]:
+    """The children with the keys that `_key_text` wrote, at any depth. Called only if the mark is in the bytes."""
+    restored: dict[str, Any] = {}
+    for key, node in children.items():
+        if isinstance(node, _Tree):
+            below = _restore_keys(node.children)
+            node.children.clear()
+            node.children.update(below)
+        restored[_key_of(key) if key.startswith(_MARK) else key] = node
+    return restored
+
+
+def _key_of(text: str) -> str:
+    return bytes.fromhex(text[1:]).decode("utf-16-be", "surrogatepass")
 
 
 def _newer(where: str, version: object) -> str:
@@ -303,7 +351,9 @@ def _pack(node: Node, here: bytes, table: list[bytes]) -> Any:
         pages = [[_index(page.branch, here, table), page.step, page.index] for page in node.pages]
         return [_PAGED_TREE, node.type, node.size, pages]
     assert node.children is not None
-    children = {key: _pack(child, here, table) for key, child in node.children.items()}
+    children = {
+        key if key.isascii() else _key_text(key): _pack(child, here, table) for key, child in node.children.items()
+    }
     return [_TREE, node.type, node.size, children]
 
 

@@ -4,6 +4,12 @@ The bytes are msgpack, written and read by msgspec. Plain values (None, bool, in
 string keys) are msgpack's own; everything else is an extension, because msgspec by itself would turn a tuple into a
 list and a UUID into a string. Most values are plain, so the encoder first checks if anything has to be replaced, and
 passes the caller's own object to msgspec if not.
+
+A Python str may hold half of a surrogate pair: a stream that was cut within an emoji, a transcript of a JavaScript
+program. UTF-8 has no form for it, so such a string is an extension too. Strings are not searched for it: msgspec
+refuses the value, and only then it is encoded again, with care.
+
+An encoder refuses whatever its decoder would refuse: what was saved can be loaded.
 """
 
 from __future__ import annotations
@@ -18,14 +24,14 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode.record_types import Types, Unreadable, Unregistered, is_record
+from backtrail.encode.record_types import Types, Unreadable, Unregistered, is_name, is_record
 from backtrail.errors import BacktrailError, Corrupt, EncodeError
 
 MAX_DEPTH = 128
 MAX_VALUE = 128 * 1024 * 1024  # bytes of one encoded value: a larger one belongs into a file
 
-_TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _DELTA, _UUID, _DECIMAL, _MAP, _RECORD, _BYTEARRAY = range(
-    1, 14
+_TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _DELTA, _UUID, _DECIMAL, _MAP, _RECORD, _BYTEARRAY, _TEXT = (
+    range(1, 15)
 )
 _ENCODER = msgspec.msgpack.Encoder()
 _LOW, _HIGH = -(2**63), 2**64
@@ -67,11 +73,9 @@ class Values:
     def encode(self, value: Any, path: str = "state", depth: int = 0) -> bytes:
         """The canonical bytes of `value`; `EncodeError` names a part that cannot be encoded."""
         try:
-            data = _ENCODER.encode(value if is_plain(value, depth) else self._pack(value, depth))
+            data = self._encode(value, depth)
         except _Refused as refused:
             raise EncodeError(path + "".join(reversed(refused.parts)), refused.reason) from refused.__cause__
-        except UnicodeEncodeError as error:
-            raise EncodeError(path, "a string holds half of a surrogate pair, which has no UTF-8 form") from error
         if len(data) > MAX_VALUE:
             limit = MAX_VALUE >> 20
             raise EncodeError(path, f"encodes to {len(data):,} bytes, more than {limit} MiB: keep it in a file")
@@ -93,6 +97,12 @@ class Values:
         return items
 
     # -- replacing what msgpack has no word for -------------------------------------------------------------------
+
+    def _encode(self, value: Any, depth: int) -> bytes:
+        try:
+            return _ENCODER.encode(value if is_plain(value, depth) else self._pack(value, depth))
+        except UnicodeEncodeError:  # a string holds half of a surrogate pair
+            return _ENCODER.encode(_CarefulValues(self.types)._pack(value, depth))  # noqa: SLF001  # a Values
 
     def _pack(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -117,7 +127,12 @@ class Values:
         scalar = _SCALARS.get(kind)
         if scalar is not None:
             code, to_bytes = scalar
-            return _Ext(code, to_bytes(value))
+            try:
+                return _Ext(code, to_bytes(value))
+            except UnicodeEncodeError:
+                raise
+            except Exception as error:  # whatever a user's tzinfo raises
+                raise _Refused(f"is a {kind.__name__} that cannot be written: {error!r}") from error
         return self._pack_record(value, depth)
 
     def _pack_items(self, items: Any, depth: int) -> list[Any]:
@@ -141,9 +156,7 @@ class Values:
         except _Refused as refused:
             refused.parts.append(f"[{key!r}]" if type(key) is not str else f'["{key}"]')
             raise
-        if all(type(key) is str for key in value):
-            return dict(zip(packed[::2], packed[1::2], strict=True))
-        return _Ext(_MAP, _ENCODER.encode(packed))
+        return _as_map(packed)
 
     def _refuse_odd_key(self, key: Any) -> None:
         if key != key:  # NaN: no lookup would ever find it again
@@ -154,6 +167,8 @@ class Values:
     def _pack_record(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if kind is Unregistered:
+            if not is_name(value.type):
+                raise _Refused(f"is an Unregistered whose type is {value.type!r:.80}, not a name")
             return _Ext(_RECORD, _ENCODER.encode([value.type, self._pack(value.value, depth + 1)]))
         known = self.types.by_class.get(kind)
         if known is None:
@@ -165,15 +180,15 @@ class Values:
             fields = known.take_apart(value)
         except Unreadable as error:
             raise _Refused(str(error)) from error
-        packed = {}
+        packed: list[Any] = []
         name = ""
         try:
             for name, item in fields.items():
-                packed[name] = self._pack(item, depth + 1)
+                packed += (self._pack(name, depth + 1), self._pack(item, depth + 1))
         except _Refused as refused:
             refused.parts.append(f".{name}")
             raise
-        return _Ext(_RECORD, _ENCODER.encode([known.name, packed]))
+        return _Ext(_RECORD, _ENCODER.encode([known.name, _as_map(packed)]))
 
     # -- and back ---------------------------------------------------------------------------------------------------
 
@@ -208,25 +223,62 @@ class Values:
             raise EncodeError(f"<{name}>", f"the registered type refused what was saved: {error}") from error
 
 
+class _CarefulValues(Values):
+    """Encodes values in which a string holds half of a surrogate pair."""
+
+    def _pack(self, value: Any, depth: int) -> Any:
+        if type(value) is not str or is_clean(value):
+            return super()._pack(value, depth)
+        return _Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
+
+
+def is_clean(text: str) -> bool:
+    """True if a string has a UTF-8 form."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_map(packed: list[Any]) -> Any:
+    """A dict from the encodings of its keys and values in turns."""
+    keys = packed[::2]
+    if all(type(key) is str for key in keys):
+        return dict(zip(keys, packed[1::2], strict=True))
+    return _Ext(_MAP, _ENCODER.encode(packed))
+
+
+def zone_name(value: dt.datetime | dt.time) -> str | None:
+    """The name of the time zone, if it has one."""
+    name = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    return name if is_name(name) else None
+
+
+def in_zone(value: Any, name: str) -> Any:
+    """A datetime or time in the zone of that name. If this machine does not know the zone, the value is returned as it
+    is: a datetime with the offset that was stored with it, a time without any."""
+    try:
+        return value.replace(tzinfo=zoneinfo.ZoneInfo(name))
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a directory of zones
+        return value
+
+
 def _datetime_bytes(value: dt.datetime) -> bytes:
-    zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
-    return _ENCODER.encode([value.isoformat(), zone, value.fold])
+    return _ENCODER.encode([value.isoformat(), zone_name(value), value.fold])
 
 
 def _datetime(data: bytes) -> dt.datetime:
     text, zone, fold = msgspec.msgpack.decode(data, type=tuple[str, str | None, int])
     value = dt.datetime.fromisoformat(text).replace(fold=fold)
-    if zone is None:
-        return value
-    try:
-        return value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        return value  # this machine does not know the zone, but the stored offset is still right
+    return value if zone is None else in_zone(value, zone)
 
 
 def _time_bytes(value: dt.time) -> bytes:
     """The ISO text; with the zone's name and `fold` if there are any, as for a datetime."""
-    zone = value.tzinfo.key if isinstance(value.tzinfo, zoneinfo.ZoneInfo) else None
+    zone = zone_name(value)
     if zone is None and not value.fold:
         return value.isoformat().encode()
     return _ENCODER.encode([value.replace(tzinfo=None).isoformat() if zone else value.isoformat(), zone, value.fold])
@@ -237,7 +289,7 @@ def _time(data: bytes) -> dt.time:
         return dt.time.fromisoformat(data.decode())
     text, zone, fold = msgspec.msgpack.decode(data, type=tuple[str, str | None, int])
     value = dt.time.fromisoformat(text).replace(fold=fold)
-    return value if zone is None else value.replace(tzinfo=zoneinfo.ZoneInfo(zone))
+    return value if zone is None else in_zone(value, zone)
 
 
 def _delta_bytes(value: dt.timedelta) -> bytes:
@@ -262,6 +314,7 @@ _BUILDERS: dict[int, Callable[[bytes], Any]] = {
     _UUID: lambda data: uuid.UUID(bytes=data),
     _DECIMAL: lambda data: decimal.Decimal(data.decode()),
     _BYTEARRAY: bytearray,
+    _TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
 }
 _KEYS = {
     int,
