@@ -107,3 +107,23 @@ def test_a_step_that_adds_one_document_writes_little(thread: Thread[Any]) -> Non
     thread.save({"docs": docs})
     docs["one more"] = TEXT
     assert thread.save({"docs": docs}).written < 12_000
+
+
+def test_a_list_is_read_again_with_more_of_its_rows() -> None:
+    """Rows that are fetched twice by one reader, the second time with others, are not counted twice."""
+    from backtrail.encode.assemble import Assembler, FetchedRows
+    from backtrail.encode.frame import BEFORE, BEHIND
+    from backtrail.encode.payload_format import Section, pack_payload
+    from backtrail.encode.record_types import Types
+    from backtrail.encode.row_format import Piece
+    from backtrail.encode.values import Values
+
+    values, rows, branch = Values(Types()), FetchedRows(), bytes(16)
+    frames = {
+        step: BEFORE + pack_payload([Section(0, step - 1, 1, 0, values.encode(step))], [b"\xc0"]) + BEHIND
+        for step in range(1, 7)
+    }
+    assembler = Assembler(values, rows, {})
+    for last in (3, 5, 6):
+        rows.add(branch, range(1, last + 1), [frames[step] for step in range(1, last + 1)])
+        assert assembler.piece(Piece(branch, 0, 0, last, 1, last, 0, 0)) == list(range(1, last + 1))

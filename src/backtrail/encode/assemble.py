@@ -135,9 +135,10 @@ class FetchedRows:
         self._unsearched: dict[bytes, list[int]] = {}  # rows that were added later
 
     def add(self, branch: bytes, steps: Sequence[int], frames: Iterable[bytes]) -> None:
-        self._frames.setdefault(branch, {}).update(zip(steps, frames, strict=True))
-        if branch in self._streams:
-            self._unsearched.setdefault(branch, []).extend(steps)
+        known = self._frames.setdefault(branch, {})
+        if branch in self._streams:  # a row may be added twice
+            self._unsearched.setdefault(branch, []).extend(step for step in steps if step not in known)
+        known.update(zip(steps, frames, strict=True))
 
     def missing(self, ranges: RowRanges) -> RowRanges:
         """The part of `ranges` that has not been added."""
