@@ -12,16 +12,14 @@ LONG = "a sentence that is long enough to be kept apart from the root; " * 8
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("key", ["\ud800", 5, None], ids=repr)
+@pytest.mark.parametrize("key", [5, None], ids=repr)
 def test_a_key_that_cannot_be_one_is_named(store: Any, key: Any, wide: bool) -> None:
     thread = store.thread("t")
     state = {str(n): LONG for n in range(60)} if wide else {"a": 1}
     thread.save(state)
     for attempt in (
         lambda: thread.save({**state, key: 1}),
-        lambda: thread.save(
-            {**state, "deep": {"er": {**state, key: 1}, "long": LONG}} if key == "\ud800" else {key: 1}
-        ),
+        lambda: thread.save({key: 1}),
         lambda: thread.update({key: 1}),
     ):
         with pytest.raises(backtrail.EncodeError, match=r"^state"):

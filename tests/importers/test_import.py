@@ -62,7 +62,8 @@ def test_bad_files_are_listed_with_the_reason_and_the_rest_is_imported(store: An
     (tmp_path / "surrogate.json").write_text('[{"role": "user", "content": "\\ud800"}]')
     (tmp_path / "ignored.txt").write_text("x")
     report = store.import_(tmp_path)
-    assert [line.id for line in report.imported] == ["good"]
+    assert sorted(line.id for line in report.imported) == ["good", "surrogate"]
+    assert store.session("surrogate").messages()[0]["content"] == "\ud800"
     reasons = {Path(line.source).name: line.reason for line in report.failed}
     assert set(reasons) == {
         "broken.json",
@@ -70,14 +71,12 @@ def test_bad_files_are_listed_with_the_reason_and_the_rest_is_imported(store: An
         "empty.jsonl",
         "number.json",
         "garbage.jsonl",
-        "surrogate.json",
     }
     assert "not JSON" in reasons["broken.json"]
     assert "UTF-8" in reasons["binary.json"]
     assert "known formats" in reasons["number.json"]
-    assert "surrogate" in reasons["surrogate.json"]
-    assert "1 imported" in str(report)
-    assert "6 failed" in str(report)
+    assert "2 imported" in str(report)
+    assert "5 failed" in str(report)
 
 
 def test_a_torn_line_is_left_out_and_reported(store: Any, tmp_path: Path) -> None:

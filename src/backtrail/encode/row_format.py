@@ -280,10 +280,10 @@ _MARK_BYTES = _MARK.encode()
 
 def _key_text(key: str) -> str:
     """A key as it is written: one that holds half of a surrogate pair, or that could be mistaken for such a one, as a
-    mark and the hex digits of its UTF-16."""
+    mark and the hex digits of its bytes."""
     if key[0] != _MARK and is_clean(key):
         return key
-    return _MARK + key.encode("utf-16-be", "surrogatepass").hex()
+    return _MARK + text_bytes(key).hex()
 
 
 def _restore_keys(children: dict[str, Any]) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def _restore_keys(children: dict[str, Any]) -> dict[str, Any]:
 
 
 def _key_of(text: str) -> str:
-    return bytes.fromhex(text[1:]).decode("utf-16-be", "surrogatepass")
+    return bytes_text(bytes.fromhex(text[1:]))
 
 
 def _newer(where: str, version: object) -> str:
