@@ -42,6 +42,7 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_at: dt.datetime
     updated_at: dt.datetime
     size: int  #: encoded bytes of the state at the head
+    damage: str | None = None  #: why the thread cannot be read; then only its id is sure, and `head` is empty
 
 
 At: TypeAlias = Checkpoint | str | int | UUID

@@ -74,9 +74,13 @@ def _print_table(page: Sequence[ThreadInfo], cells: dict[str, list[str]], *, mor
         table.add_column("thread", overflow="fold")
         for title in cells:
             table.add_column(title, justify="right", style=_STYLES.get(title, ""), no_wrap=True)
-        for name, *values in zip(names, *cells.values(), strict=True):
-            table.add_row(Text(name), *map(Text, values))
+        for info, name, *values in zip(page, names, *cells.values(), strict=True):
+            shown = Text(name) if info.damage is None else Text(name).append("  damaged", "removed")
+            table.add_row(shown, *map(Text, values))
         out.print(table if page else Text(empty, "dim"))
+        for info in page:
+            if info.damage is not None:
+                out.print(Text(f"{one_line(info.id)} cannot be read: {one_line(info.damage)}", "removed"))
         if more:
             out.print(Text("… and more: raise --limit, or give a prefix", "dim"))
 

@@ -172,11 +172,15 @@ async def history(
         return []
     ancestry = await Ancestry.of(thread.context, found)
     steps: list[HistoryStep] = []
+    newest: Position | None = None
     async for one in ancestry.steps_back():
+        newest = newest or one.position
         if one.alive:
             steps.append(one)
             if most is not None and not all and len(steps) == most + 1:  # one more, for the oldest one's parent
                 break
+    if newest != found.position:
+        raise Corrupt(describe_row(*found.position), f"the row is missing, but it is the head of thread {thread.id!r}")
     checkpoints = list(to_checkpoints(thread.context, steps[::-1]))
     if all:
         checkpoints += await _abandoned(thread, found, ancestry)

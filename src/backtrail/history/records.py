@@ -271,20 +271,27 @@ def seal_note(frames: Frames, head: Head, note: Note) -> bytes:
 
 def open_note(frames: Frames, head: Head) -> Note:
     """The note of a head; `Corrupt` if the head is not the one that it was sealed with."""
-    if not (
-        0 < head.step <= LAST_STEP
-        and 0 < head.version <= MOST
-        and 0 <= head.created <= LAST_TIME
-        and 0 <= head.updated <= LAST_TIME
-        and 0 <= head.count <= MOST
-        and 0 <= head.size <= MOST
-    ):
+    if not _within_bounds(head):
         raise Corrupt(f"the head of thread {head.thread!r}", "a number in it is out of bounds")
     content = frames.open_bound(head.note, _facts(head), f"the head of thread {head.thread!r}")
     try:
         return _NOTE.decode(content)
     except (msgspec.DecodeError, ValueError) as error:
         raise Corrupt(f"the head of thread {head.thread!r}", str(error)) from error
+
+
+def _within_bounds(head: Head) -> bool:
+    try:
+        return (
+            0 < head.step <= LAST_STEP
+            and 0 < head.version <= MOST
+            and 0 <= head.created <= LAST_TIME
+            and 0 <= head.updated <= LAST_TIME
+            and 0 <= head.count <= MOST
+            and 0 <= head.size <= MOST
+        )
+    except TypeError:  # a damaged database may return anything
+        return False
 
 
 def _facts(head: Head) -> bytes:
@@ -298,7 +305,9 @@ def _facts(head: Head) -> bytes:
 
 
 def with_note(frames: Frames, head: Head, note: Note) -> Head:
-    """The head, carrying this note."""
+    """The head, carrying this note. None is made that a reader would refuse."""
+    if not _within_bounds(head):
+        raise Corrupt(f"the head of thread {head.thread!r}", "a number in it is out of bounds, or would be after this")
     return msgspec.structs.replace(head, note=seal_note(frames, head, note))
 
 
@@ -371,14 +380,37 @@ def checkpoint(
 
 
 def thread_info(frames: Frames, head: Head) -> ThreadInfo:
-    """A thread, for listings."""
+    """A thread, for listings. One whose head is damaged is listed as such."""
+    try:
+        note = open_note(frames, head)
+    except Corrupt as error:
+        return damaged_info(head, error)
     return ThreadInfo(
         id=head.thread,
         kind=head.kind,
-        head=uuid_text(open_note(frames, head).checkpoint),
+        head=uuid_text(note.checkpoint),
         step=head.step,
         count=head.count,
         created_at=to_datetime(head.created),
         updated_at=to_datetime(head.updated),
         size=head.size,
+    )
+
+
+def damaged_info(head: Head, damage: Corrupt) -> ThreadInfo:
+    """A damaged thread, for listings: of its head, only what could be true is shown."""
+
+    def number(value: object, most: int) -> int:
+        return value if isinstance(value, int) and 0 <= value <= most else 0
+
+    return ThreadInfo(
+        id=head.thread,
+        kind=str(head.kind),
+        head="",
+        step=number(head.step, LAST_STEP),
+        count=number(head.count, MOST),
+        created_at=to_datetime(number(head.created, LAST_TIME)),
+        updated_at=to_datetime(number(head.updated, LAST_TIME)),
+        size=number(head.size, MOST),
+        damage=f"{damage.where}: {damage.reason}",
     )

@@ -21,7 +21,7 @@ from backtrail.encode.frame import describe_row
 from backtrail.encode.payload_format import ENOUGH_STREAMS
 from backtrail.encode.planner import NeedsItems, PlannedRow, Planner
 from backtrail.encode.row_format import Root
-from backtrail.engines.base import Branch, Commit, Position, Swap
+from backtrail.engines.base import Branch, Commit, HeadKey, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Conflict, Corrupt, InvalidInput, Unavailable
 from backtrail.history import retention_on_save, zstd_dictionary
@@ -252,7 +252,11 @@ async def _save_on_cached_tip(thread: ThreadHandle[S], request: SaveRequest, tip
 
 
 async def _save_on_head(thread: ThreadHandle[S], request: SaveRequest) -> Checkpoint:
-    """Save on the head that the engine returns; retried until no other writer is faster."""
+    """Save on the head that the engine returns; retried until no other writer is faster.
+
+    If the head has not moved after a refusal, no writer was faster: the step after it is taken by a row that was copied
+    from elsewhere, or left by a head that was put back. Then the save starts a branch beside that row."""
+    refused: HeadKey | None = None
     for _ in attempts():
         tip = await read_tip(thread)
         done = await _find_done(thread, request, tip) if tip is not None and request.id is not None else None
@@ -266,9 +270,9 @@ async def _save_on_head(thread: ThreadHandle[S], request: SaveRequest) -> Checkp
                 return await save_on_branch(thread, request, request.base_id)
             raise _conflict(thread, request, tip)
         try:
-            return await _commit(thread, request, tip)
+            return await _commit(thread, request, tip, beside=tip is not None and tip.head.key == refused)
         except Refused:
-            continue
+            refused = None if tip is None else tip.head.key
     raise _conflict(thread, request, await read_tip(thread))
 
 
@@ -337,10 +341,10 @@ class RowBase(msgspec.Struct):
     started: tuple[Branch, ...] = ()  #: the branch, if the row is its first
 
 
-async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None) -> Checkpoint:
-    """Plan the next row of a thread, and commit it with its head."""
+async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None, beside: bool = False) -> Checkpoint:
+    """Plan the next row of a thread, and commit it with its head; `beside`: on a branch of its own."""
     context, frames = thread.context, thread.context.frames
-    base = _first_row(thread) if tip is None else _next_row(thread, tip)
+    base = _first_row(thread) if tip is None else _next_row(thread, tip, beside)
     planned = await plan_row(thread, request, base)
     dictionary = zstd_dictionary.NONE
     if frames.compression is not None:
@@ -378,13 +382,13 @@ def _first_row(thread: ThreadHandle[S]) -> RowBase:
     return RowBase(thread.id, (branch.id, 1), None, first_link(branch, NO_DIGEST), None, None, (branch,))
 
 
-def _next_row(thread: ThreadHandle[S], tip: Tip) -> RowBase:
+def _next_row(thread: ThreadHandle[S], tip: Tip, beside: bool) -> RowBase:
     head, context = tip.head, thread.context
     if head.kind == "workspace" != thread.kind:
         raise InvalidInput(f"{thread.id!r} keeps a directory's snapshots: only store.workspace() writes to it")
     prefix = NO_PREFIX if context.mirror is None else context.mirror.branch_prefix
     current = head.branch.startswith(prefix)  # else it was begun by a mirror, or before a failover
-    if current and not tip.note.pinned and tip.root.streams <= ENOUGH_STREAMS:
+    if current and not beside and not tip.note.pinned and tip.root.streams <= ENOUGH_STREAMS:
         position = (head.branch, head.step + 1)
         return RowBase(head.lineage, position, tip.note.checkpoint, tip.digest, tip.root, tip.lists)
     branch = start_branch(

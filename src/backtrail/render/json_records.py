@@ -19,6 +19,7 @@ class ThreadJson(TypedDict):
     created_at: str
     updated_at: str
     size: int
+    damage: str | None
 
 
 class CheckpointJson(TypedDict):
@@ -74,6 +75,7 @@ def thread_json(info: ThreadInfo) -> ThreadJson:
         "created_at": info.created_at.isoformat(),
         "updated_at": info.updated_at.isoformat(),
         "size": info.size,
+        "damage": info.damage,
     }
 
 

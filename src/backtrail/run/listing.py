@@ -32,4 +32,4 @@ def _facts(root: Root) -> tuple[str, int, int, int]:
     return task, small.get("iteration", 0), small.get("input_tokens", 0), small.get("output_tokens", 0)
 
 
-RUNS = CaptionedListing(KIND, RunInfo, tuple[str, int, int, int], _facts)
+RUNS = CaptionedListing(KIND, RunInfo, tuple[str, int, int, int], _facts, ("", 0, 0, 0))

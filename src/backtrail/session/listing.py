@@ -40,4 +40,4 @@ def _inline(node: Node | None, default: Any) -> Any:
     return _decode(node.raw) if isinstance(node, Inline) else default
 
 
-SESSIONS = CaptionedListing(KIND, SessionInfo, tuple[int, int], _counts)
+SESSIONS = CaptionedListing(KIND, SessionInfo, tuple[int, int], _counts, (0, 0))

@@ -43,7 +43,7 @@ import zlib
 import msgspec
 
 from backtrail.engines.base import Branch, Head, NewRow, Position
-from backtrail.errors import InvalidInput
+from backtrail.errors import Corrupt, InvalidInput
 
 FORMAT = 1
 _pack = msgspec.msgpack.encode
@@ -105,7 +105,15 @@ def pack_head(head: Head) -> bytes:
 
 
 def unpack_head(thread: bytes, packed: bytes) -> Head:
-    """The head that `pack_head` packed."""
+    """The head that `pack_head` packed. From bytes that it did not pack, a head at step 0 that no reader accepts: one
+    damaged record must not make a listing fail."""
+    try:
+        return _unpack_head(thread, packed)
+    except (msgspec.DecodeError, IndexError, UnicodeDecodeError):
+        return Head(thread.decode(errors="replace"), "", b"", b"", 0, 0, "", 0, 0, 0, 0, b"")
+
+
+def _unpack_head(thread: bytes, packed: bytes) -> Head:
     end = 33 + packed[32]
     rest = _head_rest.decode(packed[end:])
     return Head(
@@ -132,7 +140,10 @@ def pack_branch(branch: Branch) -> bytes:
 def unpack_branch(lineage: str, name: bytes, numbered: bytes) -> tuple[int, Branch]:
     """The branch's number, which grows in the order of writing, and the branch."""
     number, _, packed = numbered.partition(b":")
-    rest = _branch_rest.decode(packed)
+    try:
+        rest = _branch_rest.decode(packed)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"branch {name.hex()}", f"its record makes no sense: {error}") from error
     return int(number), Branch(name, lineage, rest.thread, rest.owner, rest.origin, rest.seal)
 
 

@@ -76,7 +76,8 @@ export class ThreadList {
     const prefix = cut > 1 ? h("span", { class: "prefix" }, info.id.slice(0, cut)) : null;
     const name = h("span", { class: "name" }, prefix, info.id.slice(cut));
     const kind = info.kind === "thread" ? "" : ` · ${info.kind}`;
-    const facts = h("span", { class: "sub" }, plural(info.step, "step") + kind);
+    const damage = info.damage ? h("span", { class: "damaged", title: info.damage }, "damaged") : null;
+    const facts = h("span", { class: "sub" }, plural(info.step, "step") + kind, damage && " · ", damage);
     const time = h("time", { datetime: info.updated_at }, age(info.updated_at));
     return h("li", {},
       h("button", {

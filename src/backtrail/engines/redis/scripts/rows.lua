@@ -11,9 +11,23 @@ local first = math.max(tonumber(ARGV[3]), 1)
 local last = math.min(tonumber(ARGV[4]), tonumber(redis.call('HGET', base .. 'tops:' .. lineage, n) or 0))
 local found, size = {}, 0
 local chunk = 1000 -- a call takes a few thousand arguments at most
-for low = first, last, chunk do
-  local fields = {}
-  for step = low, math.min(low + chunk - 1, last) do fields[#fields + 1] = n .. ':' .. string.format('%d', step) end
+local count, name = last - first + 1, string.format
+local steps -- the steps in question, if they are few of a long range: most of it was swept, or its end is made up
+if count > chunk and count > 4 * redis.call('HLEN', base .. 'steps:' .. lineage) then
+  steps = {}
+  for _, field in ipairs(redis.call('HKEYS', base .. 'steps:' .. lineage)) do
+    local step = tonumber(string.match(field, '^' .. n .. ':(%d+)$'))
+    if step and step >= first and step <= last then steps[#steps + 1] = step end
+  end
+  table.sort(steps)
+  count = #steps
+end
+for low = 1, count, chunk do
+  local fields, numbers = {}, {}
+  for i = low, math.min(low + chunk - 1, count) do
+    numbers[#numbers + 1] = steps and steps[i] or first + i - 1
+    fields[#fields + 1] = n .. ':' .. name('%d', numbers[#numbers])
+  end
   local there = redis.call('HMGET', base .. 'steps:' .. lineage, unpack(fields))
   local parts = {}
   for i = 5, #ARGV do
@@ -35,7 +49,7 @@ for low = first, last, chunk do
   for k = 1, #fields do
     if there[k] then
       size = size + 1
-      found[size] = low + k - 1
+      found[size] = numbers[k]
       for _, part in ipairs(parts) do
         size = size + 1
         found[size] = part[k]
