@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import backtrail
+
 from .conftest import Run
 
 
