@@ -61,6 +61,10 @@ class RewindSetup:
         project.write("link-to-dir/z", "7")
         project.write("large", b"fedcba9876543210" * 70_000)
         thread.save({"turn": 2}, files=project.ws)
+        for number in range(5):
+            project.write(f"late{number}", "in no snapshot")
+            project.write(f"late/deep/new{number}", "in no snapshot")
+        (project.root / "late" / "empty").mkdir()
         self.new = project.contents()
         project.store.close()
         self.live.rename(self.kept)
