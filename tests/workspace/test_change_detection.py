@@ -20,9 +20,9 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     original = pack.read_file
 
-    def read(scan_root: Any, path: bytes, *rest: Any) -> Any:
+    def read(scan_root: Any, descent: Any, path: bytes, *rest: Any) -> Any:
         found.append(os.path.basename(os.fsdecode(path)))
-        return original(scan_root, path, *rest)
+        return original(scan_root, descent, path, *rest)
 
     monkeypatch.setattr(pack, "read_file", read)
     return found

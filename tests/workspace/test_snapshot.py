@@ -251,10 +251,10 @@ def test_a_snapshot_that_fails_while_files_are_prefetched_leaves_no_thread_behin
         project.write(f"f{number:03}", os.urandom(2000))
     original = pack.read_file
 
-    def read(scan_root: Any, path: bytes, *rest: Any) -> Any:
+    def read(scan_root: Any, descent: Any, path: bytes, *rest: Any) -> Any:
         if path.endswith(b"f250"):
             raise FilesError(path, "it cannot be read")
-        return original(scan_root, path, *rest)
+        return original(scan_root, descent, path, *rest)
 
     monkeypatch.setattr(pack, "read_file", read)
     with pytest.raises(FilesError, match="f250"):

@@ -336,9 +336,13 @@ def _write_all(handle: int, pieces: Sequence[memoryview]) -> None:
 
 def remove_leftover_staging(root: bytes) -> None:
     """Remove the staging directories of restores that died. The caller must have the root's lock."""
-    for name in os.listdir(root):
-        if is_staging(name):
-            shutil.rmtree(root + b"/" + name)
+    with os.scandir(root) as items:
+        leftover = [item.path for item in items if is_staging(item.name) and item.is_dir(follow_symlinks=False)]
+    for path in leftover:
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise FilesError(path, f"it is left of a restore and cannot be removed ({error.strerror})") from error
 
 
 def needs_staging(op: Op) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from backtrail.errors import FilesError
+from backtrail.workspace.descent import GONE, Descent
 from backtrail.workspace.ignore_files import IGNORE_FILES, Rules
 from backtrail.workspace.model import Limits
 from backtrail.workspace.paths import folder_of, is_version_control
@@ -48,8 +48,9 @@ def is_own(path: bytes, scan_root: ScanRoot) -> bool:
 class Exclusions:
     """The exclusions of one directory during one walk."""
 
-    def __init__(self, scan_root: ScanRoot) -> None:
+    def __init__(self, scan_root: ScanRoot, descent: Descent) -> None:
         self._scan_root = scan_root
+        self._descent = descent
         self._rules: dict[bytes, Rules] = {}
 
     def in_folder(self, folder: bytes) -> FolderExclusions:
@@ -69,15 +70,12 @@ class Exclusions:
 
     def _ignore_files(self, folder: bytes) -> Iterator[bytes]:
         for name in IGNORE_FILES:
-            full = self._scan_root.path + b"/" + folder + name
             try:
-                handle = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
+                handle = self._descent.open_file(folder + name)
             except OSError as error:
-                if error.errno == errno.ELOOP:  # a link: git does not follow it either
+                if error.errno in GONE:  # none, or a link: git does not follow it either
                     continue
-                raise unreadable_error(full, error) from error
+                raise unreadable_error(b"%b/%b" % (self._scan_root.path, folder + name), error) from error
             with os.fdopen(handle, "rb") as file:
                 if stat.S_ISREG(os.fstat(handle).st_mode):
                     yield file.read(MAX_IGNORE_FILE)

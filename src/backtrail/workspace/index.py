@@ -20,12 +20,11 @@ from blake3 import blake3
 from backtrail.errors import UnsafePath
 from backtrail.owned_files import make_directories, open_regular, replace_atomically
 from backtrail.workspace import trees
+from backtrail.workspace.descent import Descent
 from backtrail.workspace.signatures import Signature, lstat_signature, packed, signature
 from backtrail.workspace.trees import DIR, Tree, TreeEntry
 
 VERSION = 1
-
-_OPEN_DIR = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Folder(msgspec.Struct):
@@ -57,7 +56,7 @@ class Index(msgspec.Struct):
 
     key: bytes  #: all that the contents depend on besides the files: options and the root's path
     folders: list[Folder]
-    paths: list[bytes]  #: absolute, for lstat
+    paths: list[bytes]  #: absolute
     signatures: list[Signature | None]
     entries: list[TreeEntry | None]  #: None: watched, but not in the snapshot
     files: int = 0
@@ -81,7 +80,7 @@ class Index(msgspec.Struct):
             entries=list(self.entries),
         )
 
-    def changed_folders(self) -> dict[int, list[Signature | None]]:
+    def changed_folders(self, descent: Descent) -> dict[int, list[Signature | None]]:
         """The folders (by number) with an item that has another signature now, each with the current signatures of all
         its items: None where one is gone. Signatures of unchanged folders are not kept, which saves much memory."""
         found: dict[int, list[Signature | None]] = {}
@@ -91,20 +90,15 @@ class Index(msgspec.Struct):
                 continue
             try:
                 # Relative to the directory: the kernel resolves its path once, and not once for each of its items.
-                handle = os.open(self.paths[folder.slot], _OPEN_DIR)
-            except (FileNotFoundError, NotADirectoryError):
-                found[number] = [None] * len(folder.names)
-                continue
+                handle = descent.folder(folder.path)
             except OSError:
-                found[number] = list(map(lstat_signature, self.paths[folder.span]))
+                found[number] = [None] * len(folder.names)
                 continue
             try:
                 current: list[Signature | None] = [signature(lstat(name, dir_fd=handle)) for name in folder.names]
             except OSError:
-                found[number] = list(map(lstat_signature, self.paths[folder.span]))
+                found[number] = [lstat_signature(name, handle) for name in folder.names]
                 continue
-            finally:
-                os.close(handle)
             if folder.packed is None:
                 folder.packed = packed(self.signatures[folder.span])
             if folder.packed is None or packed(current) != folder.packed:

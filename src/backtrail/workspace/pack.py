@@ -25,6 +25,7 @@ import msgspec
 from backtrail.engines.retry import RetryPolicy
 from backtrail.errors import FilesError, MissingExtra
 from backtrail.workspace.batches import batches
+from backtrail.workspace.descent import GONE, Descent
 from backtrail.workspace.exclusions import ScanRoot, unreadable_error
 from backtrail.workspace.signatures import Signature, signature, trusted
 from backtrail.workspace.trees import FILE, MODES, PIECES, TreeEntry, encode_pieces
@@ -37,7 +38,6 @@ READINGS = RetryPolicy.times(3)
 BATCH_FILES, BATCH_BYTES = 64, 4 * 2**20  # of small files, which are read between two reports of progress
 PIECES_PER_CALL = 32  # about 600 KB, compressed with one call
 QUEUED_PER_THREAD = 2  # large files that are being read, or have been read and wait to be written
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 BlobId = Callable[[bytes], bytes]  # content -> id
 Wrap = Callable[[Sequence[bytes], Sequence[bytes]], Sequence[bytes]]  # (ids, contents) -> frames, as an engine has them
@@ -89,7 +89,12 @@ def pack(scan_root: ScanRoot, walked: WalkResult, settings: PackSettings) -> Ite
 
     def read_batch(slots: Sequence[int]) -> tuple[list[PackedFile], Blobs]:
         blobs: Blobs = {}
-        files = [read_file(scan_root, index.paths[slot], settings, blobs, walked.fresh.get(slot)) for slot in slots]
+        start = len(scan_root.path) + 1
+        with Descent(scan_root.path) as descent:
+            files = [
+                read_file(scan_root, descent, index.paths[slot][start:], settings, blobs, walked.fresh.get(slot))
+                for slot in slots
+            ]
         _add_small_files(files, settings, blobs)
         return files, blobs
 
@@ -153,9 +158,9 @@ def _read_all(read_batch: Callable[[Sequence[int]], T], walked: WalkResult) -> I
                 future.cancel()
 
 
-def read_entry(scan_root: ScanRoot, path: bytes, settings: PackSettings) -> TreeEntry | None:
+def read_entry(scan_root: ScanRoot, descent: Descent, path: bytes, settings: PackSettings) -> TreeEntry | None:
     """The entry of the file at a path, if there is one."""
-    found = read_file(scan_root, path, settings, {})
+    found = read_file(scan_root, descent, path, settings, {})
     _add_small_files([found], settings, {})
     return found.entry
 
@@ -169,15 +174,20 @@ def _add_small_files(files: Iterable[PackedFile], settings: PackSettings, blobs:
 
 
 def read_file(
-    scan_root: ScanRoot, path: bytes, settings: PackSettings, blobs: Blobs, seen: Signature | None = None
+    scan_root: ScanRoot,
+    descent: Descent,
+    path: bytes,
+    settings: PackSettings,
+    blobs: Blobs,
+    seen: Signature | None = None,
 ) -> PackedFile:
     """Read one file; new pieces of a large one are added to `blobs`. `seen` is its signature in the walk: if that still
     holds after the reading, the file need not be examined before it."""
     try:
-        handle = os.open(path, _OPEN)
-    except (FileNotFoundError, NotADirectoryError):
-        return PackedFile(None, None)
+        handle = descent.open_file(path)
     except OSError as error:
+        if error.errno in GONE:
+            return PackedFile(None, None)  # or replaced: listed again next time
         return _unreadable(scan_root, path, error)
     count = len(blobs)
     try:
@@ -210,7 +220,7 @@ def _remove_after(blobs: Blobs, count: int) -> None:
 
 def _unreadable(scan_root: ScanRoot, path: bytes, error: OSError) -> PackedFile:
     if scan_root.unreadable == "raise":
-        raise unreadable_error(path, error) from error
+        raise unreadable_error(b"%b/%b" % (scan_root.path, path), error) from error
     return PackedFile(None, None, f"unreadable: {error.strerror}")
 
 

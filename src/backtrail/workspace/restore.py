@@ -21,6 +21,7 @@ from backtrail.errors import BacktrailError, Conflict, FilesError
 from backtrail.workspace import trees
 from backtrail.workspace.apply import Applier, StagingPool, needs_staging, remove_leftover_staging
 from backtrail.workspace.batches import batches
+from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import ScanRoot, is_own
 from backtrail.workspace.journal import Journal, Record, RestoreIntent
 from backtrail.workspace.model import Changes
@@ -28,7 +29,7 @@ from backtrail.workspace.pack import PackSettings, read_entry
 from backtrail.workspace.paths import parents
 from backtrail.workspace.protections import rules_of, untracked_paths
 from backtrail.workspace.registry import Registry
-from backtrail.workspace.restore_plan import RestorePlan, make_plan, mode_at, removals, to_changes, to_skipped
+from backtrail.workspace.restore_plan import RestorePlan, make_plan, removals, to_changes, to_skipped
 from backtrail.workspace.scanner import Scan, Scanner, Work
 from backtrail.workspace.signatures import Signature
 from backtrail.workspace.trees import DIR, LINK, MODES, PIECES, Op, Tree, TreeEntry, compare
@@ -179,23 +180,21 @@ class Restorer:
         rules = await rules_of(self._journal, target.tree, removed)
         withheld = (await self._journal.state(target))["withheld"] if removed else ()
         skipped = dict(scan.index.skipped()) | {os.fsencode(item.path): item.reason for item in scan.flagged}
-        root = self._scan_root.path
 
-        def is_at(entry: TreeEntry, path: bytes) -> bool:
-            return same_item(self._entry_at(path), entry)
+        def plan() -> RestorePlan:
+            with Descent(self._scan_root.path) as descent:
+                return make_plan(
+                    descent,
+                    ops,
+                    untracked=untracked,
+                    skipped=skipped,
+                    withheld=set(withheld),
+                    rules=rules,
+                    is_at=lambda entry, path: same_item(self._entry_at(descent, path), entry),
+                    is_own=partial(is_own, scan_root=self._scan_root),
+                )
 
-        return await self._work(
-            lambda: make_plan(
-                root,
-                ops,
-                untracked=untracked,
-                skipped=skipped,
-                withheld=set(withheld),
-                rules=rules,
-                is_at=is_at,
-                is_own=partial(is_own, scan_root=self._scan_root),
-            )
-        )
+        return await self._work(plan)
 
     # -- the intent ---------------------------------------------------------------------------------------------------
 
@@ -280,12 +279,13 @@ class Restorer:
         def remaining() -> list[Op]:
             result: list[Op] = []
             foreign: set[bytes] = set()
-            for op in ops:
-                present = self._entry_at(op.path)
-                if present is not None and not _may_be_from_restore(present, op):
-                    foreign.add(op.path)
-                elif not same_item(present, op.new) and foreign.isdisjoint(parents(op.path)):
-                    result.append(Op(op.path, present, op.new))
+            with Descent(self._scan_root.path) as descent:
+                for op in ops:
+                    present = self._entry_at(descent, op.path)
+                    if present is not None and not _may_be_from_restore(present, op):
+                        foreign.add(op.path)
+                    elif not same_item(present, op.new) and foreign.isdisjoint(parents(op.path)):
+                        result.append(Op(op.path, present, op.new))
             return result
 
         await self._apply(await self._work(remaining), None)
@@ -309,17 +309,16 @@ class Restorer:
             await self._work(pool.close)
             await self._work(applier.close)
 
-    def _entry_at(self, path: bytes) -> TreeEntry | None:
+    def _entry_at(self, descent: Descent, path: bytes) -> TreeEntry | None:
         """The entry of the item that is at a path now."""
-        mode = mode_at(self._scan_root.path, path)
-        full = self._scan_root.path + b"/" + path
-        if mode is None:
+        found = descent.lstat(path)
+        if found is None:
             return None
-        if stat.S_ISDIR(mode):
-            return TreeEntry(DIR, mode & MODES, 0, b"")
-        if stat.S_ISLNK(mode):
-            return TreeEntry(LINK, 0, 0, os.readlink(full))
-        return read_entry(self._scan_root, full, self._pack_settings) or TreeEntry(-1, 0, 0, b"")
+        if stat.S_ISDIR(found.st_mode):
+            return TreeEntry(DIR, found.st_mode & MODES, 0, b"")
+        if stat.S_ISLNK(found.st_mode):
+            return TreeEntry(LINK, 0, 0, descent.read_link(path))
+        return read_entry(self._scan_root, descent, path, self._pack_settings) or TreeEntry(-1, 0, 0, b"")
 
 
 def same_item(one: TreeEntry | None, other: TreeEntry | None) -> bool:

@@ -15,12 +15,12 @@ here writes, so a dry run and a restore cannot disagree.
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import IGNORED, OWN
 from backtrail.workspace.ignore_files import Rules
 from backtrail.workspace.model import Change, ChangeKind, Skipped
@@ -43,7 +43,7 @@ def removals(ops: Iterable[Op]) -> set[bytes]:
 
 
 def make_plan(
-    root: bytes,
+    descent: Descent,
     ops: list[Op],
     *,
     untracked: Mapping[bytes, str],
@@ -53,7 +53,7 @@ def make_plan(
     is_at: Callable[[TreeEntry, bytes], bool],
     is_own: Callable[[bytes], bool],
 ) -> RestorePlan:
-    """Plan a restore of `ops` under `root`.
+    """Plan a restore of `ops` under the root of `descent`.
 
     `untracked`: paths that must not be deleted, with the reasons; `skipped`: paths in the directory that the safety
     snapshot does not hold for certain, with the reasons; `withheld`: paths that the wanted snapshot had to leave out;
@@ -81,9 +81,9 @@ def make_plan(
             blocked.add(op.path)
             continue
         elif op.old is None and above not in new_dirs:
-            mode = mode_at(root, op.path)
-            if mode is not None:
-                if op.new.kind == DIR and stat.S_ISDIR(mode):
+            found = descent.lstat(op.path)
+            if found is not None:
+                if op.new.kind == DIR and stat.S_ISDIR(found.st_mode):
                     continue
                 if not is_at(op.new, op.path):
                     kept[op.path] = skipped.get(op.path, IGNORED) + ", so no snapshot holds it"
@@ -119,20 +119,6 @@ def _without_occupied(steps: list[Op], kept: dict[bytes, str], skipped: Mapping[
         else:
             result.append(op)
     return RestorePlan(result, sorted(kept.items()))
-
-
-def mode_at(root: bytes, path: bytes) -> int | None:
-    """The mode of the item at a path, without following any link on the way; None if there is none."""
-    for above in parents(path):
-        try:
-            if not stat.S_ISDIR(os.lstat(root + b"/" + above).st_mode):
-                return None
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-    try:
-        return os.lstat(root + b"/" + path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def listed_ops(ops: Iterable[Op]) -> list[Op]:

@@ -21,10 +21,10 @@ RACY = 2 * 10**9  # nanoseconds; coarser than the timestamps of any file system 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def lstat_signature(path: bytes) -> Signature | None:
-    """The signature of one path now, or None if it cannot be examined."""
+def lstat_signature(name: bytes, folder: int) -> Signature | None:
+    """The signature now of an item in a folder, given by its descriptor; None if it cannot be examined."""
     try:
-        return signature(os.lstat(path))
+        return signature(os.lstat(name, dir_fd=folder))
     except OSError:
         return None
 

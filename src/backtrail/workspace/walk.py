@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from backtrail.errors import FilesError
+from backtrail.workspace.descent import GONE, Descent
 from backtrail.workspace.exclusions import Exclusions, FolderExclusions, ScanRoot, unreadable_error
 from backtrail.workspace.ignore_files import IGNORE_FILES
 from backtrail.workspace.index import Folder, Index
@@ -59,7 +60,8 @@ class WalkResult(msgspec.Struct):
 
 def walk(scan_root: ScanRoot, old: Index | None, key: bytes = b"") -> WalkResult:
     """Walk the directory. `old` is not changed; if nothing in the directory changed, it is the result's index."""
-    return _Walk(scan_root, old, key).run()
+    with Descent(scan_root.path) as descent:
+        return _Walk(scan_root, old, key, descent).run()
 
 
 class _OldItems:
@@ -94,8 +96,9 @@ class _FolderChange(NamedTuple):
 
 
 class _Walk:
-    def __init__(self, scan_root: ScanRoot, old: Index | None, key: bytes) -> None:
+    def __init__(self, scan_root: ScanRoot, old: Index | None, key: bytes, descent: Descent) -> None:
         self.scan_root = scan_root
+        self.descent = descent
         self.old = old
         self.start = time.time_ns()
         self.deadline = time.monotonic() + scan_root.limits.seconds
@@ -110,13 +113,13 @@ class _Walk:
         self.children: dict[int, list[Folder]] = {}  # folders of the old index, by the number of the one above
         self.numbers: dict[bytes, int] = {}  # path -> number in the old index
         self.changes: dict[int, _FolderChange | None] = {}  # by number in the old index
-        self.exclusions = Exclusions(scan_root)
+        self.exclusions = Exclusions(scan_root, descent)
 
     def run(self) -> WalkResult:
-        self.root_signature = signature(os.lstat(self.scan_root.path))
+        self.root_signature = signature(os.fstat(self.descent.folder(b"")))
         self.new.signatures[0] = trusted(self.root_signature, self.start)
         if self.old is not None:
-            self.current = self.old.changed_folders()
+            self.current = self.old.changed_folders(self.descent)
             if not self.current and self.root_signature == self.old.signatures[0]:
                 return WalkResult(self.old, [], self.start)
             self.numbers = {folder.path: number for number, folder in enumerate(self.old.folders)}
@@ -241,7 +244,7 @@ class _Walk:
         if self._has_same_names(old):
             return _FolderChange(items, changed, old.skipped, [])
         try:
-            names = os.listdir(self.old.paths[old.slot])
+            names, handle = self.descent.names(old.path), self.descent.folder(old.path)
         except OSError:
             return None
         more = sorted(set(names).difference(old.names))
@@ -250,7 +253,7 @@ class _Walk:
         change = _FolderChange(items, changed, [item for item in old.skipped if item[0] in items.offsets], [])
         exclusions = self.exclusions.in_folder(old.path) if more else None
         for name in more:
-            sig = lstat_signature(self.old.paths[old.slot] + b"/" + name)
+            sig = lstat_signature(name, handle)
             reason = None if sig is None or exclusions is None else exclusions.reason(name, stat.S_ISDIR(sig[4]))
             if reason is not None:
                 change.skipped.append((name, reason))
@@ -299,13 +302,14 @@ class _Walk:
     def _list(self, folder: Folder) -> list[bytes]:
         """The names in a directory; none if it is gone or, with unreadable="flag", cannot be listed."""
         try:
-            return sorted(os.listdir(self.new.paths[folder.slot]))
-        except (FileNotFoundError, NotADirectoryError):
-            self.new.signatures[self.new.folders[folder.parent].slot if folder.parent >= 0 else 0] = None
+            return sorted(self.descent.names(folder.path))
         except OSError as error:
-            if folder.parent < 0 or self.scan_root.unreadable == "raise":
+            if error.errno in GONE:
+                self.new.signatures[self.new.folders[folder.parent].slot if folder.parent >= 0 else 0] = None
+            elif folder.parent < 0 or self.scan_root.unreadable == "raise":
                 raise unreadable_error(self.new.paths[folder.slot], error) from error
-            self.flagged.append((folder.path[:-1], f"unreadable: {error.strerror}"))
+            else:
+                self.flagged.append((folder.path[:-1], f"unreadable: {error.strerror}"))
         # Not an empty directory: one that the snapshot knows nothing about.
         self.new.entries[folder.slot] = self.new.signatures[folder.slot] = None
         return []
@@ -315,11 +319,12 @@ class _Walk:
     def _add_items(self, folder: Folder, names: list[bytes], items: _OldItems, recheck: bool) -> None:
         base = self.new.paths[folder.slot] + b"/"
         exclusions: FolderExclusions | None = None
+        handle = self.descent.folder(folder.path) if names else -1
         for name in names:
             offset = items.offsets.get(name)
             sig = None if offset is None else items.current[offset]
             if sig is None:
-                sig = lstat_signature(base + name)
+                sig = lstat_signature(name, handle)
                 if sig is None:
                     continue  # gone since the directory was listed
             old = None if offset is None else items.entries[offset]
@@ -346,7 +351,7 @@ class _Walk:
             self._add(folder, name, base, *self._changed(len(self.new.paths), sig, old))
         elif kind == stat.S_IFLNK:
             try:
-                target = os.readlink(base + name)
+                target = self.descent.read_link(folder.path + name)
             except OSError:
                 return  # replaced meanwhile: its directory is listed again next time
             self._add(folder, name, base, trusted(sig, self.start), TreeEntry(LINK, 0, 0, target))

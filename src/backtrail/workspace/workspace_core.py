@@ -14,7 +14,6 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from backtrail.engines.retry import RetryPolicy
@@ -23,6 +22,7 @@ from backtrail.history.context import Context
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
 from backtrail.workspace import diff as file_diff
+from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.joint_rewind import HeadMove
 from backtrail.workspace.journal import SNAPSHOT_KINDS, Journal
@@ -197,23 +197,28 @@ class WorkspaceCore:
             return FileDiff(to_changes(ops))
         contents: dict[bytes, bytes] = {}
         stored: list[TreeEntry] = []
+        unsaved: list[tuple[bytes, TreeEntry]] = []
         listed = listed_ops(ops)
         for op in listed:
             for side in file_diff.comparable(op):
                 if side is op.new and root is not None:
-                    contents |= await self._work(partial(self._read_unsaved, root + b"/" + op.path, side))
+                    unsaved.append((op.path, side))
                 else:
                     stored.append(side)
+        if unsaved and root is not None:
+            contents = await self._work(partial(self._read_unsaved, root, unsaved))
         contents |= await self._journal.contents(stored)
         return FileDiff(tuple(file_diff.describe(op, contents) for op in listed))
 
-    def _read_unsaved(self, path: bytes, entry: TreeEntry) -> dict[bytes, bytes]:
-        """The content of a file in the directory, by its ref; empty if the file changed since the scan."""
-        try:
-            data = Path(os.fsdecode(path)).read_bytes()
-        except OSError:
-            return {}  # gone since the scan: listed without text
-        return {entry.ref: data} if self._journal.blob_id(data) == entry.ref else {}
+    def _read_unsaved(self, root: bytes, files: list[tuple[bytes, TreeEntry]]) -> dict[bytes, bytes]:
+        """The contents of files in the directory, by their refs, without those that changed since the scan."""
+        found: dict[bytes, bytes] = {}
+        with Descent(root) as descent:
+            for path, entry in files:
+                data = descent.read_file(path, entry.size)
+                if data is not None and self._journal.blob_id(data) == entry.ref:
+                    found[entry.ref] = data
+        return found
 
     # -- restoring ----------------------------------------------------------------------------------------------------
 
