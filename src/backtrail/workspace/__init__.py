@@ -3,7 +3,7 @@
 `workspace_core` has every operation as a coroutine; `sync_api` and `async_api` have the facades. A snapshot: `scanner`
 runs `walk` (which files changed, by `index`, `signatures` and `exclusions`), then `pack` (files become blobs), then
 `trees`, and `journal` writes it; all reading goes through `descent`. A restore: `restore_plan` and `protections`
-decide, `apply` changes the directory, `restore` keeps both crash-safe. `registry` knows the directories of this machine.
+decide, `apply` changes the directory, `restore` keeps both crash-safe. `registry` knows this machine's directories.
 """
 
 from backtrail.workspace.async_api import AsyncWorkspace
