@@ -38,9 +38,11 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
 
         graph = builder.compile(checkpointer=BacktrailSaver(backtrail.open("agents.db")))
 
-    Only the types on LangGraph's own list of safe ones are built from stored data; add yours with `types=[MyState]`,
-    or pass a `serde`. With `detect="identity"` you promise never to change a message of the state in place; then a turn
-    costs the same however long the conversation is.
+    Which classes are built from stored data is LangGraph's own policy, with its switches: all of them, unless
+    `LANGGRAPH_STRICT_MSGPACK` is set or you pass a `serde` that allows fewer. With `types=[MyState]` only those and the
+    ones on LangGraph's list of safe classes are, and `types=[]` allows no more than that list. With `detect="identity"`
+    you promise never to change a message of the state in place; then a turn costs the same however long the
+    conversation is.
     """
 
     def __init__(
@@ -48,15 +50,16 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         store: Store | AsyncStore,
         *,
         serde: SerializerProtocol | None = None,
-        types: Iterable[type] = (),
+        types: Iterable[type] | None = None,
         detect: Literal["exact", "identity"] = "exact",
     ) -> None:
-        allowed = tuple(types)
-        if serde is not None and allowed:
+        if serde is not None and types is not None:
             raise InvalidInput("serde= and types= cannot be given together: allow the types in your serializer")
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
-        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=allowed or None))
+        if types is not None:
+            serde = JsonPlusSerializer(allowed_msgpack_modules=tuple(types) or None)
+        super().__init__(serde=serde)
         self.store = store
         self._bridge = SyncBridge(store)
         self._cache = CheckpointCache(immutable=detect == "identity")

@@ -1,6 +1,6 @@
 """A saver's cache of the checkpoints and pending writes it used last.
 
-A checkpoint never changes, so a cached one stays valid; the cache only saves reads and comparisons.
+The cache only saves reads and comparisons. A checkpoint hardly ever changes; if it is replaced, its author is another.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ class CachedCheckpoint(msgspec.Struct, frozen=True):
     bookkeeping: dict[str, Any]
     plain: dict[str, Any]  #: channel -> plain data
     message_lists: dict[str, MessageList] = {}  #: channel -> messages
+    row: str = ""  #: backtrail's id of it
+    author: bytes = b""  #: of the save that made it
 
     @classmethod
-    def from_state(cls, id: str, state: dict[str, Any]) -> CachedCheckpoint:
+    def from_state(cls, id: str, state: dict[str, Any], *, row: str, author: bytes) -> CachedCheckpoint:
         """The checkpoint that a state holds, with all channels as plain data."""
         plain = {channel_name(key): decompress(value) for key, value in state.items() if key != RESERVED_KEY}
-        return cls(id, state.get(RESERVED_KEY) or {}, plain)
+        return cls(id, state.get(RESERVED_KEY) or {}, plain, row=row, author=author)
 
     def with_message_lists(self, values: dict[str, Any], *, immutable: bool) -> CachedCheckpoint:
         """The same checkpoint, with those of the decoded `values` that are messages as lists of messages."""
@@ -43,7 +45,7 @@ class CachedCheckpoint(msgspec.Struct, frozen=True):
             if messages is not None:
                 message_lists[channel] = messages
         plain = {channel: value for channel, value in self.plain.items() if channel not in message_lists}
-        return CachedCheckpoint(self.id, self.bookkeeping, plain, message_lists)
+        return msgspec.structs.replace(self, plain=plain, message_lists=message_lists)
 
     @property
     def versions(self) -> dict[str, Any]:

@@ -34,20 +34,29 @@ def plan_delta(
     new_versions: ChannelVersions,
     *,
     check_messages: bool,
+    trust_versions: bool = True,
 ) -> CheckpointDelta:
-    """The difference between `before` and `checkpoint`. `check_messages` as in `MessageCodec.encode`."""
+    """The difference between `before` and `checkpoint`. `check_messages` as in `MessageCodec.encode`.
+
+    `trust_versions`: a channel of the same version has the same value, which is so unless somebody edited it.
+    """
     values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
     bookkeeping = codec.encode({k: value for k, value in checkpoint.items() if k not in ("id", "channel_values")})
     changes: dict[str, Any] = {RESERVED_KEY: bookkeeping}
     append: tuple[str, list[Any]] | None = None
-    plain = {channel: value for channel, value in before.plain.items() if channel in values}
-    message_lists = {channel: messages for channel, messages in before.message_lists.items() if channel in values}
+    # A channel that keeps its version keeps its value, even if LangGraph leaves that out, as it does for the last
+    # snapshot of a delta channel that no step has written since.
+    unchanged = {
+        channel
+        for channel in before.channels
+        if channel in versions and channel not in new_versions and versions[channel] == before.versions.get(channel)
+        if trust_versions or channel not in values
+    }
+    plain = {channel: value for channel, value in before.plain.items() if channel in unchanged}
+    message_lists = {channel: messages for channel, messages in before.message_lists.items() if channel in unchanged}
     for channel, value in values.items():
-        known = channel in before.channels and channel not in new_versions
-        if known and versions.get(channel) == before.versions.get(channel):
+        if channel in unchanged:
             continue
-        plain.pop(channel, None)
-        message_lists.pop(channel, None)
         key, old = state_key(channel), before.message_lists.get(channel)
         messages = None
         if codec.readable and type(value) is list and not check_messages:
@@ -61,6 +70,6 @@ def plan_delta(
             changes[key] = codec.encode(value)
         elif len(value) > len(old.items):
             append = (key, codec.encode(value[len(old.items) :]))
-    removed = [state_key(channel) for channel in before.channels - values.keys()]
+    removed = [state_key(channel) for channel in before.channels - values.keys() - unchanged]
     result = CachedCheckpoint(checkpoint["id"], bookkeeping, plain, message_lists)
     return CheckpointDelta(changes, append, removed, result)

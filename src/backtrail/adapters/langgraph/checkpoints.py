@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+import msgspec
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     ChannelVersions,
@@ -17,11 +20,12 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint, CheckpointCache
 from backtrail.adapters.langgraph.checkpoint_delta import CheckpointDelta, plan_delta
-from backtrail.adapters.langgraph.ids import GraphThread, backtrail_id, graph_id
+from backtrail.adapters.langgraph.ids import GraphThread, backtrail_id, graph_id, standin_id
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
 from backtrail.adapters.langgraph.pending_writes import PendingWrites, saving_key
 from backtrail.adapters.sync_bridge import maybe_await
 from backtrail.adapters.thread_ids import escape_part
+from backtrail.adapters.thread_writes import delete_if_present
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, EncodeError, NotFound
 from backtrail.model import Checkpoint
@@ -46,7 +50,7 @@ class Checkpoints:
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        graph_thread, parent = GraphThread.from_config(config), config["configurable"].get("checkpoint_id")
+        graph_thread, parent = GraphThread.from_config(config), config["configurable"].get("checkpoint_id") or None
         base = await self._base(graph_thread, parent)
         plain_metadata = dict(get_serializable_checkpoint_metadata(config, metadata))
         try:
@@ -75,12 +79,17 @@ class Checkpoints:
         new_versions: ChannelVersions,
     ) -> None:
         before = base or CachedCheckpoint("", {}, {})
+
+        async def attempt(**how: bool) -> bool:
+            delta = plan_delta(self._codec, before, checkpoint, new_versions, **how)
+            return await self._save(graph_thread, base, parent, metadata, delta, replace="trust_versions" in how)
+
         try:
-            delta = plan_delta(self._codec, before, checkpoint, new_versions, check_messages=False)
-            await self._save(graph_thread, base, parent, metadata, delta)
+            saved = await attempt(check_messages=False)
         except EncodeError:  # a message holds something that only LangGraph's serializer can encode
-            delta = plan_delta(self._codec, before, checkpoint, new_versions, check_messages=True)
-            await self._save(graph_thread, base, parent, metadata, delta)
+            saved = await attempt(check_messages=True)
+        if not saved:
+            await attempt(check_messages=True, trust_versions=False)
 
     async def _save(
         self,
@@ -89,29 +98,78 @@ class Checkpoints:
         parent: str | None,
         metadata: dict[str, Any],
         delta: CheckpointDelta,
-    ) -> None:
-        id = delta.result.id
-        self._cache.put(saving_key(graph_thread), delta.result)
-        options: Any = {"id": backtrail_id(id), "custom": self._custom(metadata, id, parent, base)}
+        *,
+        replace: bool,
+    ) -> bool:
+        """Save a checkpoint; False if there is one of this id and it shall not be replaced."""
+        author = os.urandom(6)
+        result = msgspec.structs.replace(delta.result, author=author)
+        id = result.id
+        self._cache.put(saving_key(graph_thread), result)
         thread: Any = self.store.thread(graph_thread.checkpoints)
-        head = None if base is not None and id > base.id else await maybe_await(thread.head)
-        if base is not None:
-            options["parent"] = backtrail_id(base.id)
-            await maybe_await(thread.update(delta.set, remove=delta.remove, append=delta.append, **options))
+        head = None if base is not None and id > base.id and not replace else await maybe_await(thread.head)
+        late = head is not None and graph_id(head) > id  # the newest by id stays the head
+
+        async def save(own_id: str) -> Checkpoint:
+            custom = self._custom(metadata, own_id, id, parent, base, author)
+            if base is None:
+                return cast("Checkpoint", await maybe_await(thread.save(delta.set, id=own_id, custom=custom)))
+            at: Any = {"expect": base.row, "on_conflict": "branch"} if late else {"parent": base.row}
+            changes: Any = {"remove": delta.remove, "append": delta.append}
+            saved = await maybe_await(thread.update(delta.set, id=own_id, custom=custom, **changes, **at))
+            return cast("Checkpoint", saved)
+
+        if replace:
+            row = await self._replace(graph_thread, id, save)
         else:
-            await maybe_await(thread.save(delta.set, **options))
-        if head is not None and graph_id(head) > id:
-            await maybe_await(thread.rewind(head.id))  # saved late: the newest by id stays the head
-        else:
-            self._cache.put(graph_thread.checkpoints, delta.result)
+            saved = await save(backtrail_id(id))
+            row = saved.id
+            if saved.custom[RESERVED_KEY].get("by") != author:
+                return False
+        if late and base is None and head is not None:
+            await maybe_await(thread.rewind(head.id))
+        if not late:
+            self._cache.put(graph_thread.checkpoints, msgspec.structs.replace(result, row=row))
+        return True
+
+    async def _replace(self, graph_thread: GraphThread, id: str, save: Callable[[str], Awaitable[Checkpoint]]) -> str:
+        """Save a checkpoint in place of the one that has its id, and return backtrail's id of it.
+
+        A checkpoint of backtrail never changes, so the old one is deleted, and another is saved under its id. While
+        that is done a third stands in for both: at every moment a reader finds the old content or the new one. If the
+        old one belongs to the thread that this one was forked from, it stays there, and the stand-in stays here.
+        """
+        thread: Any = self.store.thread(graph_thread.checkpoints)
+        old = await self.find(graph_thread, id)
+        if old is not None:
+            await self._writes.detach(graph_thread, await self._load_plain(graph_thread, old))
+        self._cache.remove(graph_thread.checkpoints)
+        await delete_if_present(thread, standin_id(id))
+        await save(standin_id(id))
+        await delete_if_present(thread, backtrail_id(id))
+        saved = await save(backtrail_id(id))
+        if saved.thread_id != graph_thread.checkpoints:
+            return standin_id(id)
+        await delete_if_present(thread, standin_id(id))
+        return saved.id
 
     def _custom(
-        self, metadata: dict[str, Any], id: str, parent: str | None, base: CachedCheckpoint | None
+        self,
+        metadata: dict[str, Any],
+        own_id: str,
+        id: str,
+        parent: str | None,
+        base: CachedCheckpoint | None,
+        author: bytes,
     ) -> dict[str, Any]:
-        """LangGraph's metadata, and those of its ids that cannot be derived from backtrail's own."""
-        reserved: dict[str, Any] = {} if backtrail_id(id) == id else {"id": id}
+        """LangGraph's metadata, its ids, and who saved this: two savers may choose one id, and one is refused."""
+        reserved: dict[str, Any] = {"by": author}
+        if own_id != id:
+            reserved["id"] = id
         if base is None or backtrail_id(base.id) != base.id:
             reserved["parent"] = parent
+        else:
+            reserved["after"] = uuid.UUID(base.id).bytes
         encoded = self._codec.encode(metadata)
         if self._codec.readable and RESERVED_KEY not in metadata:
             return {**encoded, RESERVED_KEY: reserved}
@@ -124,44 +182,47 @@ class Checkpoints:
         cached = self._cache.checkpoint(graph_thread.checkpoints, parent)
         if cached is not None:
             return cached
-        thread: Any = self.store.thread(graph_thread.checkpoints)
-        try:
-            return CachedCheckpoint.from_state(parent, await maybe_await(thread.load(at=backtrail_id(parent))))
-        except NotFound:
-            return None
+        found = await self.find(graph_thread, parent)
+        return await self._load_plain(graph_thread, found) if found is not None else None
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        graph_thread, id = GraphThread.from_config(config), config["configurable"].get("checkpoint_id")
-        thread: Any = self.store.thread(graph_thread.checkpoints)
+        graph_thread, id = GraphThread.from_config(config), config["configurable"].get("checkpoint_id") or None
         if id is not None:
-            try:
-                found = await maybe_await(thread.get(backtrail_id(str(id))))
-            except NotFound:
-                return None
+            found = await self.find(graph_thread, str(id))
         else:
+            thread: Any = self.store.thread(graph_thread.checkpoints)
             found = await maybe_await(thread.head)
             if found is not None and not _is_langgraphs(found):
                 history = await maybe_await(thread.history(newest_first=True))
                 found = next(filter(_is_langgraphs, history), None)
-        if found is None or not _is_langgraphs(found):
-            return None
-        return await self.load(graph_thread, found, cache=True)
+        return None if found is None else await self.load(graph_thread, found, cache=True)
+
+    async def find(self, graph_thread: GraphThread, id: str) -> Checkpoint | None:
+        """The checkpoint that has LangGraph's id; see `_replace` for those that have a stand-in."""
+        thread: Any = self.store.thread(graph_thread.checkpoints)
+        found: Checkpoint | None = await _get(thread, backtrail_id(id))
+        if found is None or found.thread_id != graph_thread.checkpoints:
+            found = await _get(thread, standin_id(id)) or found
+        return found if found is not None and _is_langgraphs(found) else None
+
+    async def _load_plain(self, graph_thread: GraphThread, found: Checkpoint) -> CachedCheckpoint:
+        state = await maybe_await(self.store.thread(graph_thread.checkpoints).load(at=found.id))
+        return CachedCheckpoint.from_state(graph_id(found), state, row=found.id, author=author_of(found))
 
     async def load(self, graph_thread: GraphThread, found: Checkpoint, *, cache: bool = False) -> CheckpointTuple:
         """A checkpoint with its values and pending writes. `cache`: a run is likely to continue from it."""
         codec, id = self._codec, graph_id(found)
         checkpoint = self._cache.checkpoint(graph_thread.checkpoints, id)
-        if checkpoint is None:
-            state = await maybe_await(self.store.thread(graph_thread.checkpoints).load(at=found.id))
-            checkpoint = CachedCheckpoint.from_state(id, state)
+        if checkpoint is None or checkpoint.author != author_of(found):  # another process may have replaced it
+            checkpoint = await self._load_plain(graph_thread, found)
         values = {channel: codec.decode(value) for channel, value in checkpoint.plain.items()}
         if cache and codec.readable:
             checkpoint = checkpoint.with_message_lists(values, immutable=codec.immutable)
             self._cache.put(graph_thread.checkpoints, checkpoint)
         values |= {channel: messages.copies() for channel, messages in checkpoint.message_lists.items()}
-        parent = found.custom[RESERVED_KEY].get("parent", found.parent_id)
+        parent = await self.parent_of(graph_thread, found)
         return CheckpointTuple(
             graph_thread.config(id),
             cast("GraphCheckpoint", {**codec.decode(checkpoint.bookkeeping), "id": id, "channel_values": values}),
@@ -169,6 +230,16 @@ class Checkpoints:
             graph_thread.config(parent) if parent is not None else None,
             await self._writes.get(graph_thread, checkpoint),
         )
+
+    async def parent_of(self, graph_thread: GraphThread, found: Checkpoint) -> str | None:
+        """LangGraph's id of a checkpoint's parent. If that was deleted, the newest one before it that was not."""
+        reserved = found.custom[RESERVED_KEY]
+        if "after" not in reserved:
+            return cast("str | None", reserved.get("parent", found.parent_id))
+        parent = str(uuid.UUID(bytes=reserved["after"]))
+        if parent == found.parent_id or await self.find(graph_thread, parent) is not None:
+            return parent
+        return found.parent_id
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
         """LangGraph's metadata of a checkpoint."""
@@ -187,7 +258,7 @@ class Checkpoints:
         """The checkpoints of a listing, newest first. No state is read."""
         configurable = config["configurable"] if config is not None else {}
         upper_bound = before["configurable"].get("checkpoint_id") if before is not None else None
-        only = configurable.get("checkpoint_id")
+        only = configurable.get("checkpoint_id") or None
         chosen: list[tuple[GraphThread, Checkpoint]] = []
         for graph_thread in await self.graph_threads(configurable.get("thread_id"), configurable.get("checkpoint_ns")):
             for checkpoint in await self.history(graph_thread):
@@ -203,7 +274,12 @@ class Checkpoints:
     async def history(self, graph_thread: GraphThread) -> list[Checkpoint]:
         """All checkpoints of a namespace that LangGraph wrote, abandoned branches included."""
         history = await maybe_await(self.store.thread(graph_thread.checkpoints).history(all=True))
-        return list(filter(_is_langgraphs, history))
+        found: dict[str, Checkpoint] = {}
+        for checkpoint in filter(_is_langgraphs, history):
+            id = graph_id(checkpoint)
+            if id not in found or checkpoint.id == standin_id(id):
+                found[id] = checkpoint
+        return list(found.values())
 
     async def graph_threads(self, thread_id: Any = None, ns: str | None = None) -> list[GraphThread]:
         """The namespaces of one LangGraph thread, or of all, that have checkpoints."""
@@ -217,6 +293,18 @@ class Checkpoints:
     def forget(self, thread: str) -> None:
         """Drop the cached checkpoint, or the cached writes, of a backtrail thread."""
         self._cache.remove(thread)
+
+
+async def _get(thread: Any, id: str) -> Checkpoint | None:
+    try:
+        return cast("Checkpoint", await maybe_await(thread.get(id)))
+    except NotFound:
+        return None
+
+
+def author_of(checkpoint: Checkpoint) -> bytes:
+    """Tells apart the checkpoints that had one id, one after the other."""
+    return cast("bytes", checkpoint.custom[RESERVED_KEY]["by"])
 
 
 def _is_langgraphs(checkpoint: Checkpoint) -> bool:

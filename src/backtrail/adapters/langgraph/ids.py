@@ -61,6 +61,11 @@ def backtrail_id(graph_id: str) -> str:
     return str(uuid.uuid5(_UUID_NAMESPACE, graph_id))
 
 
+def standin_id(graph_id: str) -> str:
+    """backtrail's id of the checkpoint that stands in for one while that is being replaced."""
+    return str(uuid.uuid5(_UUID_NAMESPACE, f"{graph_id}//standin"))
+
+
 def graph_id(checkpoint: Checkpoint) -> str:
     """LangGraph's id of a checkpoint."""
     return cast("str", checkpoint.custom.get(RESERVED_KEY, {}).get("id", checkpoint.id))

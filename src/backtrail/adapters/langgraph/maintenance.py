@@ -7,7 +7,6 @@ from typing import Any
 
 from backtrail.adapters.langgraph.checkpoints import Checkpoints
 from backtrail.adapters.langgraph.ids import GraphThread, channel_name, graph_id
-from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
 from backtrail.adapters.sync_bridge import maybe_await
 from backtrail.adapters.thread_ids import escape_part
 from backtrail.adapters.thread_writes import delete_if_present
@@ -105,6 +104,6 @@ class Maintenance:
             if incomplete:
                 state = await maybe_await(self._store.thread(graph_thread.checkpoints).load(at=checkpoint.id))
                 incomplete -= {channel_name(key) for key in state}
-            parent = checkpoint.custom[RESERVED_KEY].get("parent", checkpoint.parent_id)
-            checkpoint = by_id.get(parent) if incomplete else None
+            parent = await self._checkpoints.parent_of(graph_thread, checkpoint)
+            checkpoint = by_id.get(parent or "") if incomplete else None
         return kept

@@ -1,8 +1,10 @@
 """LangGraph's values <-> plain data, so that a message in a checkpoint is a message to backtrail as well.
 
-Plain values stay as they are. A message becomes a dict of its fields, with the name of its class under `RESERVED_KEY`;
-fields that have their empty default are left out. Any other value goes through the saver's serializer, item by item,
-and is stored as its typed bytes: that serializer's allow-list alone decides which classes are built from them again.
+Plain values stay as they are, and a message becomes a dict of its fields, with the name of its class under
+`RESERVED_KEY`; fields that have their empty default are left out. Any other value goes through the saver's serializer
+and is stored as its typed bytes: that serializer alone decides which classes are built from them again. Whatever is
+stored here in readable form is read back as exactly what LangGraph's serializer would have made of it: a tuple is a
+list afterwards, for example.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ _SCALARS = frozenset(
         bool,
         type(None),
         bytes,
-        bytearray,
         uuid.UUID,
         decimal.Decimal,
         dt.datetime,
@@ -34,6 +35,7 @@ _SCALARS = frozenset(
         dt.timedelta,
     }
 )
+_KEYS = frozenset({str, int, float, bool, type(None), bytes})  # LangGraph's serializer turns others into text
 _CLASSES: tuple[type[core.BaseMessage], ...] = (
     core.HumanMessage,
     core.HumanMessageChunk,
@@ -71,8 +73,10 @@ class MessageCodec:
     def __init__(self, serde: SerializerProtocol, *, immutable: bool = False) -> None:
         self._serde = serde
         self.immutable = immutable  #: the caller never changes a message in place
-        # Another serializer (one that encrypts, for example) may have to see every byte: nothing bypasses it.
-        self.readable = isinstance(serde, JsonPlusSerializer)
+        # Any other serializer (one that encrypts, redacts or audits) has to see every value: nothing bypasses it. A
+        # subclass of LangGraph's is another serializer, and so is one whose methods were replaced.
+        own = type(serde) is JsonPlusSerializer and vars(serde).keys().isdisjoint(("dumps_typed", "loads_typed"))
+        self.readable = own
 
     def encode(self, value: Any, *, check_messages: bool = False) -> Any:
         """The plain form of a value. Items of a list are encoded one by one, so that only new ones are stored.
@@ -80,19 +84,19 @@ class MessageCodec:
         `check_messages`: a message whose fields the store could not encode goes through the serializer.
         """
         if self.readable:
-            return self._plain(value, check_messages)
+            return bytearray(value) if type(value) is bytearray else self._plain(value, check_messages)
         return [self._typed(item) for item in value] if type(value) is list else self._typed(value)
 
     def _plain(self, value: Any, check_messages: bool) -> Any:
         kind = type(value)
         if kind in _SCALARS:
-            return bytearray(value) if kind is bytearray else value
-        if kind is list:
+            return value if kind is not dt.datetime or _is_exact_as_text(value) else self._typed(value)
+        if kind is list or kind is tuple:
             return [self._plain(item, check_messages) for item in value]
-        if kind is dict and RESERVED_KEY not in value and all(type(key) in _SCALARS for key in value):
+        if kind is dict and RESERVED_KEY not in value and all(type(key) in _KEYS for key in value):
             return {key: self._plain(item, check_messages) for key, item in value.items()}
-        if kind is tuple:
-            return tuple(self._plain(item, check_messages) for item in value)
+        if kind is bytearray:
+            return bytes(value)
         if kind in (set, frozenset) and all(type(item) in _SCALARS for item in value):
             return kind(value)
         empty = _EMPTY_DEFAULTS.get(kind)
@@ -121,8 +125,6 @@ class MessageCodec:
             return _build_message(reserved, {key: item for key, item in plain.items() if key != RESERVED_KEY})
         if kind is list:
             return [self.decode(item) for item in plain]
-        if kind is tuple:
-            return tuple(map(self.decode, plain))
         return kind(plain) if kind is set or kind is bytearray else plain
 
 
@@ -155,9 +157,14 @@ def _copy(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
         return {key: _copy(item) for key, item in value.items()} if value else {}
-    if kind is list:
+    if kind is list or kind is tuple:
         return [_copy(item) for item in value] if value else []
-    return tuple(map(_copy, value)) if kind is tuple else value
+    return value
+
+
+def _is_exact_as_text(moment: dt.datetime) -> bool:
+    """True for a moment that LangGraph's serializer, which writes it as text, does not change."""
+    return (moment.tzinfo is None or type(moment.tzinfo) is dt.timezone) and not moment.fold
 
 
 def _is_plain(value: Any) -> bool:

@@ -52,29 +52,43 @@ class PendingWrites:
             for i, (channel, value) in enumerate(writes)
         ]
         cached = self._cache.writes(graph_thread.writes)
-        # Tasks that write at once choose the same record id, and the store keeps the first: this value identifies its
-        # writer.
-        author = os.urandom(6)
 
         async def attempt() -> None:
             nonlocal cached
             before, cached = await self._newest(graph_thread, checkpoint_id, cached), None  # a second one reads again
             items = _merge(before.items, self._with_references(graph_thread, checkpoint_id, encoded))
-            if items == before.items:
-                return
-            number = before.number + 1
-            thread: Any = self._store.thread(graph_thread.writes)
-            saved = await maybe_await(
-                thread.save(
-                    {"writes": items},
-                    expect=before.head,
-                    id=writes_id(checkpoint_id, number),
-                    custom={"checkpoint": checkpoint_id, "by": author},
-                )
+            if items != before.items:
+                await self._save(graph_thread, before, items)
+
+        await retry_on_conflict(graph_thread.writes, attempt)
+
+    async def _save(self, graph_thread: GraphThread, before: CachedWrites, items: list[Any]) -> None:
+        """Save the record that follows `before`; `Conflict` if another writer was faster."""
+        # Tasks that write at once choose the same record id, and the store keeps the first: this value identifies its
+        # writer.
+        author = os.urandom(6)
+        number = before.number + 1
+        thread: Any = self._store.thread(graph_thread.writes)
+        saved = await maybe_await(
+            thread.save(
+                {"writes": items},
+                expect=before.head,
+                id=writes_id(before.checkpoint, number),
+                custom={"checkpoint": before.checkpoint, "by": author},
             )
-            if saved.custom["by"] != author:
-                raise Conflict(graph_thread.writes)
-            self._cache.put(graph_thread.writes, CachedWrites(checkpoint_id, number, items, saved.id))
+        )
+        if saved.custom["by"] != author:
+            raise Conflict(graph_thread.writes)
+        self._cache.put(graph_thread.writes, CachedWrites(before.checkpoint, number, items, saved.id))
+
+    async def detach(self, graph_thread: GraphThread, checkpoint: CachedCheckpoint) -> None:
+        """Store the values of a checkpoint's writes that are references to it, before it is replaced."""
+
+        async def attempt() -> None:
+            before = await self._newest(graph_thread, checkpoint.id, None)
+            items = [[*item[:4], compress(_resolve(item[4], checkpoint))] for item in before.items]
+            if items != before.items:
+                await self._save(graph_thread, before, items)
 
         await retry_on_conflict(graph_thread.writes, attempt)
 
