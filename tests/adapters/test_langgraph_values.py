@@ -25,7 +25,10 @@ class Secret:
     ran: str = "constructed"
 
 
-def test_no_constructor_of_stored_data_runs_unless_it_is_allowed(store: Any) -> None:
+NONE_ALLOWED: Any = {"allowed_msgpack_modules": None}
+
+
+def test_which_classes_are_rebuilt_is_langgraphs_policy_unless_types_restrict_it(store: Any) -> None:
     class Holds(TypedDict):
         thing: Any
 
@@ -33,9 +36,10 @@ def test_no_constructor_of_stored_data_runs_unless_it_is_allowed(store: Any) -> 
     builder.add_node("n", lambda state: {"thing": Secret("mine")})
     builder.add_edge(START, "n")
     builder.compile(checkpointer=BacktrailSaver(store)).invoke({"thing": None}, at())
-    assert BacktrailSaver(store).get_tuple(at()).checkpoint["channel_values"]["thing"] == {"ran": "mine"}
-    allowing = BacktrailSaver(store, types=[Secret])
-    assert allowing.get_tuple(at()).checkpoint["channel_values"]["thing"] == Secret("mine")
+    for strict in (BacktrailSaver(store, types=[]), BacktrailSaver(store, serde=JsonPlusSerializer(**NONE_ALLOWED))):
+        assert strict.get_tuple(at()).checkpoint["channel_values"]["thing"] == {"ran": "mine"}
+    for allowing in (BacktrailSaver(store), BacktrailSaver(store, types=[Secret])):
+        assert allowing.get_tuple(at()).checkpoint["channel_values"]["thing"] == Secret("mine")
     with pytest.raises(InvalidInput, match="cannot be given together"):
         BacktrailSaver(store, types=[Secret], serde=JsonPlusSerializer())
 

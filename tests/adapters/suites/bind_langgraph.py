@@ -87,13 +87,13 @@ STORES = Stores()
 class BoundSaver(BacktrailSaver):
     """A saver on a store of its own, with the constructors of the stock ones."""
 
-    def __init__(self, *ignored: Any, serde: Any = None, store: Any = None, **more: Any) -> None:
+    def __init__(self, *_: Any, serde: Any = None, store: Any = None, **__: Any) -> None:
         super().__init__(STORES.open() if store is None else store, serde=serde)
         self.stack = contextlib.ExitStack()
 
     @classmethod
     @contextmanager
-    def from_conn_string(cls, *ignored: Any, serde: Any = None, **more: Any) -> Iterator[BoundSaver]:
+    def from_conn_string(cls, *_: Any, serde: Any = None, **__: Any) -> Iterator[BoundSaver]:
         yield cls(serde=serde)
 
     def setup(self) -> None:
@@ -125,7 +125,7 @@ class AsyncBoundSaver(BoundSaver):
 
     @classmethod
     @asynccontextmanager
-    async def from_conn_string(cls, *ignored: Any, serde: Any = None, **more: Any) -> AsyncIterator[BoundSaver]:  # type: ignore[override]
+    async def from_conn_string(cls, *_: Any, serde: Any = None, **__: Any) -> AsyncIterator[BoundSaver]:  # type: ignore[override]
         url, options = STORES.address()
         async with await backtrail.aio.open(url, **options) as store:
             yield cls(serde=serde, store=store)
