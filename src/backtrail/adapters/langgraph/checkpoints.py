@@ -228,7 +228,7 @@ class Checkpoints:
             cast("GraphCheckpoint", {**codec.decode(checkpoint.bookkeeping), "id": id, "channel_values": values}),
             cast("CheckpointMetadata", self.metadata(found)),
             graph_thread.config(parent) if parent is not None else None,
-            await self._writes.get(graph_thread, checkpoint),
+            await self._writes.get(graph_thread, checkpoint, cache=cache),
         )
 
     async def parent_of(self, graph_thread: GraphThread, found: Checkpoint) -> str | None:

@@ -74,7 +74,7 @@ class PendingWrites:
                 {"writes": items},
                 expect=before.head,
                 id=writes_id(before.checkpoint, number),
-                custom={"checkpoint": before.checkpoint, "by": author},
+                custom={"checkpoint": before.checkpoint, "number": number, "by": author},
             )
         )
         if saved.custom["by"] != author:
@@ -92,9 +92,13 @@ class PendingWrites:
 
         await retry_on_conflict(graph_thread.writes, attempt)
 
-    async def get(self, graph_thread: GraphThread, checkpoint: CachedCheckpoint) -> list[tuple[str, str, Any]]:
-        """The (task id, channel, value) of each write, in LangGraph's order."""
+    async def get(
+        self, graph_thread: GraphThread, checkpoint: CachedCheckpoint, *, cache: bool = False
+    ) -> list[tuple[str, str, Any]]:
+        """The (task id, channel, value) of each write, in LangGraph's order. `cache`: more are likely to follow."""
         newest = await self._newest(graph_thread, checkpoint.id, None)
+        if cache:
+            self._cache.put(graph_thread.writes, newest)  # a run that continues here writes its first without a read
         return [
             (task_id, channel, self._codec.decode(_resolve(value, checkpoint)))
             for task_id, _, _, channel, value in newest.items
@@ -112,10 +116,18 @@ class PendingWrites:
             cached = self._cache.writes(graph_thread.writes)
             if cached is not None and cached.head == newest.id and cached.checkpoint == checkpoint_id:
                 return cached
+            if newest.custom.get("checkpoint") == checkpoint_id:  # nearly always: a run writes for one at a time
+                items = (await maybe_await(thread.load(at=newest.id)))["writes"]
+                return CachedWrites(checkpoint_id, newest.custom["number"], items, newest.id)
             head = newest.id
         else:
             head = cached.head
-        # Numbers grow by one: double until a record is missing, then bisect.
+        number, items = await self._find(thread, checkpoint_id)
+        return CachedWrites(checkpoint_id, number, items, head)
+
+    async def _find(self, thread: Any, checkpoint_id: str) -> tuple[int, list[Any]]:
+        """The number of a checkpoint's newest record, and its items. Numbers grow by one: double until a record is
+        missing, then bisect."""
         low, high, items = 0, 1, []
         while True:
             try:
@@ -129,7 +141,7 @@ class PendingWrites:
                 items, low = (await maybe_await(thread.load(at=writes_id(checkpoint_id, middle))))["writes"], middle
             except NotFound:
                 high = middle
-        return CachedWrites(checkpoint_id, low, items, head)
+        return low, items
 
     def _with_references(
         self, graph_thread: GraphThread, checkpoint_id: str, encoded: list[list[Any]]
