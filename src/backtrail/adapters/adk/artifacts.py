@@ -1,6 +1,8 @@
 """Google ADK's artifact service on backtrail.
 
-A file is one thread, a version of it one checkpoint. Equal content is stored once.
+A file is one thread, a version of it one checkpoint. Equal content is stored once. A version may refer to another
+artifact of the same user by its `artifact://` URI, and is loaded as that one. A rewind of a session saves an empty
+version of a file that did not exist yet, which is loaded as absent.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from google.adk.artifacts import BaseArtifactService
+from google.adk.artifacts import BaseArtifactService, artifact_util
 from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_part
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
@@ -22,6 +24,8 @@ from backtrail.errors import NotFound
 from backtrail.store import Store
 
 _ID_PREFIX = "adk-artifacts"
+_MAX_REFERENCES = 5  # that a load follows, as ADK's own services do
+_ABSENT = (types.Part(), types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b"")))
 
 
 class BacktrailArtifactService(BaseArtifactService):
@@ -44,6 +48,8 @@ class BacktrailArtifactService(BaseArtifactService):
         """Save a new version, and return its number: 0, 1, 2, …"""
         part = ensure_part(artifact)
         thread_id = _thread_id(app_name, user_id, session_id, filename)
+        if artifact_util.is_artifact_ref(part):
+            _reference(part, app_name, user_id, session_id)
         return await self._bridge.run_async(self._save(thread_id, part, custom_metadata or {}))
 
     async def load_artifact(
@@ -56,11 +62,17 @@ class BacktrailArtifactService(BaseArtifactService):
         version: int | None = None,
     ) -> types.Part | None:
         """A version, or the newest; None if it does not exist."""
-        thread_id = _thread_id(app_name, user_id, session_id, filename)
-        return await self._bridge.run_async(self._load(thread_id, version))
+        for _ in range(_MAX_REFERENCES + 1):
+            thread_id = _thread_id(app_name, user_id, session_id, filename)
+            part = await self._bridge.run_async(self._load(thread_id, version))
+            if part is None or not artifact_util.is_artifact_ref(part):
+                return part
+            app_name, user_id, session_id, filename, version = _reference(part, app_name, user_id, session_id)
+        raise InputValidationError(f"Exceeded maximum recursion depth resolving artifact reference: {filename}")
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """The names of a session's artifacts and of the user's own."""
+        _check_names(app_name, user_id, session_id)
         return await self._bridge.run_async(self._keys(app_name, user_id, session_id))
 
     async def delete_artifact(
@@ -98,14 +110,16 @@ class BacktrailArtifactService(BaseArtifactService):
 
     async def _save(self, thread_id: str, part: types.Part, metadata: dict[str, Any]) -> int:
         data, fields = None, part.model_dump(mode="json", exclude_none=True)
-        mime_type = "text/plain" if part.text is not None else None
+        mime_type = None
         if part.inline_data is not None:
             mime_type, data = part.inline_data.mime_type, part.inline_data.data
             fields["inline_data"].pop("data", None)  # stored beside the fields, as bytes and not as base64
-        elif part.file_data is not None:
-            mime_type = part.file_data.mime_type
-        elif part.text is None:
+        elif part.text is not None:
+            mime_type = "text/plain"
+        elif part.file_data is None:
             raise InputValidationError("Not supported artifact type.")
+        elif not artifact_util.is_artifact_ref(part):
+            mime_type = part.file_data.mime_type
         custom = {"metadata": to_jsonable_python(metadata), "mime_type": mime_type}
 
         async def attempt() -> int:
@@ -127,7 +141,7 @@ class BacktrailArtifactService(BaseArtifactService):
         part = types.Part.model_validate_json(msgspec.json.encode(state["part"]))
         if part.inline_data is not None:
             part.inline_data.data = state["data"]
-        return None if part == types.Part() else part
+        return None if part in _ABSENT else part
 
     async def _keys(self, app: str, user: str, session: str | None) -> list[str]:
         names: list[str] = []
@@ -159,4 +173,28 @@ def _thread_id(app: str, user: str, session_id: str | None, filename: str) -> st
     of_user = filename.startswith("user:")
     if session_id is None and not of_user:
         raise InputValidationError("Session ID must be provided for session-scoped artifacts.")
+    _check_names(app, user, None if of_user else session_id)
     return join_parts(_ID_PREFIX, app, user, _scope_part(None if of_user else session_id), filename)
+
+
+def _check_names(app: str, user: str, session_id: str | None) -> None:
+    """Refuse names that ADK's own services refuse, because they would be paths there."""
+    artifact_util.validate_path_segment(app, "app_name")
+    artifact_util.validate_path_segment(user, "user_id")
+    if session_id is not None:
+        artifact_util.validate_path_segment(session_id, "session_id")
+
+
+def _reference(
+    part: types.Part, app: str, user: str, session_id: str | None
+) -> tuple[str, str, str | None, str, int | None]:
+    """App, user, session, file and version that a part refers to; `InputValidationError` if they are another user's or
+    another session's."""
+    uri = (part.file_data and part.file_data.file_uri) or ""
+    parsed = artifact_util.parse_artifact_uri(uri)
+    if parsed is None:
+        raise InputValidationError(f"Invalid artifact reference URI: {uri}")
+    artifact_util.validate_artifact_reference_scope(
+        app_name=app, user_id=user, session_id=session_id, parsed_uri=parsed
+    )
+    return parsed.app_name, parsed.user_id, parsed.session_id, parsed.filename, parsed.version

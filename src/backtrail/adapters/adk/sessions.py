@@ -3,11 +3,13 @@
 A session is one backtrail thread: its events as a list, its state beside them. State of a user (`user:`) and of an app
 (`app:`) has a thread of its own, and `temp:` is never stored. Each event is one checkpoint that expects the revision
 its session object was read at: a writer with an older one gets ADK's `StaleSessionError`. The newest few events are
-read without the rest.
+read without the rest. Values in a state become JSON as in ADK's own database services: what JSON does not have is
+written as pydantic writes it, and what pydantic does not know as its `repr`.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any, cast
 
@@ -19,7 +21,7 @@ from google.adk.events import Event
 from google.adk.platform import time as clock
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-from pydantic_core import to_jsonable_python
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
 from backtrail.adapters.thread_ids import join_parts, split_parts
@@ -31,6 +33,8 @@ from backtrail.store import Store
 _ID_PREFIX = "adk"
 _EVENTS, _STATE, _UPDATED = "events", "state", "last_update_time"  # keys of a thread's state
 _FIRST_WINDOW = 64  # events that a search by time reads at first
+_STALE = "The session has been changed in the store since it was read: get it again before appending to it."
+_logger = logging.getLogger(__name__)
 
 
 class BacktrailSessionService(BaseSessionService):
@@ -52,14 +56,15 @@ class BacktrailSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; `AlreadyExistsError` if the id is taken."""
-        given_id = session_id.strip() if session_id else ""
-        return await self._bridge.run_async(self._create(app_name, user_id, given_id or str(uuid.uuid4()), state or {}))
+        id = (session_id or "").strip() or str(uuid.uuid4())
+        return await self._bridge.run_async(self._create(app_name, user_id, id, state or {}))
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """A session, with all its events or the ones that `config` asks for; only those are read."""
-        return await self._bridge.run_async(self._get(app_name, user_id, session_id, config or GetSessionConfig()))
+        id = session_id.strip()
+        return await self._bridge.run_async(self._get(app_name, user_id, id, config or GetSessionConfig()))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of a user, or of all users, without events; the one used last comes last."""
@@ -67,7 +72,7 @@ class BacktrailSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session; a missing one is not an error."""
-        await self._bridge.run_async(delete_if_present(self.thread(app_name, user_id, session_id)))
+        await self._bridge.run_async(delete_if_present(self.thread(app_name, user_id, session_id.strip())))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state that a user's sessions share, without the `user:` prefix."""
@@ -131,13 +136,21 @@ class BacktrailSessionService(BaseSessionService):
         prefix = join_parts(_ID_PREFIX, app, *([user] if user is not None else [])) + "/"
         infos: Any = await maybe_await(self.store.threads(prefix=prefix))
         sessions = []
+        app_state = await self._shared_state(join_parts(_ID_PREFIX, app))
+        user_states: dict[str, dict[str, Any]] = {}
         for info in infos:
             parts = split_parts(info.id)
             if len(parts) != 4:
                 continue
-            picked = await maybe_await(self.store.thread(info.id).pick([_STATE, _UPDATED]))
-            merged = await self._with_shared_state(app, parts[2], picked[_STATE])
-            sessions.append(_session(app, parts[2], parts[3], merged, [], picked[_UPDATED], info.head))
+            owner = parts[2]
+            try:
+                picked = await maybe_await(self.store.thread(info.id).pick([_STATE, _UPDATED]))
+            except NotFound:
+                continue  # deleted meanwhile
+            if owner not in user_states:
+                user_states[owner] = await self._shared_state(join_parts(_ID_PREFIX, app, owner))
+            merged = _merge(picked[_STATE], app_state, user_states[owner])
+            sessions.append(_session(app, owner, parts[3], merged, [], picked[_UPDATED], info.head))
         return sorted(sessions, key=lambda one: (one.last_update_time, one.user_id, one.id))
 
     async def _append(self, session: Session, event: Event) -> None:
@@ -145,11 +158,8 @@ class BacktrailSessionService(BaseSessionService):
         app_delta, user_delta, own = _split_by_scope(event.actions.state_delta)
         marker = session._storage_update_marker  # noqa: SLF001 - ADK's field for a service's revision
         try:
-            if marker is None:  # the session object is not from this service: take the current head
-                head = await maybe_await(thread.head)
-                marker = head.id if head is not None else None
-            if marker is None:
-                raise ThreadNotFound(thread.id)
+            if marker is None:  # the session object is not from this service
+                marker = await self._marker_of(thread, session)
             changes: dict[str, Any] = {_UPDATED: event.timestamp}
             if own:
                 changes[_STATE] = {**(await maybe_await(thread.pick([_STATE], at=marker)))[_STATE], **own}
@@ -160,13 +170,23 @@ class BacktrailSessionService(BaseSessionService):
         except Conflict as error:
             if error.actual is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from error
-            raise StaleSessionError(
-                "The session has been changed in the store since it was read: get it again before appending to it."
-            ) from error
+            raise StaleSessionError(_STALE) from error
         await self._update_shared_state(join_parts(_ID_PREFIX, session.app_name), app_delta)
         await self._update_shared_state(join_parts(_ID_PREFIX, session.app_name, session.user_id), user_delta)
         session._storage_update_marker = saved.id  # noqa: SLF001 - as above
         session.last_update_time = event.timestamp
+
+    async def _marker_of(self, thread: Any, session: Session) -> str:
+        """The head of the thread, if a session object without a marker is up to date: it is as young as the stored
+        session, or ends with the same event."""
+        head = await maybe_await(thread.head)
+        if head is None:
+            raise ThreadNotFound(thread.id)
+        if (await maybe_await(thread.pick([_UPDATED], at=head.id)))[_UPDATED] > session.last_update_time:
+            last = [event["id"] for event in await maybe_await(thread.tail(_EVENTS, 1, at=head.id))]
+            if last != [event.id for event in session.events[-1:]]:
+                raise StaleSessionError(_STALE)
+        return cast("str", head.id)
 
     # -- state of users and apps --------------------------------------------------------------------------------------
 
@@ -194,27 +214,35 @@ class BacktrailSessionService(BaseSessionService):
     async def _with_shared_state(self, app: str, user: str, own: dict[str, Any]) -> dict[str, Any]:
         """A session's own state together with that of its app and its user."""
         app_state = await self._shared_state(join_parts(_ID_PREFIX, app))
-        user_state = await self._shared_state(join_parts(_ID_PREFIX, app, user))
-        return {
-            **own,
-            **{State.APP_PREFIX + key: value for key, value in app_state.items()},
-            **{State.USER_PREFIX + key: value for key, value in user_state.items()},
-        }
+        return _merge(own, app_state, await self._shared_state(join_parts(_ID_PREFIX, app, user)))
+
+
+def _merge(own: dict[str, Any], app_state: dict[str, Any], user_state: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **own,
+        **{State.APP_PREFIX + key: value for key, value in app_state.items()},
+        **{State.USER_PREFIX + key: value for key, value in user_state.items()},
+    }
 
 
 def _split_by_scope(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """A state as plain data, in three parts: the app's, the user's and the session's own."""
+    """A state as JSON values, in three parts: the app's, the user's and the session's own."""
     app_state: dict[str, Any] = {}
     user_state: dict[str, Any] = {}
     own: dict[str, Any] = {}
-    for key, value in (to_jsonable_python(state) if state else {}).items():
+    for key, value in state.items():
         if key.startswith(State.APP_PREFIX):
             app_state[key.removeprefix(State.APP_PREFIX)] = value
         elif key.startswith(State.USER_PREFIX):
             user_state[key.removeprefix(State.USER_PREFIX)] = value
         elif not key.startswith(State.TEMP_PREFIX):
             own[key] = value
-    return app_state, user_state, own
+    scopes = (app_state, user_state, own)
+    try:
+        return cast("tuple[Any, Any, Any]", tuple(to_jsonable_python(scopes)))
+    except (PydanticSerializationError, ValueError, TypeError):
+        _logger.warning("some values of a session's state are not JSON: their repr is stored instead", exc_info=True)
+        return cast("tuple[Any, Any, Any]", tuple(to_jsonable_python(scopes, serialize_unknown=True)))
 
 
 def _session(
