@@ -424,3 +424,13 @@ def test_threads_that_append_at_once_lose_nothing(tmp_path: Any) -> None:
     for name in range(4):
         own = [text for text in said if text.startswith(f"{name}/")]
         assert own == [f"{name}/{number}" for number in range(50)]
+
+
+@pytest.mark.parametrize("content", ["cut \ud83d", [{"type": "text", "text": "cut \ud83d"}]], ids=["flat", "deep"])
+def test_the_end_of_a_session_is_read_again_and_again_whatever_text_it_holds(store: Any, content: Any) -> None:
+    session = store.session("s")
+    messages = [{"role": "user", "content": content, "n": number} for number in range(20)]
+    for message in messages:
+        session.append(message)
+        assert session.messages(last=2) == messages[max(0, message["n"] - 1) : message["n"] + 1]
+    assert session.messages(last=5) == messages[-5:]

@@ -306,7 +306,7 @@ class ListTailCache(ForkSafe):
         tail = self._tails.peek(key)
         if tail is not None and tail.start <= start <= stop <= tail.stop:
             return  # another thread was faster
-        size = len(_encode(items))
+        size = _size(items)
         if tail is None or tail.stop != start or len(items) != stop - start:
             tail = _Tail(stop - len(items))
             self._tails.put(key, tail, tail.add(items, size))
@@ -315,17 +315,30 @@ class ListTailCache(ForkSafe):
 
 
 def _kept(items: list[Any]) -> list[Item]:
-    """The items in their cached form, from after the last one that holds a registered type: registered types may change
-    while a program runs, stored bytes do not."""
+    """The items in their cached form, from after the last one that holds a registered type (registered types may change
+    while a program runs, stored bytes do not) or half of a surrogate pair in its depth."""
     kept: list[Item] = []
     for item in items:
         if _is_flat(item):
             kept.append(item.copy())
-        elif is_plain(item):
-            kept.append(_encode(item))
-        else:
+            continue
+        try:
+            encoded = _encode(item) if is_plain(item) else None
+        except UnicodeEncodeError:
+            encoded = None
+        if encoded is None:
             kept.clear()
+        else:
+            kept.append(encoded)
     return kept
+
+
+def _size(items: list[Item]) -> int:
+    """The encoded size of items, or about that."""
+    try:
+        return len(_encode(items))
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return len(repr(items))
 
 
 def _is_flat(item: Any) -> bool:
