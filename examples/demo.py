@@ -77,7 +77,7 @@ def run_agent(path: Path, kill_after: int | None) -> int:
 
 
 def tour(folder: Path) -> None:
-    path = folder / "agents.db"
+    path = folder / "backtrail.db"
 
     chapter(1, "An agent works, and is killed with SIGKILL in the middle of it")
     printed = run_agent(path, kill_after=37)

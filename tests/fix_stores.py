@@ -39,10 +39,10 @@ class Stepped:
         setattr(self.inner, name, value)
 
     def _finish(self, value: Any) -> Any:
-        if inspect.isawaitable(value):
-            return self._finish(self.loop.run_until_complete(_await(value)))
         if type(value).__module__.startswith("backtrail") and type(value).__name__.startswith("Async"):
             return Stepped(value, self.loop)
+        if inspect.isawaitable(value):
+            return self._finish(self.loop.run_until_complete(_await(value)))
         if inspect.ismethod(value) or inspect.isfunction(value):
             return lambda *args, **kwargs: self._finish(
                 value(*map(_inner, args), **{name: _inner(each) for name, each in kwargs.items()})

@@ -2,7 +2,7 @@
 
     import backtrail
 
-    store = backtrail.open("agents.db")  # or "memory:", "jsonl:DIR", "redis://…", "postgresql://…"
+    store = backtrail.open("backtrail.db")  # or "memory:", "jsonl:DIR", "redis://…", "postgresql://…"
     thread = store.thread("support-42")
     thread.append("messages", [{"role": "user", "content": "hello"}])
     thread.load()

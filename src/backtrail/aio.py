@@ -21,7 +21,7 @@ from backtrail.history.context import Context
 from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import AsyncJanitor
-from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
+from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.retrying import retry_async as retry
 from backtrail.run import RUNS, RunCore, RunInfo
 from backtrail.run.async_api import AsyncRun
@@ -105,7 +105,7 @@ class AsyncStore:
         prefix: str = "",
         limit: int | None = None,
         after: str | None = None,
-        kind: str | None = None,
+        kind: Kind | None = None,
         newest_first: bool = False,
     ) -> AwaitableList[ThreadInfo]:
         """List threads whose id starts with `prefix`, by id or newest first; `after` is the last id of the page before.
@@ -332,5 +332,4 @@ class AsyncStore:
         await self.close()
 
     def __repr__(self) -> str:
-        context = self._core.context
-        return f"<backtrail.AsyncStore {context.engine.properties.name}{' closed' if context.closed else ''}>"
+        return f"<backtrail.AsyncStore {self._core.context.describe()}>"

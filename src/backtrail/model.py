@@ -13,6 +13,7 @@ from backtrail.errors import InvalidInput
 
 Shape = Literal["dict", "list", "text", "bytes", "value"]
 Relation = Literal["child", "parent", "sibling"]
+Kind = Literal["thread", "session", "run", "workspace"]
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from backtrail.errors import UnsafePath
+from backtrail.errors import NotFound, UnsafePath
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -195,6 +195,14 @@ def remove_abandoned(directory: Path) -> None:
                 found = path.lstat()
                 if stat.S_ISREG(found.st_mode) and found.st_mtime < limit:
                     path.unlink()
+
+
+def require_directory(path: Path) -> None:
+    """Refuse to make a store in a directory that does not exist: its path is more likely mistyped than meant."""
+    if path.is_symlink() and not path.exists():
+        raise UnsafePath(f"{path} is a symbolic link that leads to no directory: remove it, or choose another path")
+    if not path.exists():
+        raise NotFound(f"there is no directory {path}: make it first, or correct the path of the store")
 
 
 def make_directories(path: Path) -> None:

@@ -17,7 +17,7 @@ from backtrail.history.context import Context
 from backtrail.history.store_core import StoreCore
 from backtrail.history.thread_core import ThreadCore
 from backtrail.janitor import Janitor
-from backtrail.model import At, Copied, Progress, Pruned, ThreadInfo, Verified
+from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Verified
 from backtrail.thread import Thread
 
 if TYPE_CHECKING:  # imported by the methods that need them: most programs use one or two
@@ -91,7 +91,7 @@ class Store:
         prefix: str = "",
         limit: int | None = None,
         after: str | None = None,
-        kind: str | None = None,
+        kind: Kind | None = None,
         newest_first: bool = False,
     ) -> list[ThreadInfo]:
         """List threads whose id starts with `prefix`, by id or newest first; `after` is the last id of the page before.
@@ -170,8 +170,7 @@ class Store:
             timeout=timeout,
             recover=recover,
         )
-        if recover:
-            finish(core.recover())
+        finish(core.ready())
         return Workspace(core)
 
     # -- figures and health -------------------------------------------------------------------------------------------
@@ -319,5 +318,4 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        context = self._core.context
-        return f"<backtrail.Store {context.engine.properties.name}{' closed' if context.closed else ''}>"
+        return f"<backtrail.Store {self._core.context.describe()}>"

@@ -147,7 +147,7 @@ def test_an_empty_ref_is_not_the_head(run: Run) -> None:
     ("args", "message"),
     [
         (("threads", "x"), "no thread starts with 'x'"),
-        (("threads", "--kind", "walk"), "no threads of kind 'walk' yet"),
+        (("threads", "--kind", "workspace"), "no threads of kind 'workspace' yet"),
         (("sessions",), "no sessions yet"),
         (("sessions", "x"), "no session starts with 'x'"),
         (("runs",), "no run is waiting: all have finished"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import backtrail
 from backtrail.engines.base import Commit, Drop
 from backtrail.engines.sqlite import SQLiteEngine, migrations
 from backtrail.engines.sqlite.database_file import APPLICATION_ID
@@ -153,9 +154,20 @@ def test_no_store_is_made_unless_asked_for(tmp_path: Path) -> None:
     step(SQLiteEngine(tmp_path / "s.db", create=False).close())
 
 
-def test_missing_directories_are_made(tmp_path: Path) -> None:
-    step(saved(tmp_path / "a" / "b" / "s.db").close())
-    assert (tmp_path / "a" / "b" / "s.db").is_file()
+@pytest.mark.parametrize("url", ["{}/a/s.db", "sqlite:{}/a/b/s.db", "jsonl:{}/a/b"])
+@pytest.mark.parametrize("create", [True, False])
+def test_a_store_in_a_directory_that_does_not_exist_is_refused_and_nothing_is_made(
+    tmp_path: Path, url: str, create: bool
+) -> None:
+    with pytest.raises(backtrail.NotFound, match="there is no directory .*a" if create else "there is no store at"):
+        backtrail.open(url.format(tmp_path), create=create)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_directory_of_a_jsonl_store_itself_is_made(tmp_path: Path) -> None:
+    with backtrail.open(f"jsonl:{tmp_path}/sessions") as store:
+        store.session("s").add("user", "hello")
+    assert (tmp_path / "sessions" / "backtrail.json").is_file()
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])

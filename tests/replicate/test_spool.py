@@ -546,7 +546,7 @@ def test_bad_spools_are_refused_before_anything_is_made(tmp_path: Path) -> None:
         with pytest.raises(backtrail.InvalidInput, match="spool_limit"):
             backtrail.open(here, replica=there, spool=tmp_path / "spool", spool_limit=limit)
     with pytest.raises(backtrail.InvalidInput, match="spool_limit"):
-        backtrail.open(f"{here}?replica={there}&spool={tmp_path}/spool&spool_limit=much")
+        backtrail.open(f"sqlite:{here}?replica={there}&spool={tmp_path}/spool&spool_limit=much")
     with pytest.raises(backtrail.InvalidInput, match="choose one"):
         backtrail.open(here, replica=there, replica_required=True, spool=tmp_path / "spool")
     assert sorted(tmp_path.iterdir()) == before

@@ -309,7 +309,7 @@ def _event(lines: Any) -> tuple[str, Any]:
 def test_a_store_that_cannot_be_reached_is_a_503(served: Inspector) -> None:
     served.store.close()
     answer = served.client.get("/api/v1/threads")
-    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "Unavailable")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "Closed")
 
 
 def test_an_unknown_path_or_method_gets_the_same_kind_of_error(served: Inspector) -> None:

@@ -71,7 +71,13 @@ class CommandContext:
         try:
             opened = backtrail.open(target, **options)
         except backtrail.NotFound as error:
-            raise backtrail.NotFound(f"{error}: name one with -s or BACKTRAIL_STORE") from error
+            if create:
+                raise
+            from backtrail.cli.nearby_stores import suggest_store
+
+            nearby = suggest_store(store_path(target) or ".")
+            hint = f"{error}: name one with -s or BACKTRAIL_STORE{'; ' if nearby else ''}{nearby}"
+            raise backtrail.NotFound(hint) from error
         with opened as store:
             yield store
 

@@ -76,6 +76,12 @@ class Context:
         other.closed = self.closed
         return other
 
+    def describe(self) -> str:
+        """The engine and the place of the store, without any secret."""
+        where = self.own_paths[0] if self.own_paths else self.place
+        parts = [self.engine.properties.name, *([] if where is None else [repr(where)]), *(["closed"] * self.closed)]
+        return " ".join(parts)
+
     def check_open(self) -> None:
         """Raise `Unavailable` if the store was closed."""
         if self.closed:

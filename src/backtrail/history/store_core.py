@@ -16,7 +16,7 @@ from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
 from backtrail.history.records import thread_info
 from backtrail.history.sweep import Progress, Sweeper, lineages
-from backtrail.history.validation import check_limit, check_part
+from backtrail.history.validation import check_kind, check_limit, check_part
 from backtrail.model import Copied, Pruned, ThreadInfo, Verified
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class StoreCore:
         newest_first: bool = False,
     ) -> list[ThreadInfo]:
         """Threads whose id starts with `prefix`, by id, or newest first; `after` is the last id of the page before."""
-        heads = await list_heads(self.context, prefix, limit, after, kind, newest_first)
+        heads = await list_heads(self.context, prefix, limit, after, check_kind(kind), newest_first)
         return [thread_info(self.context.frames, head) for head in heads]
 
     async def count(self) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from backtrail.engines.reserved_names import RESERVED
 from backtrail.errors import InvalidInput
+from backtrail.model import Kind
 
 MAX_NAME = 512
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 def check_name(value: object, what: str) -> str:
@@ -58,6 +60,15 @@ def check_limit(value: object, what: str = "limit") -> int | None:
         return None
     if type(value) is not int or value < 0:
         raise InvalidInput(f"{what} must be None or an int from 0 up, not {value!r}")
+    return value
+
+
+def check_kind(value: object) -> str | None:
+    """A kind of thread is None, for all, or one of those that there are."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in KINDS:
+        raise InvalidInput(f"kind={value!r:.40} is unknown: there are {', '.join(KINDS)}")
     return value
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from backtrail.model import Kind
+
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Count = Annotated[int, Meta(ge=0)]
@@ -32,7 +34,7 @@ class ThreadsRequest(ApiRequest, frozen=True, kw_only=True):
 
     search: str = ""
     prefix: str = ""
-    kind: str | None = None
+    kind: Kind | None = None
     after: str | None = None
     limit: Limit = 100
 

@@ -70,9 +70,8 @@ class AsyncSession(AsyncThreadView, Generic[F_co]):
         `label`, `tags`, `custom` and `files` belong to the checkpoint, as in `thread.save`; a message that has fields
         of these names goes through `append`.
         """
-        return await self._runner.together(
-            self._narrow(self._core.add(role, content, label=label, tags=tags, custom=custom, files=files, **fields))
-        )
+        work = self._core.add(role, content, label=label, tags=tags, custom=custom, files=files, **fields)
+        return await self._write(work, files)
 
     async def append(
         self,
@@ -88,7 +87,7 @@ class AsyncSession(AsyncThreadView, Generic[F_co]):
         await session.append({"role": "user", "content": "hello"}, tags=["draft"])
         """
         write = self._core.append(message, label, tags, custom, files, id)  # type: ignore[arg-type]  # a TypedDict is a dict
-        return await self._runner.together(self._narrow(write))
+        return await self._write(write, files)
 
     async def extend(
         self,
@@ -100,7 +99,13 @@ class AsyncSession(AsyncThreadView, Generic[F_co]):
         id: UUID | str | None = None,
     ) -> Checkpoint | F_co:
         """Append several messages as one checkpoint; the rest is as in `thread.append`."""
-        return await self._runner.together(self._narrow(self._core.extend(messages, label, tags, custom, files, id)))
+        return await self._write(self._core.extend(messages, label, tags, custom, files, id), files)
+
+    def _write(
+        self, work: Coroutine[Any, Any, Checkpoint | None], files: Files | None
+    ) -> Coroutine[Any, Any, Checkpoint | F_co]:
+        """Add messages, in one commit with what other tasks save; a snapshot of files may take long, and runs alone."""
+        return self._runner.together(self._narrow(work)) if files is None else self._runner(self._narrow(work))
 
     def _narrow(self, write: Coroutine[Any, Any, Checkpoint | None]) -> Coroutine[Any, Any, Checkpoint | F_co]:
         """Give a write its public type: it returns None only with errors="log", where F_co is None."""

@@ -210,7 +210,7 @@ class AsyncThread(Generic[S]):
         return AwaitableList(self._runner(self._core.history(limit, newest_first, all)))
 
     def find(
-        self, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
+        self, *, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
     ) -> AwaitableList[Checkpoint]:
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
         return AwaitableList(self._runner(self._core.find(tag, label, custom)))

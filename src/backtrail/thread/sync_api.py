@@ -201,7 +201,7 @@ class Thread(Generic[S]):
         return finish(self._core.history(limit, newest_first, all))
 
     def find(
-        self, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
+        self, *, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
     ) -> list[Checkpoint]:
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
         return finish(self._core.find(tag, label, custom))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.model import At, Progress
 from backtrail.workspace.model import Changes, FileDiff, Snapshot, Status
@@ -18,6 +21,15 @@ class AsyncWorkspace:
     def __init__(self, core: WorkspaceCore, runner: AsyncRunner) -> None:
         self._core = core
         self._runner = runner
+
+    def __await__(self) -> Generator[Any, Any, AsyncWorkspace]:
+        """Finish, or take back, a restore that was interrupted, and return the workspace: `await store.workspace(…)`.
+        Without `await`, the first call does so."""
+        return self._ready().__await__()
+
+    async def _ready(self) -> AsyncWorkspace:
+        await self._runner(self._core.ready())
+        return self
 
     @property
     def root(self) -> str:

@@ -129,6 +129,11 @@ class WorkspaceCore:
                 )
             yield directory.restorer
 
+    async def ready(self) -> None:
+        """Recover, unless the workspace was opened with recover=False."""
+        if self._recovers:
+            await self.recover()
+
     async def recover(self) -> None:
         """Finish, or take back, a restore whose process died. Every call that changes something does so first."""
         async with self._locked(recover=True):

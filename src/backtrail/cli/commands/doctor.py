@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backtrail import BacktrailError, Store
 
 Verdict = Literal["ok", "hint", "bad"]
-_EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pathspec"}
+EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pathspec"}
 
 
 class Finding(NamedTuple):
@@ -66,9 +66,9 @@ def _check_environment() -> Iterator[Finding]:
     yield Finding(
         "backtrail", "ok", f"{__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
     )
-    missing = [extra for extra, module in _EXTRAS.items() if importlib.util.find_spec(module) is None]
+    missing = [extra for extra, module in EXTRAS.items() if importlib.util.find_spec(module) is None]
     advice = f'for these: pip install "backtrail[{",".join(missing)}]"' if missing else ""
-    here = ", ".join(extra for extra in _EXTRAS if extra not in missing) or "none"
+    here = ", ".join(extra for extra in EXTRAS if extra not in missing) or "none"
     yield Finding("extras", "hint" if missing else "ok", f"{here} installed", advice)
 
 

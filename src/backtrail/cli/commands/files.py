@@ -37,11 +37,16 @@ name_option = click.option("--name", help="Name of the workspace (default: the d
 
 
 @click.group(
+    no_args_is_help=False,
+    invoke_without_command=True,
     epilog="\b\nExamples:\n  backtrail files snapshot --label before\n  backtrail files diff\n"
-    "  backtrail files restore before -n"
+    "  backtrail files restore before -n",
 )
-def command() -> None:
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Snapshots of a directory: take, compare, restore. Respects `.gitignore` and `.backtrailignore`."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def _workspace_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ def command(context: CommandContext, prefix: str, limit: int) -> None:
             "iteration": lambda info: info.iteration,
             "tokens in/out": lambda info: f"{info.input_tokens:,} / {info.output_tokens:,}",
         },
+        kept=("task", "iteration", "tokens in/out"),
         fields=("task", "iteration", "input_tokens", "output_tokens"),
         empty=empty_message("run", prefix) if prefix else "no run is waiting: all have finished",
     )

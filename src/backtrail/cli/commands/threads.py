@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import click
 
 from backtrail.cli.context import Command, CommandContext, namespaces_of, with_context
 from backtrail.cli.thread_listing import empty_message, page_limit_option, prefix_argument, print_page
+from backtrail.model import Kind
 
 
 @click.command(
@@ -15,10 +18,10 @@ from backtrail.cli.thread_listing import empty_message, page_limit_option, prefi
 )
 @prefix_argument
 @page_limit_option
-@click.option("--kind", help="Only this kind: thread, session, run, workspace.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="Only this kind.")
 @click.option("--by-name", is_flag=True, help="Sort by name instead of newest first.")
 @with_context
-def command(context: CommandContext, prefix: str, limit: int, kind: str | None, by_name: bool) -> None:
+def command(context: CommandContext, prefix: str, limit: int, kind: Kind | None, by_name: bool) -> None:
     """List threads whose name starts with PREFIX, newest first."""
     with context.store() as store:
         found = store.threads(prefix, limit=limit + 1, kind=kind, newest_first=not by_name)

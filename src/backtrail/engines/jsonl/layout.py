@@ -11,7 +11,7 @@ import msgspec
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.lockfile import LockFile
 from backtrail.errors import NotFound, UnsupportedFormat
-from backtrail.owned_files import make_directories, read_bytes, replace_atomically
+from backtrail.owned_files import make_directories, read_bytes, replace_atomically, require_directory
 
 
 def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], None]) -> None:
@@ -19,6 +19,7 @@ def directory_of_a_store(directory: Path, *, create: bool, start: Callable[[], N
     files)."""
     marker = directory / "backtrail.json"
     if not directory.exists() and create:
+        require_directory(directory.parent)
         make_directories(directory)
     if directory.exists() and not directory.is_dir():
         raise UnsupportedFormat(f"{directory} is not a backtrail store: it is not a directory; choose another path")

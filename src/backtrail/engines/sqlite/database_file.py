@@ -28,11 +28,11 @@ from backtrail.engines.sqlite.schema_check import check_schema, harden, limited
 from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.owned_files import (
     create_exclusive,
-    make_directories,
     open_regular,
     read_at,
     real_place,
     remove_abandoned,
+    require_directory,
     require_regular,
     sync_directory,
     temporary_file,
@@ -49,7 +49,7 @@ CACHE_KB = 16_000  # at most, for each connection; a state of 3.5 MB is read fro
 _OPENING = threading.Lock()
 _OPEN: Counter[tuple[int, int]] = Counter()  # (device, inode) of the files that stores of this process have open
 
-_MAGIC = b"SQLite format 3\0"
+MAGIC = b"SQLite format 3\0"
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
@@ -212,7 +212,7 @@ def _look(path: Path) -> int:
         header = read_at(fd, 100, 0)
     finally:
         os.close(fd)
-    if len(header) < 100 or not header.startswith(_MAGIC):
+    if len(header) < 100 or not header.startswith(MAGIC):
         what = "it is not a SQLite database" if header else "it is empty"
         raise UnsupportedFormat(
             f"{path} is not a backtrail store: {what}; choose another path, this file was left untouched"
@@ -255,7 +255,7 @@ def _writable(path: Path) -> bool:
 
 
 def _make(path: Path) -> None:
-    make_directories(path.parent)
+    require_directory(path.parent)
     with closing(LockFile(beside(path, "-lock"))) as lock, lock:
         if path.exists():
             return  # another process was faster
