@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+COUNTED = 1000  #: heads in a page of `Engine.count`, where an engine does not keep the number
 LAST_STEP = 2**32 - 1  #: the highest number that a step can have
 
 #: The address of a row: (branch id, step). Rows never move, so a position names the same row for as long as it exists.
@@ -238,6 +239,14 @@ class Engine(ABC):
         """Heads whose thread id starts with `prefix` (compared as code points, never as a pattern), ascending by id
         and greater than `after`; or, `newest_first`, descending by (`updated`, id) and after the thread `after`."""
 
+    async def count(self, prefix: str = "") -> int:
+        """The number of threads whose id starts with `prefix`. An engine that keeps the number of all its threads
+        answers without reading them; this implementation reads them in pages."""
+        found, after = 0, None
+        while page := await self.threads(prefix=prefix, after=after, limit=COUNTED):
+            found, after = found + len(page), page[-1].thread
+        return found
+
     @abstractmethod
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         """The names of all lineages that still have a branch, a head or a blob, ascending."""
@@ -298,6 +307,11 @@ class Engine(ABC):
     @abstractmethod
     async def stats(self) -> dict[str, int]:
         """At least threads, branches, rows, blobs and bytes (the space that the whole store occupies)."""
+
+    async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:  # noqa: ARG002 - for engines that keep any
+        """Compare what the engine keeps in addition to the records (counts, an order by age) with the records: (what,
+        how it differs) for each disagreement. With `repair`, make it agree. An engine without any has none."""
+        return []
 
     @abstractmethod
     async def compact(self) -> None:

@@ -154,6 +154,9 @@ class NamespaceEngine(Engine):
         )
         return [self._cut_prefix(head) for head in found]
 
+    async def count(self, prefix: str = "") -> int:
+        return await self.inner.count(self._prefix + prefix)
+
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         cut = len(self._prefix)
         found: list[str] = []
@@ -214,6 +217,9 @@ class NamespaceEngine(Engine):
 
     async def stats(self) -> dict[str, int]:
         return await count(self, await self.lineages())
+
+    async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
+        return await self.inner.check(repair=repair)
 
     async def compact(self) -> None:
         await self.inner.compact()

@@ -11,6 +11,7 @@ from backtrail.engines.base import LAST_STEP, Engine, Head
 
 RESERVED = "\U0010ffff"
 NAMESPACE_END = "\x1f"  #: a reserved name with this in it belongs to a namespace
+_LARGEST = 4096  # heads in a page, at most
 _FIGURES = ("threads", "branches", "rows", "blobs", "bytes")
 
 
@@ -30,19 +31,24 @@ async def user_threads(
 ) -> list[Head]:
     """`Engine.threads` without reserved names; a page is full if there are enough threads to fill it."""
     found: list[Head] = []
+    size = limit
     while limit is None or len(found) < limit:
-        lacking = None if limit is None else limit - len(found)
-        page = await engine.threads(prefix=prefix, after=after, limit=lacking, kind=kind, newest_first=newest_first)
+        page = await engine.threads(prefix=prefix, after=after, limit=size, kind=kind, newest_first=newest_first)
         found += [head for head in page if not is_reserved(head.thread)]
-        if lacking is None or len(page) < lacking:
+        if size is None or len(page) < size:
             break
-        after = page[-1].thread
-    return found
+        after, size = page[-1].thread, min(2 * size, _LARGEST)  # many reserved ones may lie in between
+    return found[:limit]
 
 
 async def user_lineages(engine: Engine, *, after: str | None = None, limit: int | None = None) -> list[str]:
     """`Engine.lineages` without reserved names. They come last, so no page before the last one is short."""
     return [name for name in await engine.lineages(after=after, limit=limit) if not is_reserved(name)]
+
+
+async def count_user_threads(engine: Engine) -> int:
+    """`Engine.count` without reserved names."""
+    return await engine.count() - await engine.count(RESERVED)
 
 
 async def user_stats(engine: Engine) -> dict[str, int]:

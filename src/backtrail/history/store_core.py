@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backtrail.engines.base import Head
 from backtrail.engines.capabilities import capability
 from backtrail.engines.namespace import NamespaceEngine, namespaces
-from backtrail.engines.reserved_names import user_stats, user_threads
+from backtrail.engines.reserved_names import count_user_threads, user_stats, user_threads
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history import keyring
 from backtrail.history.context import Context
@@ -66,7 +66,7 @@ class StoreCore:
     async def count(self) -> int:
         """The number of threads."""
         self.context.check_open()
-        return (await user_stats(self.context.engine))["threads"]
+        return await count_user_threads(self.context.engine)
 
     async def stats(self, survey: bool = True) -> dict[str, Any]:
         """Numbers of threads, branches, rows and blobs; bytes in all (`total`), bytes that can be reached (`live`) and

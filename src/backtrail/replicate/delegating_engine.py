@@ -46,6 +46,10 @@ class DelegatingEngine(Engine):
         )
         return found
 
+    async def count(self, prefix: str = "") -> int:
+        number: int = await self._ask("count", prefix)
+        return number
+
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         found: list[str] = await self._ask("lineages", after=after, limit=limit)
         return found
@@ -98,3 +102,7 @@ class DelegatingEngine(Engine):
     async def stats(self) -> dict[str, int]:
         figures: dict[str, int] = await self._ask("stats")
         return figures
+
+    async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = await self._ask("check", repair=repair)
+        return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from backtrail.errors import BacktrailError, Corrupt, Unavailable
 
 REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as cached tips
 SHORT = 256  #: a range of at most this many steps counts as short
+SEARCHED = 4096  #: the newest threads among which those with a prefix are looked for, before all threads with it
 LEASES_KEPT = 86_400.0  #: seconds after their expiry
 
 
@@ -157,14 +159,48 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
     ) -> list[Head]:
         below = _past(prefix)
         most = -1 if limit is None else limit
-        if not newest_first:
-            least = prefix if after is None else max(prefix, after + "\0")
-            found = self._readers.fetch(sql.THREADS, (least, below, kind, most))
-        elif after is None:
-            found = self._readers.fetch(sql.NEWEST, (prefix, below, kind, most))
+        if newest_first:
+            return self._newest(prefix, after, limit, kind)
+        least = prefix if after is None else max(prefix, after + "\0")
+        if kind is None:
+            found = self._readers.fetch(sql.THREADS, (least, below, most))
         else:
-            found = self._readers.fetch(sql.NEWEST_AFTER, (prefix, below, kind, most, after))
+            found = self._readers.fetch(sql.THREADS_OF_KIND, (least, below, kind, most))
         return [_head(values) for values in found]
+
+    def _newest(self, prefix: str, after: str | None, limit: int | None, kind: str | None) -> list[Head]:
+        bound: tuple[int, str] | tuple[()] = ()
+        if after is not None:
+            age = self._readers.fetch(sql.AGE, (after,))
+            if not age:
+                return []
+            bound = (age[0][0], after)
+        kinds = [kind] if kind is not None else [name for (name,) in self._readers.fetch(sql.KINDS, ())]
+        found = self._newest_of(kinds, bound, SEARCHED if prefix and limit is not None else limit)
+        if prefix:
+            complete = limit is None or len(found) < SEARCHED
+            found = [head for head in found if head.thread.startswith(prefix)]
+            if not complete and len(found) < (limit or 0):  # few threads have this prefix: sort those that do
+                named = map(_head, self._readers.fetch(sql.THREADS, (prefix, _past(prefix), -1)))
+                found = sorted((head for head in named if head.kind in kinds), key=_age, reverse=True)
+                found = [head for head in found if not bound or _age(head) < bound]
+        return found[:limit]
+
+    def _newest_of(self, kinds: Sequence[str], bound: tuple[int, str] | tuple[()], limit: int | None) -> list[Head]:
+        statement = sql.NEWEST_AFTER if bound else sql.NEWEST
+        most = -1 if limit is None else limit
+        # By name, because a thread whose kind changes between two of these reads is in both.
+        found = {
+            values[0]: _head(values)
+            for kind in kinds
+            for values in self._readers.fetch(statement, (kind, most, *bound))
+        }
+        return sorted(found.values(), key=_age, reverse=True)[:limit]
+
+    async def count(self, prefix: str = "") -> int:
+        if prefix:
+            return int(self._readers.fetch(sql.COUNT_NAMED, (prefix, _past(prefix)))[0][0])
+        return int(self._readers.fetch(sql.COUNT_THREADS, ())[0][0])
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         least = "" if after is None else after + "\0"
@@ -232,14 +268,24 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
             raise Unavailable(f"{self._file.path} was replaced by another file while it was open: open it again")
 
     async def stats(self) -> dict[str, int]:
-        threads, branches, rows, blobs = self._readers.fetch(sql.COUNTS, ())[0]
+        rows, branches, blobs = self._readers.fetch(sql.COUNTS, ())[0]
         return {
-            "threads": threads,
+            "threads": await self.count(),
             "branches": branches,
             "rows": rows,
             "blobs": blobs,
             "bytes": self._file.size(),
         }
+
+    async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
+        problems = [
+            (f"the number of {what}", f"{kept:,} are recorded, and {counted:,} are there")
+            for what, kept, counted in self._readers.fetch(sql.COMPARED, ())
+            if kept != counted
+        ]
+        if repair and problems:
+            self._writer.write(transactions.recount, None)
+        return problems
 
     async def compact(self) -> None:
         self._writer.write(transactions.forget_leases, LEASES_KEPT)
@@ -260,6 +306,9 @@ def _head(record: Sequence[Any]) -> Head:
     if type(record[0]) is not str or type(record[1]) is not str:
         raise Corrupt("a head", "the name of its thread or lineage is not text")
     return Head(*record)
+
+
+_age = attrgetter("updated", "thread")
 
 
 def _is_branch(record: Sequence[Any]) -> bool:

@@ -16,12 +16,19 @@ _HEAD = "thread, lineage, owner, branch, step, version, kind, created, updated, 
 
 # -- writing: what a save runs -----------------------------------------------------------------------------------
 
-MOVE_HEAD = """
-UPDATE heads SET owner = ?, branch = ?, step = ?, version = ?, kind = ?, created = ?, updated = ?, count = ?, size = ?,
-    note = ?
-WHERE thread = ? AND branch = ? AND step = ? AND version = ? AND lineage = ?"""
-ADD_HEAD = "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-DELETE_HEAD = "DELETE FROM heads WHERE thread = ? AND branch = ? AND step = ? AND version = ?"
+_MOVED = "owner = ?, branch = ?, step = ?, version = ?, created = ?, updated = ?, count = ?, size = ?, note = ?"
+_KEY = "thread = ? AND branch = ? AND step = ? AND version = ?"
+MOVE_HEAD = f"UPDATE heads SET {_MOVED} WHERE {_KEY} AND lineage = ? AND kind = ? AND listed < 0"  # noqa: S608 - constants only, here and below
+MOVE_AND_UNSORT = f"UPDATE heads SET {_MOVED}, kind = ?, listed = ? WHERE {_KEY} AND lineage = ?"  # noqa: S608
+SORTED = 64  #: unsorted threads that are sorted at once
+SORT_OLDEST = f"""
+UPDATE heads SET listed = max(updated, 0)
+WHERE thread IN (SELECT thread FROM heads WHERE kind = ? AND listed < 0 ORDER BY listed LIMIT {SORTED:d})"""  # noqa: S608
+ADD_HEAD = "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+LISTED = f"SELECT kind, listed FROM heads WHERE {_KEY}"  # noqa: S608
+DELETE_HEAD = "DELETE FROM heads WHERE thread = ?"
+ADD_TO_COUNT = "INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
+UNSORTED = "SELECT n FROM counts WHERE what = 'unsorted' AND kind = ?"
 LAST_ROW = "SELECT pos, branch, step FROM steps ORDER BY pos DESC LIMIT 1"
 # Except where a row that a sweep deleted had begun a stretch.
 NEXT_ROW = """
@@ -35,9 +42,9 @@ FROM stretches r LEFT JOIN steps s ON s.pos = r.pos + ?2 - r.first
 WHERE r.branch = ?1 AND r.first <= ?2 ORDER BY r.first DESC LIMIT 1"""
 ROW_BEHIND = "SELECT pos, branch, step FROM steps WHERE pos > ? ORDER BY pos LIMIT 1"
 ADD_STRETCH = "INSERT INTO stretches VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET pos = excluded.pos"
+NUMBER_BRANCH = "UPDATE counts SET n = n + 1 WHERE what IN ('branches', 'last branch')"
 ADD_BRANCH = """
-INSERT INTO branches (id, lineage, thread, owner, origin, origin_step, seal) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING"""
+INSERT INTO branches SELECT n, ?, ?, ?, ?, ?, ?, ? FROM counts WHERE what = 'last branch' ON CONFLICT DO NOTHING"""
 SET_MARK = "INSERT INTO marks VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET data = excluded.data"
 DELETE_MARK = "DELETE FROM marks WHERE branch = ? AND step = ?"
 ADD_BLOB = "INSERT INTO blobs (pool, id, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -49,7 +56,10 @@ BRANCH_NUMBER = "SELECT n FROM branches WHERE id = ? AND lineage = ?"
 
 # -- sweeping ----------------------------------------------------------------------------------------------------
 
-HEAD_KEYS = "SELECT thread, branch, step, version FROM heads WHERE lineage = ?"
+_HEADS = """
+SELECT {0} FROM heads WHERE thread = ?1 AND lineage = ?1
+UNION ALL SELECT {0} FROM heads WHERE lineage = ?1 AND lineage <> thread"""
+HEAD_KEYS = _HEADS.format("thread, branch, step, version")
 _AT = """
 WHERE branch = ?1 AND step = ?2 AND pos = (
     SELECT r.pos + ?2 - r.first FROM stretches r WHERE r.branch = ?1 AND r.first <= ?2 ORDER BY r.first DESC LIMIT 1)"""
@@ -104,35 +114,44 @@ LEFT JOIN stretches r ON r.branch = b.n
 LEFT JOIN steps s ON s.pos = r.pos + h.step - r.first AND s.branch = b.n AND s.step = h.step
 LEFT JOIN marks m ON m.branch = s.branch AND m.step = s.step
 WHERE h.thread = ?"""
-HEADS = f"SELECT {_HEAD} FROM heads WHERE lineage = ? ORDER BY thread"  # noqa: S608
-THREADS = f"""
-SELECT {_HEAD} FROM heads
-WHERE thread >= ?1 AND thread < ?2 AND (?3 IS NULL OR kind = ?3)
-ORDER BY thread LIMIT ?4"""  # noqa: S608
+HEADS = f"{_HEADS.format(_HEAD)} ORDER BY thread"
+_NAMED = "thread >= ? AND thread < ?"
+THREADS = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} ORDER BY thread LIMIT ?"  # noqa: S608
+THREADS_OF_KIND = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} AND kind = ? ORDER BY thread LIMIT ?"  # noqa: S608
+KINDS = "SELECT kind FROM counts WHERE what = 'threads'"
+AGE = "SELECT updated FROM heads WHERE thread = ?"
 NEWEST = f"""
-SELECT {_HEAD} FROM heads
-WHERE thread >= ?1 AND thread < ?2 AND (?3 IS NULL OR kind = ?3)
-ORDER BY updated DESC, thread DESC LIMIT ?4"""  # noqa: S608
-NEWEST_AFTER = f"""
-SELECT {_HEAD} FROM heads
-WHERE thread >= ?1 AND thread < ?2 AND (?3 IS NULL OR kind = ?3)
-    AND (updated, thread) < (SELECT updated, thread FROM heads WHERE thread = ?5)
-ORDER BY updated DESC, thread DESC LIMIT ?4"""  # noqa: S608
-# Hops from one name to the next through the three indexes, instead of reading every entry of them.
-LINEAGES = """
-WITH RECURSIVE names (name) AS (
-    SELECT (SELECT min(l) FROM (
-        SELECT min(lineage) AS l FROM branches WHERE lineage >= ?1
-        UNION ALL SELECT min(lineage) FROM heads WHERE lineage >= ?1
-        UNION ALL SELECT min(pool) FROM blobs WHERE pool >= ?1))
+SELECT {_HEAD} FROM (
+    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed < 0)
     UNION ALL
-    SELECT (SELECT min(l) FROM (
-        SELECT min(lineage) AS l FROM branches WHERE lineage > name
-        UNION ALL SELECT min(lineage) FROM heads WHERE lineage > name
-        UNION ALL SELECT min(pool) FROM blobs WHERE pool > name))
-    FROM names WHERE name IS NOT NULL
+    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 ORDER BY listed DESC, thread DESC LIMIT ?2)
 )
-SELECT name FROM names WHERE name IS NOT NULL LIMIT ?2"""
+ORDER BY updated DESC, thread DESC LIMIT ?2"""  # noqa: S608
+NEWEST_AFTER = f"""
+SELECT {_HEAD} FROM (
+    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed < 0 AND (updated, thread) < (?3, ?4))
+    UNION ALL
+    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 AND (listed, thread) < (?3, ?4)
+        ORDER BY listed DESC, thread DESC LIMIT ?2)
+)
+ORDER BY updated DESC, thread DESC LIMIT ?2"""  # noqa: S608
+COUNT_THREADS = "SELECT coalesce(sum(n), 0) FROM counts WHERE what = 'threads'"
+COUNT_NAMED = "SELECT count(*) FROM heads WHERE thread >= ? AND thread < ?"
+# Hops from one name to the next through the indexes, instead of reading every entry of them. The heads of threads that
+# are no forks have no index by lineage: they are looked for only up to the next lineage that has a branch.
+_NEXT = """
+SELECT min(l) FROM (
+    SELECT min(lineage) AS l FROM branches WHERE lineage {0}
+    UNION ALL SELECT min(lineage) FROM heads WHERE lineage {0} AND lineage <> thread
+    UNION ALL SELECT min(thread) FROM heads WHERE thread {0} AND lineage = thread
+        AND thread < coalesce((SELECT min(lineage) FROM branches WHERE lineage {0}), x'')
+    UNION ALL SELECT min(pool) FROM blobs WHERE pool {0})"""
+LINEAGES = f"""
+WITH RECURSIVE names (name) AS (
+    SELECT ({_NEXT.format(">= ?1")})
+    UNION ALL SELECT ({_NEXT.format("> name")}) FROM names WHERE name IS NOT NULL
+)
+SELECT name FROM names WHERE name IS NOT NULL LIMIT ?2"""  # noqa: S608
 BRANCHES = "SELECT id, lineage, thread, owner, origin, origin_step, seal FROM branches WHERE lineage = ? ORDER BY n"
 _SPAN = """
 FROM stretches r CROSS JOIN steps s ON s.pos BETWEEN r.pos - r.first + max(?2, r.first) AND r.pos - r.first + min(?3,
@@ -163,9 +182,38 @@ BLOB = "SELECT data FROM blobs WHERE pool = ? AND id = ?"
 BLOBS = f"SELECT id, data FROM blobs WHERE pool = ? AND id IN ({', '.join('?' * AT_ONCE)})"  # noqa: S608
 BLOB_IDS = "SELECT id, length(data) FROM blobs WHERE pool = ? AND id >= ? ORDER BY id LIMIT ?"
 ANYTHING = "SELECT 1 FROM branches LIMIT 1"
-COUNTS = """
-SELECT (SELECT count(*) FROM heads), (SELECT count(*) FROM branches), (SELECT count(*) FROM steps WHERE branch > 0),
-    (SELECT count(*) FROM blobs)"""
+
+# -- kept counts --------------------------------------------------------------------------------------------------
+
+# A position is never used twice; the number of a deleted blob may be, if it was the highest.
+_ROWS, _BLOBS = "(SELECT coalesce(max(pos), 0) FROM steps)", "(SELECT coalesce(max(n), 0) FROM blobs)"
+_COUNT = "(SELECT n FROM counts WHERE what = '{}')"
+COUNTS = f"""
+SELECT {_ROWS} - {_COUNT.format("missing rows")} AS rows, {_COUNT.format("branches")} AS branches,
+    {_BLOBS} - {_COUNT.format("missing blobs")} AS blobs"""
+COUNTED = """
+SELECT (SELECT count(*) FROM steps WHERE branch > 0) AS rows, (SELECT count(*) FROM branches) AS branches,
+    (SELECT count(*) FROM blobs) AS blobs"""
+SET_COUNTS = f"""
+INSERT OR REPLACE INTO counts VALUES
+('missing rows', '', {_ROWS} - ?), ('branches', '', ?), ('missing blobs', '', {_BLOBS} - ?)"""  # noqa: S608
+_HEADS_COUNTED = """
+SELECT 'threads', kind, count(*) AS n FROM heads GROUP BY kind
+UNION ALL SELECT 'unsorted', kind, count(*) FROM heads WHERE listed < 0 GROUP BY kind"""
+FORGET_COUNTS_OF_HEADS = "DELETE FROM counts WHERE what IN ('threads', 'unsorted')"
+COUNT_HEADS = f"INSERT INTO counts {_HEADS_COUNTED}"
+COMPARED = f"""
+WITH c AS ({COUNTS}), d AS ({COUNTED}), h (what, kind, n) AS ({_HEADS_COUNTED})
+SELECT 'rows', c.rows, d.rows FROM c, d
+UNION ALL SELECT 'branches', c.branches, d.branches FROM c, d
+UNION ALL SELECT 'blobs', c.blobs, d.blobs FROM c, d
+UNION ALL SELECT what || ' of the kind ' || kind, sum(kept), sum(there) FROM (
+    SELECT what, kind, n AS kept, 0 AS there FROM counts WHERE what IN ('threads', 'unsorted')
+    UNION ALL SELECT what, kind, 0, n FROM h
+) GROUP BY what, kind
+UNION ALL SELECT 'threads in the order of age', (SELECT count(*) FROM heads WHERE listed >= 0),
+    (SELECT count(*) FROM heads WHERE listed >= 0 AND listed = max(updated, 0))"""  # noqa: S608
+SORT_MISPLACED = "UPDATE heads SET listed = max(updated, 0) WHERE listed >= 0 AND listed <> max(updated, 0)"
 
 # -- leases ------------------------------------------------------------------------------------------------------
 

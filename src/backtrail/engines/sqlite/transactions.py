@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import NamedTuple
 
-import msgspec
-
 from backtrail.engines import conflicts
-from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Lease, NewRow, Swap, Taken
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Lease, NewRow, Taken
+from backtrail.engines.sqlite import head_table
 from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
@@ -45,7 +44,7 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
     if fence is not None and execute(sql.FENCE, fence).fetchone() is None:
         raise conflicts.fence_stale(fence)
     for swap in commit.swaps:
-        _swap(cursor, lineage, swap)
+        head_table.swap(cursor, lineage, swap)
     for branch in commit.branches:
         _start(cursor, lineage, branch, writing.learnt)
     for row in commit.rows:
@@ -82,33 +81,9 @@ def _add_blobs(cursor: sqlite3.Cursor, lineage: str, blobs: list[tuple[bytes, by
     cursor.executemany(sql.ADD_BLOB, ((lineage, name, data) for name, data in blobs[most:]))
 
 
-def _swap(cursor: sqlite3.Cursor, lineage: str, swap: Swap) -> None:
-    thread, expect, new = swap
-    if new is None:
-        if expect is not None:
-            cursor.execute(sql.DELETE_HEAD, (thread, *expect))
-            moved = cursor.rowcount == 1
-        else:
-            moved = cursor.execute(sql.HEAD, (thread,)).fetchone() is None
-    elif new.lineage != lineage or new.thread != thread:
-        raise InvalidInput(f"the head of {new.thread!r} in {new.lineage!r} cannot be set by a commit to {lineage!r}")
-    elif expect is None:
-        cursor.execute(sql.ADD_HEAD, msgspec.structs.astuple(new))
-        moved = cursor.rowcount == 1
-    else:
-        values = (
-            *(new.owner, new.branch, new.step, new.version, new.kind),
-            *(new.created, new.updated, new.count, new.size, new.note),
-            *(thread, *expect, lineage),
-        )
-        cursor.execute(sql.MOVE_HEAD, values)
-        moved = cursor.rowcount == 1
-    if not moved:
-        raise conflicts.moved(thread)
-
-
 def _start(cursor: sqlite3.Cursor, lineage: str, branch: Branch, learnt: Numbers) -> None:
     origin, step = branch.origin or (None, None)
+    cursor.execute(sql.NUMBER_BRANCH)
     cursor.execute(sql.ADD_BRANCH, (branch.id, lineage, branch.thread, branch.owner, origin, step, branch.seal))
     if cursor.rowcount != 1 or cursor.lastrowid is None:
         raise conflicts.branch_taken(lineage, branch.id)
@@ -133,7 +108,9 @@ def _add(cursor: sqlite3.Cursor, lineage: str, number: int, row: NewRow) -> bool
     cursor.execute(sql.ADD_ROW, (pos, step, id, digest, meta, root, payload, number))
     if cursor.rowcount != 1:
         return False
-    if not gap:
+    if gap:
+        cursor.execute(sql.ADD_TO_COUNT, ("missing rows", "", -1))
+    else:
         cursor.execute(sql.ADD_STRETCH, (number, step, pos))
     return True
 
@@ -163,32 +140,39 @@ def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
     if heads != set(drop.expect):
         raise conflicts.swept_meanwhile(lineage)
     last, _, _ = cursor.execute(sql.LAST_ROW).fetchone() or (0, 0, 0)
+    rows_there, branches_there, blobs_there = cursor.execute(sql.COUNTS).fetchone()
     numbers: Numbers = {}
     for branch in {*drop.branches, *(branch for branch, _ in (*drop.rows, *drop.bodies))}:
         _find(cursor, (lineage, branch), numbers)
     for branch in drop.branches:
         number = numbers.pop((lineage, branch), None)
         if number is not None:
-            _drop_branch(cursor, number)
+            rows_there -= _drop_branch(cursor, number)
+            branches_there -= 1
     rows = [(numbers[lineage, b], step) for b, step in drop.rows if (lineage, b) in numbers]
     bodies = [(numbers[lineage, b], step) for b, step in drop.bodies if (lineage, b) in numbers]
-    cursor.executemany(sql.DELETE_ROW, rows)
+    rows_there -= cursor.executemany(sql.DELETE_ROW, rows).rowcount if rows else 0
     cursor.executemany(sql.DELETE_MARK, rows)
     cursor.executemany(sql.EMPTY_ROW, bodies)
     for number in {number for number, _ in rows}:
         cursor.execute(sql.EMPTY_STRETCHES, (number,))
         cursor.execute(sql.DELETE_EMPTY_STRETCHES, (number,))
     _keep_place(cursor, last)
-    cursor.executemany(sql.DELETE_BLOB, ((lineage, name) for name in drop.blobs))
+    if drop.blobs:
+        blobs_there -= cursor.executemany(sql.DELETE_BLOB, ((lineage, name) for name in drop.blobs)).rowcount
+    cursor.execute(sql.SET_COUNTS, (rows_there, branches_there, blobs_there))
 
 
-def _drop_branch(cursor: sqlite3.Cursor, number: int) -> None:
+def _drop_branch(cursor: sqlite3.Cursor, number: int) -> int:
+    """Delete a branch and everything in it; the number of its rows."""
+    rows = 0
     end = cursor.execute(sql.LAST_STEP_OF, (number,)).fetchone()
     if end is not None:
-        cursor.execute(sql.DELETE_ROWS, (number, 0, end[0]))
+        rows = cursor.execute(sql.DELETE_ROWS, (number, 0, end[0])).rowcount
         cursor.execute(sql.DELETE_STRETCHES, (number,))
     cursor.execute(sql.DELETE_MARKS, (number,))
     cursor.execute(sql.DELETE_BRANCH, (number,))
+    return rows
 
 
 def _keep_place(cursor: sqlite3.Cursor, last: int) -> None:
@@ -226,6 +210,14 @@ def find_stretches(cursor: sqlite3.Cursor, _: None) -> None:
     """Rebuild the table of stretches from the rows, as short as possible."""
     cursor.execute(sql.FORGET_STRETCHES)
     cursor.execute(sql.FIND_STRETCHES)
+
+
+def recount(cursor: sqlite3.Cursor, _: None) -> None:
+    """Count everything again that is kept as a number, and put threads that are out of order in their place."""
+    cursor.execute(sql.SORT_MISPLACED)
+    cursor.execute(sql.SET_COUNTS, cursor.execute(sql.COUNTED).fetchone())
+    cursor.execute(sql.FORGET_COUNTS_OF_HEADS)
+    cursor.execute(sql.COUNT_HEADS)
 
 
 def forget_leases(cursor: sqlite3.Cursor, older_than: float) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
+import pytest
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
+from backtrail.engines.conflicts import Refused
 from backtrail.testing import sample_records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -119,6 +123,83 @@ class ListingCases(Binding):
         assert [head.thread for head in await engine.threads(prefix="a_", newest_first=True)] == ["a_2", "a_1"]
         page = await engine.threads(prefix="a", newest_first=True, after="a_2", limit=5)
         assert [head.thread for head in page] == ["ab1", "a_1"]
+
+    @case
+    async def test_the_order_of_age_holds_through_many_changes(self, engine: Engine) -> None:
+        chance, heads, now = random.Random(7), dict[str, Head](), 1000  # noqa: S311
+        for turn in range(150):
+            name, now = f"t{chance.randrange(25):02}", now + chance.choice((0, 1, 5))
+            old = heads.pop(name, None)
+            if old is None:
+                heads[name] = await begin(engine, name, now, chance.choice(("thread", "session")))
+            else:
+                kind = chance.choice((old.kind, old.kind, "run"))
+                moved = msgspec.structs.replace(old, updated=now, version=old.version + 1, kind=kind)
+                gone = turn % 10 == 0
+                await engine.commit(Commit(name, swaps=[Swap(name, old.key, None if gone else moved)]))
+                if gone:
+                    await engine.drop(Drop(name, [], branches=[old.branch]))
+                else:
+                    heads[name] = moved
+        newest = sorted(heads.values(), key=lambda head: (head.updated, head.thread), reverse=True)
+        assert await engine.threads(newest_first=True) == newest
+        for kind in "thread", "session", "run":
+            found: list[Head] = []
+            while page := await engine.threads(
+                newest_first=True, limit=3, kind=kind, after=found[-1].thread if found else None
+            ):
+                found += page
+            assert found == [head for head in newest if head.kind == kind]
+        assert await engine.count() == len(heads)
+        assert await engine.check() == []
+
+    @case
+    async def test_threads_are_counted_by_prefix(self, engine: Engine) -> None:
+        assert await engine.count() == 0
+        for name in NAMES:
+            await begin(engine, name)
+        for prefix in ["", "a", "a%", "a_", "日本", "user:", "nobody", "\U0010ffff"]:
+            assert await engine.count(prefix) == sum(name.startswith(prefix) for name in NAMES), prefix
+        at = sample_records.branch("ab")
+        await engine.commit(Commit("ab", swaps=[Swap("ab", sample_records.head(at).key, None)]))
+        assert await engine.count() == len(NAMES) - 1
+        with pytest.raises(Refused):
+            await begin(engine, "b", 5)
+        assert await engine.count() == len(NAMES) - 1
+
+    @case
+    async def test_the_figures_are_exact_after_sweeps_and_refusals(self, engine: Engine) -> None:
+        names = [f"t{number}" for number in range(6)]
+        for name in names:
+            at, head = sample_records.branch(name), await begin(engine, name)
+            for step in range(2, 6):
+                new = msgspec.structs.replace(head, step=step, version=step)
+                rows = [sample_records.row(at, step)]
+                await engine.commit(Commit(name, [Swap(name, head.key, new)], rows, blobs={bytes([step]): b"x" * step}))
+                head = new
+            with pytest.raises(Refused):
+                await engine.commit(
+                    Commit(name, rows=[sample_records.row(at, 5, payload=b"2")], blobs={b"never": b"there"})
+                )
+        figures = await engine.stats()
+        assert [figures[what] for what in ("threads", "branches", "rows", "blobs")] == [6, 6, 30, 24]
+        for name in names[3:]:  # the last ones written, and some in the middle
+            head = (await engine.heads(name))[0]
+            await engine.drop(
+                Drop(name, [(name, head.key)], rows=[(head.branch, 2), (head.branch, 3)], blobs=[b"\2", b"\5", b"no"])
+            )
+            await engine.drop(Drop(name, [(name, head.key)], rows=[(head.branch, 2)]))
+        head = (await engine.heads("t5"))[0]
+        await engine.commit(Commit("t5", swaps=[Swap("t5", head.key, None)]))
+        await engine.drop(Drop("t5", [], branches=[head.branch], blobs=[b"\3", b"\4"]))
+        figures = await engine.stats()
+        assert [figures[what] for what in ("threads", "branches", "rows", "blobs")] == [5, 5, 21, 16]
+        await begin(engine, "afterwards")
+        refill = sample_records.branch("t4")
+        await engine.commit(Commit("t4", rows=[sample_records.row(refill, 2)], blobs={b"new": b"1"}))
+        figures = await engine.stats()
+        assert [figures[what] for what in ("threads", "branches", "rows", "blobs")] == [6, 6, 23, 17]
+        assert await engine.check() == []
 
     @case
     async def test_lineages_are_those_that_still_have_something(self, engine: Engine) -> None:

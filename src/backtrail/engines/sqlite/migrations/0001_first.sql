@@ -1,7 +1,19 @@
--- Branch numbers are never used twice (AUTOINCREMENT), so that a process with a cached number of a branch that another
--- process has dropped finds nothing under it, and never the rows of another branch.
+-- Numbers that are kept, all in one page. A save of a thread that is unsorted (see heads) does not touch them.
+--   threads, unsorted   of each kind
+--   branches            and the number that the last one got
+--   rows, blobs         the numbers missing below the highest one: only a sweep makes any go missing
+CREATE TABLE counts (
+    what TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (what, kind)
+) WITHOUT ROWID;
+INSERT INTO counts VALUES ('branches', '', 0), ('last branch', '', 0), ('missing rows', '', 0), ('missing blobs', '', 0);
+
+-- Branch numbers are never used twice (counts has the last one), so that a process with a cached number of a branch that
+-- another process has dropped finds nothing under it, and never the rows of another branch.
 CREATE TABLE branches (
-    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    n INTEGER PRIMARY KEY,
     id BLOB NOT NULL UNIQUE,
     lineage TEXT NOT NULL,
     thread TEXT NOT NULL,
@@ -45,7 +57,9 @@ CREATE TABLE marks (
     PRIMARY KEY (branch, step)
 ) WITHOUT ROWID;
 
--- No index holds a column that moves: a save dirties one page of this tree and no other.
+-- `listed` is the thread's place in the order of age, and moves far less often than `updated`: a save dirties one page
+-- of this tree and no other. It is `updated`, or less than 0 for an unsorted thread: then later saves leave it as it is,
+-- and a listing sorts these threads itself. When too many are unsorted, those that have been so the longest are sorted.
 CREATE TABLE heads (
     thread TEXT NOT NULL PRIMARY KEY,
     lineage TEXT NOT NULL,
@@ -58,9 +72,12 @@ CREATE TABLE heads (
     updated INTEGER NOT NULL,
     count INTEGER NOT NULL,
     size INTEGER NOT NULL,
-    note BLOB NOT NULL
+    note BLOB NOT NULL,
+    listed INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX heads_by_lineage ON heads (lineage);
+CREATE INDEX heads_of_forks ON heads (lineage) WHERE lineage <> thread;
+CREATE INDEX heads_by_kind ON heads (kind);
+CREATE INDEX heads_by_age ON heads (kind, listed);
 
 CREATE TABLE blobs (
     n INTEGER PRIMARY KEY,

@@ -1,0 +1,168 @@
+"""Listings and counts of a SQLite store: the work does not grow with the number of threads, nor a save's pages."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import backtrail
+from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.sqlite import head_table
+from backtrail.engines.sqlite import statements as sql
+from backtrail.engines.sqlite.engine import SQLiteEngine
+from backtrail.testing import sample_records
+from backtrail.testing.call_modes import step
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLiteEngine]:
+    """An engine that keeps few threads unsorted, so that a small store behaves like a large one."""
+    monkeypatch.setattr(head_table, "UNSORTED", 16)
+    opened = SQLiteEngine(tmp_path / "a.db", durability="normal")
+    yield opened
+    step(opened.close())
+
+
+def begin(engine: SQLiteEngine, names: range) -> None:
+    for number in names:
+        at = sample_records.branch(f"t{number:05}")
+        kind = "thread" if number % 50 else "run"
+        head = sample_records.head(at, kind=kind, updated=1_000_000 + number)
+        step(engine.commit(Commit(at.lineage, [Swap(at.thread, None, head)], [sample_records.row(at, 1)], [at])))
+
+
+def work(engine: SQLiteEngine, call: Callable[[], object]) -> int:
+    """The instructions that SQLite's virtual machine executes for a call."""
+    executed = 0
+
+    def count() -> int:
+        nonlocal executed
+        executed += 1
+        return 0
+
+    connection = engine._readers._open()
+    connection.set_progress_handler(count, 1)
+    engine._readers._idle[:] = [connection]
+    call()
+    connection.set_progress_handler(None, 0)
+    return executed
+
+
+PAGES: dict[str, Callable[[SQLiteEngine], object]] = {
+    "the newest": lambda engine: step(engine.threads(newest_first=True, limit=10)),
+    "a page in the middle": lambda engine: step(engine.threads(newest_first=True, limit=10, after="t00100")),
+    "the newest of a kind": lambda engine: step(engine.threads(newest_first=True, limit=3, kind="run")),
+    "a kind by name": lambda engine: step(engine.threads(limit=3, kind="run")),
+    "a page by name": lambda engine: step(engine.threads(limit=10, after="t00100")),
+    "the newest with a common prefix": lambda engine: step(engine.threads(newest_first=True, limit=5, prefix="t0")),
+    "a count": lambda engine: step(engine.count()),
+    "the figures": lambda engine: step(engine.stats()),
+}
+
+
+def test_a_page_of_threads_and_a_count_cost_the_same_in_a_store_ten_times_as_large(
+    engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backtrail.engines.sqlite.engine.SEARCHED", 32)
+    begin(engine, range(200))
+    before = {name: work(engine, lambda: page(engine)) for name, page in PAGES.items()}  # noqa: B023 - called at once
+    begin(engine, range(200, 2000))
+    after = {name: work(engine, lambda: page(engine)) for name, page in PAGES.items()}  # noqa: B023 - called at once
+    assert {name: after[name] for name in PAGES if after[name] > 1.5 * before[name] + 50} == {}, before
+
+
+def test_every_listing_has_an_index(engine: SQLiteEngine) -> None:
+    begin(engine, range(3))
+    connection = engine._readers._open()
+    for statement in (sql.THREADS, sql.THREADS_OF_KIND, sql.NEWEST, sql.NEWEST_AFTER, sql.HEADS, sql.LINEAGES):
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * 5).fetchall()]
+        assert not [line for line in plan if line.startswith("SCAN") and "heads" in line], plan
+
+
+def test_saves_of_a_thread_in_use_change_nothing_but_its_head(engine: SQLiteEngine) -> None:
+    begin(engine, range(100))
+    at = sample_records.branch("t00099")
+    head = step(engine.threads(prefix="t00099"))[0]
+    step(engine.commit(sample_records.following(head, at)))  # this one makes it unsorted
+    assert engine._writer._connection is not None
+    statements: list[str] = []
+    engine._writer._connection.connection.set_trace_callback(statements.append)
+    for version in 2, 3:
+        step(engine.commit(sample_records.following(sample_records.head(at, version, version), at)))
+    verbs = [statement.split()[0] for statement in statements]
+    assert verbs == ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"] * 2
+    moved = next(statement for statement in statements if statement.startswith("UPDATE"))
+    assert "listed =" not in moved
+    assert "kind =" not in moved.partition("WHERE")[0], "an index would be written"
+
+
+def test_the_order_holds_however_many_threads_are_unsorted(engine: SQLiteEngine) -> None:
+    begin(engine, range(120))
+    heads = {head.thread: head for head in step(engine.threads())}
+    chance, now = random.Random(3), 2_000_000
+    for turn in range(400):
+        old = heads[chance.choice(list(heads))]
+        now += chance.choice((-3, 0, 1, 2))  # clocks of several machines do not agree
+        new: Head | None = msgspec.structs.replace(
+            old, updated=now, version=old.version + 1, kind=chance.choice(("thread", "run", old.kind, old.kind))
+        )
+        if turn % 20 == 0:
+            new = None
+        step(engine.commit(Commit(old.lineage, swaps=[Swap(old.thread, old.key, new)])))
+        heads.pop(old.thread)
+        if new is not None:
+            heads[old.thread] = new
+        if turn % 50 == 0:
+            newest = sorted(heads.values(), key=lambda head: (head.updated, head.thread), reverse=True)
+            assert step(engine.threads(newest_first=True)) == newest
+            assert step(engine.threads(newest_first=True, limit=30, after=newest[20].thread)) == newest[21:51]
+            ones = [head for head in newest if head.thread.startswith("t0001")]
+            assert step(engine.threads(newest_first=True, limit=30, prefix="t0001")) == ones
+            assert step(engine.check()) == []
+    (unsorted,) = engine._readers.fetch("SELECT max(n) FROM counts WHERE what = 'unsorted'", ())[0]
+    assert unsorted <= 16
+    assert step(engine.count()) == len(heads)
+
+
+def test_a_prefix_that_few_threads_have_is_found_among_many_newer_ones(
+    engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backtrail.engines.sqlite.engine.SEARCHED", 20)
+    begin(engine, range(100))
+    found = step(engine.threads(newest_first=True, limit=4, prefix="t0000"))
+    assert [head.thread for head in found] == ["t00009", "t00008", "t00007", "t00006"]
+    found = step(engine.threads(newest_first=True, limit=4, prefix="t0000", after="t00008", kind="thread"))
+    assert [head.thread for head in found] == ["t00007", "t00006", "t00005", "t00004"]
+
+
+def test_counts_that_are_wrong_are_reported_by_verify_and_mended_by_a_repair(tmp_path: Path) -> None:
+    with backtrail.open(tmp_path / "a.db") as store:
+        for number in range(5):
+            store.thread(f"t{number}").save({"n": number})
+        store.session("s").append({"role": "user", "content": "x" * 5000})
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("UPDATE counts SET n = n + 7 WHERE what IN ('threads', 'missing rows', 'branches')")
+        connection.execute("DELETE FROM counts WHERE what = 'unsorted'")
+        connection.execute("UPDATE heads SET listed = 12 WHERE thread = 't3'")
+        connection.commit()
+    with backtrail.open(tmp_path / "a.db") as store:
+        found = {damage.where for damage in store.verify().problems}
+        assert found == {
+            "the number of rows",
+            "the number of branches",
+            "the number of threads of the kind thread",
+            "the number of threads of the kind session",
+            "the number of unsorted of the kind thread",
+            "the number of unsorted of the kind session",
+            "the number of threads in the order of age",
+        }
+        assert {damage.where for damage in store.verify(repair=True).problems} == found
+        assert store.verify().ok
+        assert store.count() == 6
+        assert [info.id for info in store.threads(newest_first=True)] == ["s", "t4", "t3", "t2", "t1", "t0"]
