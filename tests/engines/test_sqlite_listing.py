@@ -24,6 +24,7 @@ from backtrail.testing.call_modes import step
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLiteEngine]:
     """An engine that keeps few threads unsorted, so that a small store behaves like a large one."""
     monkeypatch.setattr(head_table, "UNSORTED", 16)
+    monkeypatch.setattr(head_table, "SORTED", 4)
     opened = SQLiteEngine(tmp_path / "a.db", durability="normal")
     yield opened
     step(opened.close())
@@ -32,7 +33,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLiteEn
 def begin(engine: SQLiteEngine, names: range) -> None:
     for number in names:
         at = sample_records.branch(f"t{number:05}")
-        kind = "thread" if number % 50 else "run"
+        kind = "thread" if number % 5 else "run"
         head = sample_records.head(at, kind=kind, updated=1_000_000 + number)
         step(engine.commit(Commit(at.lineage, [Swap(at.thread, None, head)], [sample_records.row(at, 1)], [at])))
 
@@ -46,9 +47,9 @@ def work(engine: SQLiteEngine, call: Callable[[], object]) -> int:
         executed += 1
         return 0
 
-    connection = engine._readers._open()
+    step(engine.ping())  # so that there is an idle connection, and one alone
+    (connection,) = engine._readers._idle
     connection.set_progress_handler(count, 1)
-    engine._readers._idle[:] = [connection]
     call()
     connection.set_progress_handler(None, 0)
     return executed
@@ -79,9 +80,16 @@ def test_a_page_of_threads_and_a_count_cost_the_same_in_a_store_ten_times_as_lar
 
 def test_every_listing_has_an_index(engine: SQLiteEngine) -> None:
     begin(engine, range(3))
-    connection = engine._readers._open()
-    for statement in (sql.THREADS, sql.THREADS_OF_KIND, sql.NEWEST, sql.NEWEST_AFTER, sql.HEADS, sql.LINEAGES):
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * 5).fetchall()]
+    listings = {
+        sql.THREADS: 3,
+        sql.THREADS_OF_KIND: 4,
+        sql.NEWEST: 2,
+        sql.NEWEST_AFTER: 4,
+        sql.HEADS: 1,
+        sql.LINEAGES: 2,
+    }
+    for statement, values in listings.items():
+        plan = [row[3] for row in engine._readers.fetch(f"EXPLAIN QUERY PLAN {statement}", [None] * values)]
         assert not [line for line in plan if line.startswith("SCAN") and "heads" in line], plan
 
 
@@ -138,7 +146,7 @@ def test_a_prefix_that_few_threads_have_is_found_among_many_newer_ones(
     found = step(engine.threads(newest_first=True, limit=4, prefix="t0000"))
     assert [head.thread for head in found] == ["t00009", "t00008", "t00007", "t00006"]
     found = step(engine.threads(newest_first=True, limit=4, prefix="t0000", after="t00008", kind="thread"))
-    assert [head.thread for head in found] == ["t00007", "t00006", "t00005", "t00004"]
+    assert [head.thread for head in found] == ["t00007", "t00006", "t00004", "t00003"]
 
 
 def test_counts_that_are_wrong_are_reported_by_verify_and_mended_by_a_repair(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
 UNSORTED = 4096  #: threads of a kind that a listing has to sort itself, at most
+SORTED = 64  #: of them that are sorted at once, when there are too many
 _FIRST = -(1 << 62)  # `listed` of a thread that became unsorted in 1970
 
 
@@ -80,7 +81,7 @@ def _unsort(cursor: sqlite3.Cursor, new: Head, values: tuple[object, ...], key: 
         _count(cursor, kind, -1, -(listed < 0))
     _count(cursor, new.kind, int(kind != new.kind), 1)
     if _unsorted(cursor, new.kind) > UNSORTED:
-        cursor.execute(sql.SORT_OLDEST, (new.kind,))
+        cursor.execute(sql.SORT_OLDEST, (new.kind, SORTED))
         _count(cursor, new.kind, 0, -cursor.rowcount)
     return True
 

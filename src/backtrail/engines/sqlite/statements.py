@@ -20,10 +20,9 @@ _MOVED = "owner = ?, branch = ?, step = ?, version = ?, created = ?, updated = ?
 _KEY = "thread = ? AND branch = ? AND step = ? AND version = ?"
 MOVE_HEAD = f"UPDATE heads SET {_MOVED} WHERE {_KEY} AND lineage = ? AND kind = ? AND listed < 0"  # noqa: S608 - constants only, here and below
 MOVE_AND_UNSORT = f"UPDATE heads SET {_MOVED}, kind = ?, listed = ? WHERE {_KEY} AND lineage = ?"  # noqa: S608
-SORTED = 64  #: unsorted threads that are sorted at once
-SORT_OLDEST = f"""
+SORT_OLDEST = """
 UPDATE heads SET listed = max(updated, 0)
-WHERE thread IN (SELECT thread FROM heads WHERE kind = ? AND listed < 0 ORDER BY listed LIMIT {SORTED:d})"""  # noqa: S608
+WHERE thread IN (SELECT thread FROM heads WHERE kind = ? AND listed < 0 ORDER BY listed LIMIT ?)"""
 ADD_HEAD = "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 LISTED = f"SELECT kind, listed FROM heads WHERE {_KEY}"  # noqa: S608
 DELETE_HEAD = "DELETE FROM heads WHERE thread = ?"
