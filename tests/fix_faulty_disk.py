@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent
-PATIENCE = 120  # seconds
+PATIENCE = 600  # seconds
 
 
 class Calls(IntFlag):

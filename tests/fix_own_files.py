@@ -93,6 +93,7 @@ def _project(base: Path) -> None:
 def _workspace(base: Path) -> None:
     with backtrail.open(str(base / "store.db")) as store:
         workspace = store.workspace(base / "project")
+        (base / "project" / "a.txt").write_text("one")
         first = workspace.snapshot()
         (base / "project" / "a.txt").write_text("two")
         workspace.restore(first)

@@ -1,8 +1,8 @@
 """Somebody put something else in the place of a file of ours: a link to a victim, a FIFO, a directory, a second name.
 
 The files are not listed here: a shim under the C library notes everything that the exercises create, so that a new file
-is tried without a change to this test. A name is tried in the first exercise that makes it; all other places are tried
-as `slow`.
+is tried without a change to this test. A name is tried with every obstacle in the first exercise that makes it; all
+other places are tried with one each, as `slow`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def test_nothing_is_followed_overwritten_or_waited_for(
 def test_nothing_is_followed_overwritten_or_waited_for_anywhere(
     plant: Plant, cases: tuple[list[Case], list[Case]], base: Path
 ) -> None:
-    check_all(plant, cases[1], base)
+    check_all(plant, cases[1][OBSTACLES.index(plant) :: len(OBSTACLES)], base)
 
 
 def check_all(plant: Plant, cases: list[Case], base: Path) -> None:

@@ -35,7 +35,8 @@ class LockFile:
             fcntl.flock(self._next, fcntl.LOCK_UN)
 
     def release(self) -> None:
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        if self._lock >= 0:  # closing has released it, too
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def __enter__(self) -> LockFile:
         self.acquire()

@@ -1,6 +1,7 @@
 """The SQLite engine: one file, no server, safe between threads and processes.
 
 * `database_file`: checks that the file is a backtrail store, makes it, opens connections to it
+* `disk_check`: tells a disk that fails from a file that is damaged
 * `schema_check`: refuses a schema that is not ours, because a schema is code
 * `migrations`: the schema, as numbered `.sql` files
 * `writer`: the one connection that writes, and group commit

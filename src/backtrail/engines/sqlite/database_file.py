@@ -12,6 +12,7 @@ log while we use it. So the open files of this process are counted, and not read
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -24,6 +25,7 @@ from urllib.parse import quote
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.lockfile import LockFile
 from backtrail.engines.sqlite import migrations
+from backtrail.engines.sqlite.disk_check import DiskCheck, looks_damaged, release, twice_if_damaged
 from backtrail.engines.sqlite.schema_check import check_schema, harden, limited
 from backtrail.errors import BacktrailError, Corrupt, InvalidInput, NotFound, Unavailable, UnsupportedFormat
 from backtrail.owned_files import (
@@ -61,8 +63,9 @@ class DatabaseFile:
             raise InvalidInput(f'durability must be "full" or "normal", not {durability!r}')
         self.path = _real(path)
         self._synchronous = durability
+        self._disk = DiskCheck(self.path)
         self.immutable = False
-        with translating_errors(self.path), _OPENING:
+        with self.translating_errors(), _OPENING:
             if not self.path.exists():
                 if not create:
                     raise NotFound(f"there is no store at {self.path}")
@@ -80,23 +83,29 @@ class DatabaseFile:
         with _OPENING:
             if self._counted is not None:
                 _OPEN[self._counted] -= 1
+                if not _OPEN[self._counted]:
+                    del _OPEN[self._counted]
+                    release(self._counted)
                 self._counted = None
 
     def connect(self, *, writes: bool = False) -> sqlite3.Connection:
         """A new connection, ready for use from any thread."""
-        with translating_errors(self.path):
+        with self.translating_errors():
             self._check_names()
-            if not self.readonly:
-                return self._ready(_open(self.path, "rw"), writes)
-            try:
-                return self._ready(_open(self.path, "ro"), False)
-            except sqlite3.OperationalError:
-                # A WAL database can be read without its -wal and -shm files only if there is no writer. There is no
-                # -wal now, but one may appear at any moment: such a connection is used once.
-                if beside(self.path, "-wal").exists():
-                    raise
-                self.immutable = True
-                return self._ready(_open(self.path, "ro&immutable=1"), False)
+            return twice_if_damaged(lambda: self._connect(writes))
+
+    def _connect(self, writes: bool) -> sqlite3.Connection:
+        if not self.readonly:
+            return self._ready(_open(self.path, "rw"), writes)
+        try:
+            return self._ready(_open(self.path, "ro"), False)
+        except sqlite3.OperationalError as error:
+            # A WAL database can be read without its -wal and -shm files only if there is no writer. There is no
+            # -wal now, but one may appear at any moment: such a connection is used once.
+            if error.sqlite_errorcode & 0xFF not in _NO_FILES or beside(self.path, "-wal").exists():
+                raise
+            self.immutable = True
+            return self._ready(_open(self.path, "ro&immutable=1"), False)
 
     def _check_names(self) -> None:
         """Check the files that SQLite opens by name: regular, and with no other name if it may write to them."""
@@ -105,7 +114,7 @@ class DatabaseFile:
 
     def lock(self) -> LockFile:
         """The lock that writers of all processes queue on."""
-        with translating_errors(self.path):
+        with self.translating_errors():
             return LockFile(beside(self.path, "-lock"))
 
     def size(self) -> int:
@@ -115,7 +124,7 @@ class DatabaseFile:
 
     def identity(self) -> tuple[int, int]:
         """(device, inode) of the file at the path; it changes if the store is deleted or replaced while open."""
-        with translating_errors(self.path):
+        with self.translating_errors():
             found = self.path.stat()
             return (found.st_dev, found.st_ino)
 
@@ -143,6 +152,37 @@ class DatabaseFile:
             raise UnsupportedFormat(f"{self.path} is not a backtrail store any more: another file took its place")
         check_schema(connection, self.path, version)
 
+    @contextmanager
+    def translating_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite and of the operating system as backtrail's."""
+        try:
+            yield
+        except DRIVER as error:
+            raise self.translated(error) from error
+
+    def translated(self, error: Exception) -> BacktrailError | Refused:
+        """The backtrail error for a driver's error. The caller raises it `from` that."""
+        path, code = self.path, getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF
+        if isinstance(error, UnicodeDecodeError):
+            return Corrupt(str(path), f"its schema or a name in it is not text any more: {error}")
+        if looks_damaged(error):
+            fault = self._disk.fault()
+            if fault is not None:
+                return Unavailable(f"{path} cannot be read now: {fault}")
+            return Corrupt(str(path), str(error))
+        if primary == sqlite3.SQLITE_CONSTRAINT:
+            return Refused(str(path), f"{path}: {error}")
+        if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
+            return InvalidInput(
+                f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}"
+            )
+        if primary == sqlite3.SQLITE_ERROR:  # our statements are right, so the tables were changed by another program
+            version = _version_now(path)
+            if version > migrations.newest():
+                return _too_new(path, version)
+        return Unavailable(f"{path} cannot be used now: {error}")
+
     def _migrate(self) -> None:
         if self.readonly:
             raise UnsupportedFormat(f"{self.path} has an older format and is read-only: open it once with write access")
@@ -162,33 +202,7 @@ def beside(path: Path, suffix: str) -> Path:
 #: Errors of the driver; damaged text raises UnicodeDecodeError.
 DRIVER = (sqlite3.Error, OSError, OverflowError, UnicodeDecodeError)
 
-
-@contextmanager
-def translating_errors(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite and of the operating system as backtrail's."""
-    try:
-        yield
-    except DRIVER as error:
-        raise translated(error, path) from error
-
-
-def translated(error: Exception, path: Path) -> BacktrailError | Refused:
-    """The backtrail error for a driver's error. The caller raises it `from` that."""
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF
-    if isinstance(error, UnicodeDecodeError):
-        return Corrupt(str(path), f"its schema or a name in it is not text any more: {error}")
-    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return Corrupt(str(path), str(error))
-    if primary == sqlite3.SQLITE_CONSTRAINT:
-        return Refused(str(path), f"{path}: {error}")
-    if primary == sqlite3.SQLITE_TOOBIG or isinstance(error, (sqlite3.DataError, OverflowError)):
-        return InvalidInput(f"{path}: a value is larger than SQLite can keep (1 GB, or 64 bit for a number): {error}")
-    if primary == sqlite3.SQLITE_ERROR:  # our statements are right, so the tables were changed by another program
-        version = _version_now(path)
-        if version > migrations.newest():
-            return _too_new(path, version)
-    return Unavailable(f"{path} cannot be used now: {error}")
+_NO_FILES = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)  # SQLite may not create -wal and -shm
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
@@ -249,7 +263,9 @@ def _writable(path: Path) -> bool:
         return False
     try:
         LockFile(beside(path, "-lock")).close()
-    except OSError:
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise  # a failing disk, or too many open files, will pass: the store is not read-only
         return False
     return True
 

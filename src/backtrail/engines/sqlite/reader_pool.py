@@ -10,7 +10,8 @@ from typing import Any
 
 from backtrail.engines import conflicts
 from backtrail.engines.retry import DRAIN_POLL
-from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile, translated
+from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile
+from backtrail.engines.sqlite.disk_check import twice_if_damaged
 
 KEPT = 4  #: idle connections that stay open
 
@@ -27,15 +28,19 @@ class ReaderPool:
 
     def fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
+            return twice_if_damaged(lambda: self._fetch(sql, values))
+        except DRIVER as error:
+            raise self._file.translated(error) from error
+
+    def _fetch(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        try:
             connection = self._idle.pop()
         except IndexError:
             connection = self._open()
         try:
             found = connection.execute(sql, values).fetchall()
-        except BaseException as error:
+        except BaseException:
             self._discard(connection)
-            if isinstance(error, DRIVER):
-                raise translated(error, self._file.path) from error
             raise
         if self._file.immutable:
             self._discard(connection)

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from backtrail.engines import conflicts
 from backtrail.engines.lockfile import LockFile
-from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile, translated
+from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile
+from backtrail.engines.sqlite.disk_check import looks_damaged, twice_if_damaged
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
 from backtrail.errors import BacktrailError, Unavailable
 
@@ -82,7 +83,7 @@ class GroupCommitWriter:
             self.resume()
 
     def read(self, sql: str, values: Sequence[Any], *, much: bool = False) -> list[Any] | None:
-        """Read on this connection, whose cache is warm after a write; None if it is busy.
+        """Read on this connection, whose cache is warm after a write; None if it is busy, or found damage.
 
         `much`: a long range, read here only if no write ever had to wait, since a write would have to wait for this."""
         queue = self._queue
@@ -92,20 +93,31 @@ class GroupCommitWriter:
             opened = self._connection or self._open()
             return opened.cursor.execute(sql, values).fetchall()
         except DRIVER as error:
-            raise translated(error, self._file.path) from error
+            if looks_damaged(error):
+                return None  # a reader looks again
+            raise self._file.translated(error) from error
         finally:
             queue.release()
 
     def run_outside_transaction(self, statements: Sequence[str]) -> None:
         """Run statements that cannot be part of a transaction, with all other writers locked out."""
+
+        def attempt() -> None:
+            opened = self._connection or self._open()
+            try:
+                with opened.lock:
+                    for statement in statements:
+                        opened.cursor.execute(statement).fetchall()
+            except sqlite3.DatabaseError as error:
+                if looks_damaged(error):
+                    self.shut()
+                raise
+
         self.pause()
         try:
-            opened = self._connection or self._open()
-            with opened.lock:
-                for statement in statements:
-                    opened.cursor.execute(statement).fetchall()
+            twice_if_damaged(attempt)
         except DRIVER as error:
-            raise translated(error, self._file.path) from error
+            raise self._file.translated(error) from error
         finally:
             self.resume()
 
@@ -156,20 +168,25 @@ class GroupCommitWriter:
         return opened
 
     def _write_one(self, work: Work[A, R], argument: A) -> R:
-        _, cursor, lock = self._connection or self._open()
         try:
-            lock.acquire()
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                result = work(cursor, argument)
-                cursor.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
-            finally:
-                lock.release()
+            return twice_if_damaged(lambda: self._transaction(work, argument))
         except DRIVER as error:
-            raise translated(error, self._file.path) from error
+            raise self._file.translated(error) from error
+
+    def _transaction(self, work: Work[A, R], argument: A) -> R:
+        _, cursor, lock = self._connection or self._open()
+        lock.acquire()
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            result = work(cursor, argument)
+            cursor.execute("COMMIT")
+        except BaseException as error:
+            self._roll_back()
+            if looks_damaged(error):
+                self.shut()
+            raise
+        finally:
+            lock.release()
         return result
 
     def _lead(self, queue: WriteQueue) -> None:
@@ -247,13 +264,16 @@ class GroupCommitWriter:
     def _translated(self, error: Exception) -> Exception:
         if not isinstance(error, DRIVER):
             return error
-        translation = translated(error, self._file.path)
+        translation = self._file.translated(error)
         translation.__cause__ = error
         return translation
 
     def _roll_back(self) -> None:
         if self._connection is not None and self._connection.connection.in_transaction:
-            self._connection.cursor.execute("ROLLBACK")
+            try:
+                self._connection.cursor.execute("ROLLBACK")
+            except sqlite3.Error:
+                self.shut()  # which rolls back as well: the next write needs a connection that is in no transaction
 
 
 def _no_work(cursor: sqlite3.Cursor, argument: None) -> None:
