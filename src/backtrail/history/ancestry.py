@@ -18,7 +18,7 @@ from backtrail.history.context import Context
 from backtrail.history.records import MarkBody, Meta, checkpoint, read_step
 from backtrail.model import Checkpoint
 
-_CHUNK = 512  # steps read at once when going back
+CHUNK = 512  #: steps read at once when going back
 
 
 class HistoryStep(msgspec.Struct, frozen=True):
@@ -68,15 +68,17 @@ class Ancestry:
         """The branch that holds the step of this number."""
         return next((s.branch for s in self.segments if s.first <= step <= s.last), None)
 
-    async def steps_back(self, down_to: int = 0, chunk: int = _CHUNK) -> AsyncIterator[HistoryStep]:
+    async def steps_back(
+        self, down_to: int = 0, chunk: int = CHUNK, up_to: int = LAST_STEP
+    ) -> AsyncIterator[HistoryStep]:
         """Every step that has not been swept, deleted ones included, newest first. Reads `chunk` steps at first, then
         larger chunks: of those that are empty there are few, however far apart the steps are."""
         for segment in self.segments:
-            last = segment.last
+            last = min(segment.last, up_to)
             while last >= max(segment.first, down_to):
                 first = max(segment.first, last - chunk + 1, down_to)
                 steps = await self._context.engine.steps(self._head.lineage, segment.branch.id, first, last)
-                chunk = min(_CHUNK, chunk * 8) if steps else chunk * 8
+                chunk = min(CHUNK, chunk * 8) if steps else chunk * 8
                 for step in reversed(steps):
                     yield _history_step(self._context, self._head, segment.branch, step)
                 last = first - 1
@@ -143,9 +145,9 @@ async def own_branches(context: Context, head: Head) -> list[Branch]:
     return [branch for branch in await context.branches(head.lineage) if branch.owner == head.owner]
 
 
-async def living_steps(context: Context, head: Head, branch: Branch) -> list[HistoryStep]:
-    """The living checkpoints of a branch, oldest first."""
-    steps = await context.engine.steps(head.lineage, branch.id, 1, LAST_STEP)
+async def living_steps(context: Context, head: Head, branch: Branch, first: int = 1) -> list[HistoryStep]:
+    """The living checkpoints of a branch from a step on, oldest first."""
+    steps = await context.engine.steps(head.lineage, branch.id, first, LAST_STEP)
     return [one for one in (_history_step(context, head, branch, step) for step in steps) if one.alive]
 
 

@@ -13,6 +13,7 @@ from backtrail.encode.values import Values
 from backtrail.engines.base import Head, Position
 from backtrail.errors import Corrupt, ThreadNotFound
 from backtrail.history.ancestry import (
+    CHUNK,
     Ancestry,
     HistoryStep,
     living_steps,
@@ -173,17 +174,19 @@ async def history(
     ancestry = await Ancestry.of(thread.context, found)
     steps: list[HistoryStep] = []
     newest: Position | None = None
-    async for one in ancestry.steps_back():
+    async for one in ancestry.steps_back(chunk=CHUNK if most is None else min(most + 1, CHUNK)):
         newest = newest or one.position
         if one.alive:
             steps.append(one)
-            if most is not None and not all and len(steps) == most + 1:  # one more, for the oldest one's parent
+            if most is not None and len(steps) == most + 1:  # one more, for the oldest one's parent
                 break
     if newest != found.position:
         raise Corrupt(describe_row(*found.position), f"the row is missing, but it is the head of thread {thread.id!r}")
     checkpoints = list(to_checkpoints(thread.context, steps[::-1]))
     if all:
-        checkpoints += await _abandoned(thread, found, ancestry)
+        # Abandoned checkpoints before the oldest one of a full page would not be among the newest either.
+        full = most is not None and len(steps) == most + 1
+        checkpoints += await _abandoned(thread, found, ancestry, steps[-1].step.step if full else 1)
         checkpoints.sort(key=lambda c: (c.step, c.created_at, c.id))
     if most is not None:
         checkpoints = checkpoints[-most:] if most else []
@@ -198,13 +201,14 @@ async def _find_head(thread: ThreadHandle[S]) -> Head | None:
     return found
 
 
-async def _abandoned(thread: ThreadHandle[S], head: Head, ancestry: Ancestry) -> list[Checkpoint]:
-    """The checkpoints that this thread wrote and that are not in its history."""
+async def _abandoned(thread: ThreadHandle[S], head: Head, ancestry: Ancestry, first: int) -> list[Checkpoint]:
+    """The checkpoints from step `first` on that this thread wrote and that are not in its history."""
     context = thread.context
     result: list[Checkpoint] = []
+    in_history = {segment.branch.id: segment.last for segment in ancestry.segments}
     for branch in await own_branches(context, head):
         parent: bytes | None = None
-        for one in await living_steps(context, head, branch):
+        for one in await living_steps(context, head, branch, max(first, in_history.get(branch.id, 0) + 1)):
             number, id = one.step.step, one.step.id
             if one.position not in ancestry:
                 if parent is None:

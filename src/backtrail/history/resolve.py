@@ -43,6 +43,9 @@ _LISTED = 8  # checkpoints of one label that are looked for, before it is called
 async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
     """The checkpoint that `at` names, as the thread of `head` sees it."""
     if isinstance(at, Checkpoint):
+        there = await _in_history(context, head, whole_id(at), at.step)
+        if there is not None:
+            return there
         at = at.id
     if isinstance(at, uuid.UUID):
         at = str(at)
@@ -189,6 +192,33 @@ def _steps(found: Sequence[HistoryStep]) -> list[int]:
 # -- ids ---------------------------------------------------------------------------------------------------------------
 
 
+async def _in_history(context: Context, head: Head, id: bytes | None, step: int) -> HistoryStep | None:
+    """The living checkpoint of this id and step in the history, if it is there."""
+    branch = (await Ancestry.of(context, head)).branch_at(step)
+    found = None if branch is None else await step_at(context, head, branch, step)
+    return found if found is not None and found.alive and found.step.id == id else None
+
+
+async def _search_history(context: Context, head: Head, id: bytes) -> HistoryStep | None:
+    """The living checkpoint of this id, by bisection of the history. Ids begin with the time, so they ascend with the
+    steps, unless a caller chose them or clocks disagree: then it may not be found here although it is there."""
+    ancestry = await Ancestry.of(context, head)
+    first, last = 1, head.step
+    while first <= last:
+        middle = (first + last) // 2
+        found = None
+        async for one in ancestry.steps_back(down_to=first, chunk=1, up_to=middle):
+            found = one
+            break
+        if found is None or found.step.id < id:
+            first = middle + 1
+        elif found.step.id > id:
+            last = found.step.step - 1
+        else:
+            return found if found.alive else None
+    return None
+
+
 async def _resolve_id(context: Context, head: Head, text: str, digits: str) -> HistoryStep | CheckpointNotFound:
     """The one checkpoint whose id starts with these digits, or the error that says why there is none."""
     if digits == open_note(context.frames, head).checkpoint.hex():  # most callers got the id from the head
@@ -196,6 +226,10 @@ async def _resolve_id(context: Context, head: Head, text: str, digits: str) -> H
         at_head = await step_at(context, head, branch, head.step) if branch is not None else None
         if at_head is not None:
             return at_head
+    if len(digits) == _WHOLE_ID and context.engine.properties.blocking:  # without an index of ids, but near at hand
+        there = await _search_history(context, head, bytes.fromhex(digits))
+        if there is not None:
+            return there
     low = bytes.fromhex(digits.ljust(_WHOLE_ID, "0"))
     high = bytes.fromhex(digits.ljust(_WHOLE_ID, "f"))
     limit = _FIRST_LIMIT

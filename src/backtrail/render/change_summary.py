@@ -36,9 +36,11 @@ def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, O
 
 
 def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> ChangeSummary:
-    now = _outline(thread, checkpoint.id, outlines)
+    now = _outline(thread, checkpoint.id, checkpoint, outlines)
     try:
-        before = _outline(thread, checkpoint.parent_id, outlines) if checkpoint.parent_id else None
+        before = (
+            _outline(thread, checkpoint.parent_id, checkpoint.parent_id, outlines) if checkpoint.parent_id else None
+        )
     except BacktrailError:
         before = None  # the parent is damaged, or was pruned meanwhile: everything counts as new
     old = {part.name: part for part in before.parts} if before is not None else {}
@@ -56,9 +58,9 @@ def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Ou
     return ChangeSummary(", ".join(changes[:4]) + (", …" if len(changes) > 4 else ""), preview, role)
 
 
-def _outline(thread: Thread[Any], id: str, outlines: dict[str, Outline]) -> Outline:
+def _outline(thread: Thread[Any], id: str, at: Checkpoint | str, outlines: dict[str, Outline]) -> Outline:
     if id not in outlines:
-        outlines[id] = thread.outline(at=id)
+        outlines[id] = thread.outline(at=at)
     return outlines[id]
 
 
@@ -87,7 +89,7 @@ def _describe(part: Part, was: Part | None) -> str:
 
 def _last_item(thread: Thread[Any], checkpoint: Checkpoint, part: Part) -> tuple[str, str]:
     count = part.count or 0
-    found: Outline = thread.outline([part.name], at=checkpoint.id, start=count - 1, stop=count)
+    found: Outline = thread.outline([part.name], at=checkpoint, start=count - 1, stop=count)
     if not found.parts:
         return "", ""
     message = parse_message(found.parts[0].value)

@@ -175,13 +175,13 @@ class Handlers:
     def messages(self, request: requests.MessagesRequest) -> responses.MessagesResponse:
         """A page of the conversation at a checkpoint. `key` is null if the state has none."""
         handle, checkpoint = self._handle(request.thread), self._at(request)
-        outline = handle.outline(at=checkpoint.id)
+        outline = handle.outline(at=checkpoint)
         key = conversation_key(outline)
         if key is None:
             return {"key": None, "total": 0, "start": 0, "messages": []}
         total = next(part.count or 0 for part in outline.parts if part.name == key)
         start = max(0, total - request.limit) if request.start is None else request.start
-        parts = handle.outline([key], at=checkpoint.id, start=start, stop=start + request.limit).parts
+        parts = handle.outline([key], at=checkpoint, start=start, stop=start + request.limit).parts
         limit = 10**9 if request.whole else _SHOWN_TEXT
         first = first_number(outline)
         shown = [
@@ -197,7 +197,7 @@ class Handlers:
         handle, checkpoint = self._handle(request.thread), self._at(request)
         path = _path(request.path)
         limit = 10**9 if request.whole else _SHOWN_VALUE
-        found = handle.outline(path, at=checkpoint.id, start=request.start, stop=request.start + request.limit)
+        found = handle.outline(path, at=checkpoint, start=request.start, stop=request.start + request.limit)
         return {
             "path": path,
             "kind": found.kind,

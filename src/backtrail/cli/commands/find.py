@@ -89,7 +89,7 @@ def _matching_messages(thread: Thread[Any], text: str) -> Iterator[tuple[Checkpo
         return
     first = first_number(outline)
     wanted = text.casefold()
-    for part in thread.outline([key], at=head.id).parts:
+    for part in thread.outline([key], at=head).parts:
         message = parse_message(part.value)
         whole = "\n".join(
             [message.text, message.thinking, *message.extra]

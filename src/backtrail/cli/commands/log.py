@@ -66,12 +66,14 @@ def _print_graph(thread: Thread[Any], history: list[Checkpoint], head: str, fork
     rail = max((len(text) for _, text in graph), default=0)
     width = max(map(len, short.values()), default=0)
     outlines: dict[str, Outline] = {}
+    forks_at: dict[str, list[Fork]] = {}
+    for fork in forks:
+        forks_at.setdefault(fork.at, []).append(fork)
     lines: list[list[Span]] = []
     for id, text in graph:
         line = [Span(text[:1], "rail"), Span(text[1:].ljust(rail - 1), "rail.old")]
         if id is not None:
-            forks_here = [fork for fork in forks if fork.at == id]
-            description = _describe(thread, by_id[id], short[id].ljust(width), outlines, forks_here)
+            description = _describe(thread, by_id[id], short[id].ljust(width), outlines, forks_at.get(id, []))
             faint = "" if by_id[id].on_trail else " dim"
             line += [Span("  "), *(Span(span.text, span.style + faint) for span in description)]
         lines.append(line)

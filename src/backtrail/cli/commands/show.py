@@ -51,7 +51,7 @@ def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | N
     from backtrail.cli.output import label_and_tags, paged
     from backtrail.render.message_parser import conversation_key, first_number, parse_message
 
-    outline = thread.outline(at=checkpoint.id)
+    outline = thread.outline(at=checkpoint)
     key = conversation_key(outline)
     with paged() as out:
         title = Text().append(one_line(thread.id), "bold")
@@ -70,9 +70,9 @@ def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | N
             start = 0 if last is None else max(0, count - last)
             if start:
                 out.print(Text(f"… {start:,} earlier messages: --messages {count} or --full", "dim"))
-            for part in thread.outline([key], at=checkpoint.id, start=start, stop=count).parts:
+            for part in thread.outline([key], at=checkpoint, start=start, stop=count).parts:
                 out.print(render_message(parse_message(part.value), first + int(part.name), full=full))
         for part in outline.parts:
             if part.name != key:
-                value = part.value if part.known else thread.outline([part.name], at=checkpoint.id)
+                value = part.value if part.known else thread.outline([part.name], at=checkpoint)
                 out.print(render_value(str(part.name), value, full=full))

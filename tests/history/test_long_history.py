@@ -1,0 +1,132 @@
+"""A page of a long history costs a page: counted in the steps that the engine returns, and in calls to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import backtrail
+from backtrail.engines.base import Engine
+from backtrail.render.change_summary import ChangeSummary, summarize
+
+
+class Work:
+    """What an engine was asked for."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.records = 0
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite", "jsonl"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[backtrail.Store]:
+    place = tmp_path_factory.mktemp("long")
+    urls = {"memory": "memory:", "sqlite": f"sqlite:{place}/a.db?durability=normal", "jsonl": f"jsonl:{place}/s"}
+    with backtrail.open(urls[request.param]) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def thread(store: backtrail.Store) -> backtrail.Thread[Any]:
+    """A thread of many steps, with an abandoned end and forks."""
+    thread: backtrail.Thread[Any] = store.thread("long")
+    name = store._core.context.engine.properties.name
+    steps = 600 if name == "jsonl" else 3000  # JSONL writes each one to the disk
+    for number in range(steps):
+        thread.append("items", [number])
+    thread.rewind(steps - 5)
+    for number in range(5):
+        thread.append("items", [-number])
+    return thread
+
+
+def counted(store: backtrail.Store, monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> Work:
+    work = Work()
+    engine = type(store._core.context.engine)
+    with monkeypatch.context() as patched:
+        for name in ("steps", "rows", "locate", "payloads", "row", "branches", "heads"):
+            original = getattr(engine, name)
+
+            async def counting(self: Engine, *args: Any, _original: Any = original) -> Any:
+                found = await _original(self, *args)
+                work.calls += 1
+                work.records += len(found) if isinstance(found, list) else 1
+                return found
+
+            patched.setattr(engine, name, counting)
+        call()
+    return work
+
+
+PAGE = 20
+
+
+def summaries(thread: backtrail.Thread[Any]) -> list[ChangeSummary]:
+    outlines: dict[str, backtrail.Outline] = {}
+    return [summarize(thread, one, outlines) for one in thread.history(limit=PAGE, newest_first=True)]
+
+
+CALLS: dict[str, Callable[[backtrail.Thread[Any]], object]] = {
+    "history": lambda thread: thread.history(limit=PAGE),
+    "history with what was abandoned": lambda thread: thread.history(limit=PAGE, all=True),
+    "a step in the middle": lambda thread: thread.get(thread.step // 2),
+    "the outline of a checkpoint": lambda thread: thread.outline(at=thread.history(limit=9)[0]),
+    "summaries of a page": summaries,
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_page_of_a_long_history_costs_a_page(
+    store: backtrail.Store, thread: backtrail.Thread[Any], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    work = counted(store, monkeypatch, lambda: CALLS[what](thread))
+    assert work.records < 25 * PAGE
+    assert work.calls < 25 * PAGE
+
+
+def test_a_checkpoint_is_found_by_its_id_without_reading_every_id(
+    store: backtrail.Store, thread: backtrail.Thread[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = thread.get(thread.step // 3)
+    work = counted(store, monkeypatch, lambda: thread.get(wanted.id))
+    assert work.records < 60
+    assert thread.get(wanted.id) == thread.get(wanted) == wanted
+
+
+def test_a_page_with_what_was_abandoned_has_the_newest_of_both(thread: backtrail.Thread[Any]) -> None:
+    everything = thread.history(all=True)
+    for limit in 0, 1, 3, 4, 5, 9, 10, 11, 40:
+        assert thread.history(limit=limit, all=True) == everything[len(everything) - limit :]
+    assert thread.history(limit=10**6, all=True) == everything
+
+
+def test_ids_out_of_order_are_found_too(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("own ids")
+    ids = [f"{number * 7919 % 65536:032x}" for number in range(1, 30)]
+    for number, id in enumerate(ids):
+        thread.save({"n": number}, id=id)
+    assert [thread.load(id)["n"] for id in ids] == list(range(29))
+
+
+def test_listing_the_forks_of_a_thread_takes_as_many_calls_for_ten_as_for_a_hundred(
+    store: backtrail.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread: backtrail.Thread[Any] = store.thread("forked")
+    for number in range(10):
+        thread.append("items", [number])
+    parents = [thread]
+    for number in range(10):
+        thread.fork(f"few-{number}", at=number + 1)
+    few = counted(store, monkeypatch, thread.forks)
+    for number in range(90):
+        parents.append(parents[number // 2].fork(f"many-{number}"))
+    many = counted(store, monkeypatch, thread.forks)
+    assert many.calls == few.calls
+    found = thread.forks()
+    assert len(found) == 100
+    assert {fork.relation for fork in found} == {"child"}
+    assert [(fork.thread_id, fork.step) for fork in found if fork.thread_id.startswith("few")] == [
+        (f"few-{number}", number + 1) for number in range(10)
+    ]
