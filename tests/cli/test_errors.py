@@ -150,7 +150,7 @@ def test_an_empty_ref_is_not_the_head(run: Run) -> None:
         (("threads", "--kind", "workspace"), "no threads of kind 'workspace' yet"),
         (("sessions",), "no sessions yet"),
         (("sessions", "x"), "no session starts with 'x'"),
-        (("runs",), "no run is waiting: all have finished"),
+        (("runs",), "no run is waiting to be resumed"),
         (("runs", "x"), "no run starts with 'x'"),
     ],
 )

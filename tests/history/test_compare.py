@@ -132,3 +132,12 @@ def test_the_repr_of_a_difference_is_short(store: Any) -> None:
     thread.save({"text": "a" * 10_000})
     thread.save({"text": "b" * 10_000})
     assert repr(thread.diff(1)) == "<backtrail.Diff step 1 -> step 2: 1 change>"
+
+
+def test_without_arguments_the_last_two_checkpoints_are_compared(store: Any) -> None:
+    thread = store.thread("t")
+    thread.save({"n": 1})
+    with pytest.raises(backtrail.CheckpointNotFound, match="nothing comes before it"):
+        thread.diff()
+    thread.save({"n": 2})
+    assert (thread.diff().a.step, thread.diff().b.step) == (1, 2)

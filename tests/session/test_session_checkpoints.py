@@ -122,6 +122,8 @@ def test_a_turn_that_cannot_be_gone_back_to_is_explained_and_nothing_changes(sto
     for wrong in (0, 1.5, "1", True):
         with pytest.raises(backtrail.InvalidInput, match="numbered from 1"):
             session.rewind(turn=wrong)
+    with pytest.raises(backtrail.InvalidInput, match="say turn=-1"):
+        session.rewind(-1)
     for given in ({}, {"turn": 1, "at": 1}, {"message_id": "m", "turn": 1}):
         with pytest.raises(backtrail.InvalidInput, match="exactly one"):
             session.rewind(**given)

@@ -29,7 +29,7 @@ class _Side(NamedTuple):
 
 
 @rereading
-async def diff(thread: ThreadHandle[S], a: Any, b: Any = None, since_fork: bool = False) -> Diff:
+async def diff(thread: ThreadHandle[S], a: Any = "@~1", b: Any = None, since_fork: bool = False) -> Diff:
     """The changes from `a` to `b` (the head, if not given), which may be checkpoints of other threads. `since_fork`:
     from the last checkpoint that both have in common, instead of from `a`."""
     context, head = thread.context, await thread.require_head()

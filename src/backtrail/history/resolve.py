@@ -98,7 +98,8 @@ async def _count_back(head: Head, at: int | str, ancestry: Ancestry, count: int)
                 return one
             left -= 1
     there = count - left - 1
-    raise CheckpointNotFound(head.thread, at, f"there {'is' if there == 1 else 'are'} only {max(there, 0)} before it")
+    hint = f"only {there} before it" if there > 0 else "nothing comes before it"
+    raise CheckpointNotFound(head.thread, at, hint)
 
 
 async def _resolve_text(context: Context, head: Head, text: str) -> HistoryStep:

@@ -21,10 +21,12 @@ from backtrail.session.message_window import TURNS, MessageWindow
 SNAPSHOT = "snapshot"  # the custom field that ties a checkpoint to a message
 
 
-async def find_point(session: ThreadCore[Any], message_id: str | None, turn: int | None, at: Any) -> Any:
+async def find_point(session: ThreadCore[Any], message_id: Any, turn: Any, at: Any) -> Any:
     """The checkpoint to go back to, as one of the three names it."""
     if (message_id is not None) + (turn is not None) + (at is not None) != 1:
         raise InvalidInput("rewind() takes exactly one of message_id, turn= and at=")
+    if type(message_id) is int:
+        raise InvalidInput(f"rewind({message_id}): say turn={message_id} for a user turn, at={message_id} for a step")
     if message_id is not None:
         return await find_snapshot(session, check_name(message_id, "message id"))
     return at if turn is None else await find_turn(session, turn)

@@ -215,8 +215,8 @@ class AsyncThread(Generic[S]):
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
         return AwaitableList(self._runner(self._core.find(tag, label, custom)))
 
-    async def diff(self, a: At, b: At | None = None, since_fork: bool = False) -> Diff:
-        """Compare the states at `a` and at `b`, the head if not given; reads only the parts that differ.
+    async def diff(self, a: At = "@~1", b: At | None = None, since_fork: bool = False) -> Diff:
+        """Compare the states at `a` and at `b`, by default the last two; reads only the parts that differ.
 
             print(await thread.diff(1, 2))
             print(await thread.diff(await other.head))

@@ -206,8 +206,8 @@ class Thread(Generic[S]):
         """List the checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones too."""
         return finish(self._core.find(tag, label, custom))
 
-    def diff(self, a: At, b: At | None = None, since_fork: bool = False) -> Diff:
-        """Compare the states at `a` and at `b`, the head if not given; reads only the parts that differ.
+    def diff(self, a: At = "@~1", b: At | None = None, since_fork: bool = False) -> Diff:
+        """Compare the states at `a` and at `b`, by default the last two; reads only the parts that differ.
 
             print(thread.diff(1, 2))
             print(thread.diff(other.head))

@@ -32,8 +32,8 @@ class ThreadView:
         """List the checkpoints from the first to the head, oldest first; `all` adds the abandoned ones."""
         return self.thread.history(limit, newest_first, all)
 
-    def diff(self, a: At, b: At | None = None, since_fork: bool = False) -> Diff:
-        """Compare the states at `a` and at `b`, the head if not given."""
+    def diff(self, a: At = "@~1", b: At | None = None, since_fork: bool = False) -> Diff:
+        """Compare the states at `a` and at `b`, by default the last two."""
         return self.thread.diff(a, b, since_fork)
 
     def annotate(
@@ -74,8 +74,8 @@ class AsyncThreadView:
         """List the checkpoints from the first to the head, oldest first; `all` adds the abandoned ones."""
         return self.thread.history(limit, newest_first, all)
 
-    async def diff(self, a: At, b: At | None = None, since_fork: bool = False) -> Diff:
-        """Compare the states at `a` and at `b`, the head if not given."""
+    async def diff(self, a: At = "@~1", b: At | None = None, since_fork: bool = False) -> Diff:
+        """Compare the states at `a` and at `b`, by default the last two."""
         return await self.thread.diff(a, b, since_fork)
 
     async def annotate(

@@ -28,5 +28,5 @@ def command(context: CommandContext, prefix: str, limit: int) -> None:
         },
         kept=("task", "iteration", "tokens in/out"),
         fields=("task", "iteration", "input_tokens", "output_tokens"),
-        empty=empty_message("run", prefix) if prefix else "no run is waiting: all have finished",
+        empty=empty_message("run", prefix) if prefix else "no run is waiting to be resumed",
     )
