@@ -43,9 +43,11 @@ def test_messages_name_the_argument_that_was_wrong(store: Any) -> None:
     for call, name in (
         (lambda: thread.pick("a"), "keys"),
         (lambda: thread.update({}, remove="a"), "remove"),
-        (lambda: thread.save({}, expect="01"), "expect"),
-        (lambda: thread.save({}, parent="01"), "parent"),
+        (lambda: thread.save({}, expect=1.5), "expect"),
+        (lambda: thread.save({}, parent=True), "parent"),
         (lambda: thread.save({}, id="01"), "id"),
+        (lambda: thread.diff(1, thread), "b"),
+        (lambda: thread.load(1.5), "at"),
         (lambda: store.threads(after=5), "after"),
         (lambda: store.threads(prefix="\ud800"), "prefix"),
         (lambda: store.threads(after="\ud800"), "after"),

@@ -40,9 +40,9 @@ def test_model_first_prompt_and_error_count_are_not_lost(opener: Any) -> None:
 
 
 def test_the_directory_of_a_store_is_made(tmp_path: Path) -> None:
-    with backtrail.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
+    with backtrail.open(f"jsonl:{tmp_path / 'runs'}") as store:
         store.run("r").checkpoint(messages=MESSAGES)
-    with backtrail.open(f"jsonl:{tmp_path / 'runs' / 'here'}") as store:
+    with backtrail.open(f"jsonl:{tmp_path / 'runs'}") as store:
         assert [info.id for info in store.runs()] == ["r"]
 
 

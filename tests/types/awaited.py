@@ -25,6 +25,10 @@ async def threads(store: AsyncStore, conversation: Conversation) -> None:
     assert_type(await thread.load(as_=Plan), Plan)
     assert_type(await thread.save(conversation, tags=["a"], expect=None), backtrail.Checkpoint)
     assert_type(await thread.append("messages", ["a"]), backtrail.Checkpoint)
+    assert_type(await backtrail.aio.retry(lambda id: thread.append("messages", ["a"], id=id)), backtrail.Checkpoint)
+    assert_type(await thread.diff("@~2", since_fork=True), backtrail.Diff)
+    assert_type(await thread.common_ancestor("start"), backtrail.Checkpoint | None)
+    assert_type(await thread.redo(), backtrail.Checkpoint)
     assert_type(await thread.head, backtrail.Checkpoint | None)
     assert_type(await thread.step, int)
     assert_type(await thread.history(), list[backtrail.Checkpoint])
@@ -58,6 +62,12 @@ async def views(store: AsyncStore) -> None:
     assert_type(await session.messages(last=3), list[dict[str, Any]])
     async for message in session.messages():
         assert_type(message, dict[str, Any])
+    assert_type(await session.append({"role": "user"}, label="x", id="…"), backtrail.Checkpoint)
+    assert_type(await session.load(-1), dict[str, Any])
+    assert_type(await session.undo(), backtrail.Checkpoint)
+    assert_type(await session.rewind(turn=-1), backtrail.Checkpoint)
+    async for saved in session.history():
+        assert_type(saved, backtrail.Checkpoint)
     assert_type(await session.summary, str)
     async for listed in store.sessions():
         assert_type(listed, backtrail.SessionInfo)
@@ -65,6 +75,8 @@ async def views(store: AsyncStore) -> None:
     async with store.run("r", task="nightly") as run:
         assert_type(run, AsyncRun)
         assert_type(run.iteration, int)
+        assert_type(await run.undo(), backtrail.Checkpoint)
+        assert_type(await run.load(), dict[str, Any])
         assert_type(await run.checkpoint(["a"], output_tokens=3, model="small"), backtrail.Checkpoint)
     assert_type(await store.runs(), list[backtrail.RunInfo])
 

@@ -86,6 +86,9 @@ def facts(thread: backtrail.Thread, before: backtrail.Checkpoint, id: UUID, cust
     thread.append("messages", ("a", 1))
     thread.update({"plan": "…"}, remove=["draft"], append=("messages", ["a"]))
     thread.annotate(before, label=None, tags=[], custom={"n": 1})
+    thread.annotate("@~1", label="x")
+    thread.save({}, expect="@", parent=-2)
+    assert_type(backtrail.retry(lambda id: thread.append("messages", ["a"], id=id)), backtrail.Checkpoint)
 
     thread.save({}, label=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
     thread.save({}, tags=[1])  # type: ignore[list-item]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -33,8 +33,8 @@ async def diff(thread: ThreadHandle[S], a: Any = "@~1", b: Any = None, since_for
     """The changes from `a` to `b` (the head, if not given), which may be checkpoints of other threads. `since_fork`:
     from the last checkpoint that both have in common, instead of from `a`."""
     context, head = thread.context, await thread.require_head()
-    old = await _find(thread, head, a)
-    new = await _find(thread, head, head.step if b is None else b)
+    old = await _find(thread, head, a, "a")
+    new = await _find(thread, head, head.step if b is None else b, "b")
     if since_fork:
         shared = await _last_in_common(thread, old, new)
         if shared is None:
@@ -60,11 +60,11 @@ async def common_ancestor(thread: ThreadHandle[S], at: Any) -> Checkpoint | None
     return None if shared is None else await to_checkpoint(thread.context, head, shared)
 
 
-async def _find(thread: ThreadHandle[S], head: Head, at: Any) -> _Side:
+async def _find(thread: ThreadHandle[S], head: Head, at: Any, argument: str = "at") -> _Side:
     """The checkpoint that `at` names. A Checkpoint, or a whole id, may be one of another thread."""
     context = thread.context
     try:
-        return _Side(head, await resolve(context, head, at))
+        return _Side(head, await resolve(context, head, at, argument))
     except CheckpointNotFound as error:
         id = whole_id(at)
         if id is None:

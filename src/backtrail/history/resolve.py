@@ -40,8 +40,8 @@ _MAX_TEXT = 1024  # characters: a label has at most half as many
 _LISTED = 8  # checkpoints of one label that are looked for, before it is called ambiguous
 
 
-async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
-    """The checkpoint that `at` names, as the thread of `head` sees it."""
+async def resolve(context: Context, head: Head, at: Any, argument: str = "at") -> HistoryStep:
+    """The checkpoint that `at` names, as the thread of `head` sees it; `argument` is what the caller calls it."""
     if isinstance(at, Checkpoint):
         there = await _in_history(context, head, whole_id(at), at.step)
         if there is not None:
@@ -53,7 +53,8 @@ async def resolve(context: Context, head: Head, at: Any) -> HistoryStep:
         return await _resolve_step(context, head, at)
     if type(at) is str:
         return await _resolve_text(context, head, at)
-    raise InvalidInput(f"at must be a Checkpoint, an id, a label, '@~2' or a step number, not {type(at).__qualname__}")
+    kinds = "a Checkpoint, an id, a label, '@~2' or a step number"
+    raise InvalidInput(f"{argument} must be {kinds}, not {type(at).__qualname__}")
 
 
 def whole_id(at: Any) -> bytes | None:

@@ -201,9 +201,9 @@ async def save_plan(
     if parent is not UNSET:
         if expect is not UNSET:
             raise InvalidInput("expect= and parent= cannot be given together: parent= never conflicts")
-        request.base_id, request.branches, request.follows = await _id_of(thread, parent), True, True
+        request.base_id, request.branches, request.follows = await _id_of(thread, parent, "parent"), True, True
     elif expect is not UNSET:
-        request.base_id = await _id_of(thread, expect)
+        request.base_id = await _id_of(thread, expect, "expect")
     else:
         request.own_id = thread.unsure_id
     if on_conflict == "branch":
@@ -229,11 +229,11 @@ def _with_id(error: Unavailable, id: bytes) -> Unavailable:
     return own.with_traceback(error.__traceback__)
 
 
-async def _id_of(thread: ThreadHandle[S], at: Any) -> bytes | None:
+async def _id_of(thread: ThreadHandle[S], at: Any, argument: str) -> bytes | None:
     """The id of the checkpoint that `expect` or `parent` names; a whole id is not looked up."""
     if at is None or (id := whole_id(at)) is not None:
         return None if at is None else id
-    return (await resolve(thread.context, await thread.require_head(), at)).step.id
+    return (await resolve(thread.context, await thread.require_head(), at, argument)).step.id
 
 
 async def _save_on_cached_tip(thread: ThreadHandle[S], request: SaveRequest, tip: Tip) -> Checkpoint | None:
