@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from backtrail.owned_files import replace_atomically
 
 FORMAT_KEY = "backtrail"  # the key in the header line of the JSONL that holds the version of the format
 Format = Literal["jsonl", "markdown"]
+_BACKTICKS = re.compile("`+")
 _SUFFIXES: dict[str, Format] = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl"}
 
 
@@ -163,9 +165,8 @@ def _call(call: Message) -> str:
 
 def _fence(language: str, value: Any) -> str:
     text = value if type(value) is str else _readable_json(value)
-    marks = "```"
-    while marks in text:
-        marks += "`"
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    marks = "`" * max(3, longest + 1)
     return f"{marks}{language}\n{text}\n{marks}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from backtrail.model import counted
 from backtrail.render.change_summary import message_preview
 from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import parse_message
+from backtrail.sequence_diff import unified
 
 if TYPE_CHECKING:
     from backtrail import Change
@@ -40,7 +40,7 @@ def state_change(change: Change, *, full: bool) -> Text:
 
 def _line_diff(old: str, new: str) -> Text:
     text = Text()
-    for line in list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2))[2:]:
+    for line in unified(old.splitlines(), new.splitlines(), context=2):
         text.append(f"\n  {safe(line)}", _LINE_STYLES.get(line[:1], ""))
     return text
 

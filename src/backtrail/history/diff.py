@@ -7,7 +7,6 @@ states of two lineages, each with its own reader, all of both is read and compar
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any, TypeAlias
 
@@ -15,6 +14,7 @@ from backtrail.encode.row_format import ListNode, Tree
 from backtrail.encode.values import Values
 from backtrail.history.state_reader import StateReader
 from backtrail.model import Change
+from backtrail.sequence_diff import spans
 
 #: The path of a change of the state's own type. No key has this path: `step_into` would put it in quotes.
 TYPE = "(type)"
@@ -82,7 +82,7 @@ def _compare_items(values: Values, a: list[Any], b: list[Any], base: int, path: 
     """Changes of a list: runs of equal items are matched, and the items between them are compared one by one."""
     keys_a, keys_b = [values.encode(x) for x in a], [values.encode(x) for x in b]
     changes: list[Change] = []
-    for kind, a0, a1, b0, b1 in difflib.SequenceMatcher(None, keys_a, keys_b, autojunk=False).get_opcodes():
+    for kind, a0, a1, b0, b1 in spans(keys_a, keys_b):
         if kind == "equal":
             continue
         pairs = min(a1 - a0, b1 - b0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
+from backtrail.sequence_diff import unified
 from backtrail.workspace.model import Change
 from backtrail.workspace.paths import to_text, to_utf8
 from backtrail.workspace.restore_plan import change_kind
@@ -35,8 +35,8 @@ def _text(op: Op, contents: Mapping[bytes, bytes]) -> str | None:
         return None
     before = "/dev/null" if op.old is None else f"a/{path}"
     after = "/dev/null" if op.new is None else f"b/{path}"
-    lines = difflib.unified_diff(old, new, before, after, lineterm="")
-    return "\n".join(line.rstrip("\n") for line in lines) or None
+    lines = list(unified(old, new))
+    return "\n".join([f"--- {before}", f"+++ {after}", *lines]) if lines else None
 
 
 def _lines(entry: TreeEntry | None, contents: Mapping[bytes, bytes]) -> list[str] | None:
