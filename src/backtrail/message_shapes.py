@@ -235,8 +235,9 @@ def repair(messages: Sequence[Message], *, alternating: bool = False) -> list[Me
             unanswered.setdefault(problem.index, []).append(problem.call_id or "")
         else:
             orphans.setdefault(problem.index, set()).add(problem.call_id or "")
+    last_answer = _last_answers(messages)
     for index, ids in unanswered.items():
-        added.setdefault(_last_answer(messages, index), []).extend(_marked_results(messages[index], ids))
+        added.setdefault(last_answer[index], []).extend(_marked_results(messages[index], ids))
     repaired: list[Message] = []
     for index, message in enumerate(messages):
         kept = _without_results(message, orphans[index]) if index in orphans else message
@@ -250,17 +251,20 @@ def repair(messages: Sequence[Message], *, alternating: bool = False) -> list[Me
     return [part for i, m in enumerate(repaired) for part in ((_marked_reply(m), m) if i in doubled else (m,))]
 
 
-def _last_answer(messages: Sequence[Message], index: int) -> int:
-    """The index of the last message that answers calls of message `index`, or `index` itself."""
-    made = set(calls(messages[index]))
-    last = index
-    for later in range(index + 1, len(messages)):
-        answered = set(results(messages[later]))
+def _last_answers(messages: Sequence[Message]) -> list[int]:
+    """For each message, the index of the last message that answers calls of it, or its own. Answers follow a call
+    without a message between them that answers none."""
+    found = list(range(len(messages)))
+    last: dict[str, int] = {}  # call -> the last message that answers it, in the run of answers after this message
+    for index in range(len(messages) - 1, -1, -1):
+        for id in calls(messages[index]):
+            found[index] = max(found[index], last.get(id, index))
+        answered = results(messages[index])
         if not answered:
-            break
-        if answered & made:
-            last = later
-    return last
+            last.clear()
+        for id in answered:
+            last.setdefault(id, index)
+    return found
 
 
 def _marked_results(message: Message, ids: list[str]) -> list[Message]:

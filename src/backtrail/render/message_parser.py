@@ -86,7 +86,7 @@ def parse_message(value: Any) -> ParsedMessage:
     elif kind == "function_call_output":
         draft.results.append(ToolResult(_str(value.get("call_id")), "", _text(value.get("output"))))
     elif kind == "reasoning":
-        draft.thinking += _text(value.get("summary") or value.get("content") or "")
+        draft.thinking.append(_text(value.get("summary") or value.get("content") or ""))
     elif draft.role == "tool" and not _has_result_blocks(value):
         result = ToolResult(
             _str(value.get("tool_call_id")),
@@ -135,7 +135,7 @@ class _Draft:
     def __init__(self, role: str) -> None:
         self.role = role
         self.text: list[str] = []
-        self.thinking = ""
+        self.thinking: list[str] = []
         self.calls: list[ToolCall] = []
         self.results: list[ToolResult] = []
         self.extra: list[str] = []
@@ -155,7 +155,12 @@ class _Draft:
 
     def done(self) -> ParsedMessage:
         return ParsedMessage(
-            self.role, "\n".join(self.text), self.thinking, tuple(self.calls), tuple(self.results), tuple(self.extra)
+            self.role,
+            "\n".join(self.text),
+            "".join(self.thinking),
+            tuple(self.calls),
+            tuple(self.results),
+            tuple(self.extra),
         )
 
 
@@ -186,7 +191,7 @@ def _add_block(draft: _Draft, block: Any) -> None:
         wrapped = isinstance(output, dict) and set(output) == {"type", "value"}
         draft.result(block, output["value"] if wrapped else output)
     elif kind == "thinking":
-        draft.thinking += _text(block.get("thinking") or block.get("content") or "")
+        draft.thinking.append(_text(block.get("thinking") or block.get("content") or ""))
     elif isinstance(call := _first(block, "function_call", "functionCall"), dict):
         draft.call(call)
     elif isinstance(response := _first(block, "function_response", "functionResponse"), dict):
