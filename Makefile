@@ -18,7 +18,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-adapters test-suites browser shells pictures demo bench bench-adapters lint format types layers check clean
+.PHONY: help test test-fast test-adapters test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make demo           a short tour that prints what backtrail does"
 	@echo "make bench          the figures, next to the peers', in one run"
 	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
+	@echo "make fuzz           hostile stores, files and requests for MINUTES=5; what goes wrong is kept in fuzz/found"
 	@echo "make pictures       the pictures of the docs, from a demo store"
 	@echo "make lint           ruff check and ruff format --check"
 	@echo "make format         ruff format, and the fixes ruff is sure of"
@@ -108,6 +109,10 @@ bench: $(BENCH_READY) bench-adapters
 
 bench-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m bench.adapters $(ADAPTER_ARGS)
+
+MINUTES ?= 5
+fuzz: $(READY)
+	$(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

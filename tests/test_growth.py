@@ -164,7 +164,7 @@ def appending_to_a_list(n: int) -> Callable[[], object]:
     return append
 
 
-@case(100)
+@case(30)
 def saving_a_list_that_is_edited_all_over(n: int) -> Callable[[], object]:
     def edit() -> None:
         thread = _thread()
@@ -189,7 +189,7 @@ def loading_a_set_and_a_dict_with_other_keys(n: int) -> Callable[[], object]:
     return _thread({"set": set(range(n)), "dict": {(i, "k"): i for i in range(n)}}).load
 
 
-@case(500)
+@case(200)
 def history_and_find(n: int) -> Callable[[], object]:
     thread = _thread()
     for i in range(n):
@@ -239,7 +239,7 @@ def comparing_sequences_that_repeat(n: int) -> Callable[[], object]:
     return lambda: spans(a, b)
 
 
-@case(1000)
+@case(250)
 def comparing_files_whose_lines_repeat(n: int) -> Callable[[], object]:
     a = ["", "    return x", "}"] * n
     b = ["", "    return y", "}", "    return x"] * n
@@ -257,7 +257,7 @@ def _result(i: int) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{i}", "content": "ok"}]}
 
 
-@case(500)
+@case(200)
 def repairing_calls_without_results(n: int) -> Callable[[], object]:
     messages = [_call(i) for i in range(n)]
     return lambda: message_shapes.repair(messages, alternating=True)
@@ -325,7 +325,7 @@ def exporting_backticks_as_markdown(n: int) -> Callable[[], object]:
     return lambda: render(document, "markdown")
 
 
-@case(500)
+@case(150)
 def exporting_messages(n: int) -> Callable[[], object]:
     document = _document(_messages(n) + [_call(1), _result(1)] * n)
     return lambda: (render(document, "markdown"), render(document, "jsonl"))
@@ -376,7 +376,7 @@ def importing_a_transcript_of_claude_code(n: int) -> Callable[[], object]:
     return _import("\n".join(map(json.dumps, entries)), "s.jsonl")
 
 
-@case(200)
+@case(60)
 def importing_a_transcript_that_is_a_bush(n: int) -> Callable[[], object]:
     entries = [
         {

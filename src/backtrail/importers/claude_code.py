@@ -11,8 +11,6 @@ results are made one chain, in the order of the file.
 
 from __future__ import annotations
 
-from typing import Any
-
 from backtrail import message_shapes
 from backtrail.importers.model import BadFile, FileContent, ForeignThread, Message, Segment
 
@@ -84,13 +82,15 @@ def _owners(entries: dict[str, Message]) -> dict[str, str]:
     return owners
 
 
-def _parent(entry: Message) -> Any:
+def _parent(entry: Message) -> str | None:
     """The parent's uuid; after a compaction, which starts without a parent, that of the entry it continues."""
-    return entry.get("parentUuid") or entry.get("logicalParentUuid")
+    uuid = entry.get("parentUuid") or entry.get("logicalParentUuid")
+    return uuid if type(uuid) is str else None
 
 
 def _is_leaf(line: Message, entries: dict[str, Message]) -> bool:
-    return line.get("type") == "last-prompt" and line.get("leafUuid") in entries
+    leaf = line.get("leafUuid")
+    return line.get("type") == "last-prompt" and type(leaf) is str and leaf in entries
 
 
 def _is_title(line: Message) -> bool:

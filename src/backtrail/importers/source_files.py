@@ -81,7 +81,7 @@ def read_text(path: Path) -> str:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_BYTES:
                 raise BadFile(f"it has {size:,} bytes, and at most {MAX_BYTES:,} are read at once: split it")
-            return file.read(MAX_BYTES).decode("utf-8-sig")
+            return file.read(size).decode("utf-8-sig")
     except UnsafePath as error:
         raise BadFile("it is a link or not a regular file, which is not followed: name the file itself") from error
     except FileNotFoundError:

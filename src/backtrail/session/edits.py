@@ -10,7 +10,7 @@ from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.encode.row_format import ListNode
 from backtrail.errors import InvalidInput
 from backtrail.message_shapes import Message
-from backtrail.session.message_window import FIRST, MESSAGES, TURNS
+from backtrail.session.message_window import FIRST, MESSAGES, TURNS, check_value
 
 
 def plan_append(
@@ -20,13 +20,13 @@ def plan_append(
     before = planner.peek(TURNS)
     if turns is None:
         turns = message_shapes.user_turns(messages)
-    changes = {TURNS: (before or 0) + turns} if turns or before is None else {}
+    changes = {TURNS: check_value(TURNS, before or 0) + turns} if turns or before is None else {}
     return planner.change({**changes, **extra}, append=(MESSAGES, messages))
 
 
 def plan_replace(planner: Planner, messages: list[Message], extra: dict[str, Any]) -> PlannedRow:
     """Replace all messages. The new ones get numbers that no message had before."""
-    first = planner.peek(FIRST, 1) + planner.count(MESSAGES)
+    first = check_value(FIRST, planner.peek(FIRST, 1)) + planner.count(MESSAGES)
     return planner.change({MESSAGES: messages, TURNS: message_shapes.user_turns(messages), FIRST: first, **extra})
 
 

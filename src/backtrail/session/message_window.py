@@ -22,6 +22,20 @@ MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
 _NUMBERED = re.compile("#[0-9]{1,15}")  # the name of a message that has no id of its own
 _BATCH = 64  # messages that are read together
 _MAX_DISTANCE = 256  # messages from a call to its result, if there is a user turn between them
+_TYPES: dict[str, type] = {MESSAGES: list, TURNS: int, FIRST: int, SUMMARY: str}
+_DICT = {dict}
+
+
+def check_value(key: str, value: Any, thread: str = "the thread") -> Any:
+    """The value of a session's key, if it has the right type: any thread can be opened as a session."""
+    if key in _TYPES and type(value) is not _TYPES[key]:
+        what = f"state[{key!r}] is of type {type(value).__qualname__}, not {_TYPES[key].__name__}"
+        raise InvalidInput(f"{thread} cannot be read as a session: {what}; load() gives its state")
+    if key == MESSAGES and value and set(map(type, value)) != _DICT:
+        kind = next(type(message).__qualname__ for message in value if type(message) is not dict)
+        what = f"a message in it is of type {kind}, not dict"
+        raise InvalidInput(f"{thread} cannot be read as a session: {what}; load() gives its state")
+    return value
 
 
 class MessageWindow:
@@ -39,10 +53,14 @@ class MessageWindow:
     async def value(self, key: str, default: Any) -> Any:
         """The value of a top-level key."""
         node = self._children.get(key)
-        return default if node is None else await self.reader.value(node)
+        return default if node is None else self._checked(key, await self.reader.value(node))
+
+    def _checked(self, key: str, value: Any) -> Any:
+        return check_value(key, value, f"thread {self.thread.id!r}")
 
     async def first(self) -> int:
-        return int(await self.value(FIRST, 1))
+        found: int = await self.value(FIRST, 1)
+        return found
 
     async def count(self) -> int:
         if isinstance(self.node, ListNode):
@@ -51,19 +69,19 @@ class MessageWindow:
 
     async def all(self) -> list[Message]:
         found: list[Message] = await self.value(MESSAGES, [])
-        if type(found) is not list:  # the thread was written as something else
-            what = f"state['messages'] is of type {type(found).__qualname__}, not a list"
-            raise InvalidInput(f"thread {self.thread.id!r} cannot be read as a session: {what}; load() gives its state")
         return found
 
     async def items(self, start: int, stop: int) -> list[Message]:
-        return await self.reader.items(self.node, start, stop) if self.node is not None else []
+        if self.node is None:
+            return []
+        found: list[Message] = self._checked(MESSAGES, await self.reader.items(self.node, start, stop))
+        return found
 
     async def last(self, limit: int) -> tuple[int, list[Message]]:
         """The last messages, and the index of the first of them."""
         if isinstance(self.node, ListNode):
             start = max(0, self.node.count - limit)
-            return start, await self.thread.read_end(self.reader, self.node, start)
+            return start, self._checked(MESSAGES, await self.thread.read_end(self.reader, self.node, start))
         found = await self.all()
         start = max(0, len(found) - limit)
         return start, found[start:]

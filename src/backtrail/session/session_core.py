@@ -166,11 +166,13 @@ class SessionCore:
 
     async def summary(self) -> str:
         """The summary of the messages that were cut away, "" if there is none."""
-        return str(await self._read(lambda window: window.value(SUMMARY, ""), ""))
+        found: str = await self._read(lambda window: window.value(SUMMARY, ""), "")
+        return found
 
     async def user_turns(self) -> int:
         """The number of user turns, truncated ones included."""
-        return int(await self._read(lambda window: window.value(TURNS, 0), 0))
+        found: int = await self._read(lambda window: window.value(TURNS, 0), 0)
+        return found
 
     async def exists(self) -> bool:
         """True if anything was saved under this id."""
