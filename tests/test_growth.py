@@ -58,7 +58,6 @@ def exponent(smallest: int, prepare: Prepare) -> float:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    gc.collect()
     gc.disable()  # a full collection costs as much as there are objects, whoever made them
     try:
         start = time.thread_time()

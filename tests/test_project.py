@@ -102,3 +102,15 @@ def test_the_figures_in_the_docs_are_those_of_the_summary() -> None:
     assert kept.count("\n") < 600
     frames = json.loads((ROOT / "bench/adapters.json").read_text())["targets"]
     assert page.figures(summary, frames) in (ROOT / "docs/performance.md").read_text()
+
+
+def test_whoever_decodes_bytes_catches_all_that_a_decoder_raises() -> None:
+    """msgspec raises its own errors, UnicodeDecodeError and RecursionError: `errors.DECODE_ERRORS` has all of them."""
+    narrow = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler) and node.type is not None:
+                caught = ast.unparse(node.type)
+                if re.search(r"msgspec\.(DecodeError|MsgspecError)", caught):
+                    narrow.append(f"{path.relative_to(ROOT)}:{node.lineno} {caught}")
+    assert narrow == []

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.encode import row_format
+from backtrail.encode import payload_format, row_format
 from backtrail.encode.frame import Frames
 from backtrail.encode.record_types import Types, Unregistered
 from backtrail.encode.row_format import Blob, Inline, ListNode, Piece, Root, Slot, Tail, Tree
@@ -46,7 +46,7 @@ _ROOT = Root(
     ),
     1,
 )
-_PAYLOAD = row_format.pack_payload([row_format.Section(0, 0, 2, 0, b"\x01\x02")], [b"\xa2hi", b"\xc0" * 40])
+_PAYLOAD = payload_format.pack_payload([payload_format.Section(0, 0, 2, 0, b"\x01\x02")], [b"\xa2hi", b"\xc0" * 40])
 
 
 def _again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], None]:
@@ -93,15 +93,15 @@ _DECODERS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
             lambda data: row_format.unpack_page(data, _BRANCH, "a page"), lambda p: row_format.pack_page(p, _BRANCH)
         ),
     ),
-    "payload": (_PAYLOAD, lambda data: row_format.unpack_payload(b"\x00" + data + bytes(4), "a payload")),
+    "payload": (_PAYLOAD, lambda data: payload_format.unpack_payload(b"\x00" + data + bytes(4), "a payload")),
     "frame": (_frames.wrap(_PAYLOAD * 50, "a frame"), lambda data: _frames.unwrap(data, "a frame")),
     "meta": (
         records.pack_meta(Meta(1, None, 2, 3, bytes(16), "label", ("tag",), _values.encode({"a": 1}), "files")),
         _again(lambda data: records.unpack_meta(data, "metadata"), records.pack_meta),
     ),
     "mark": (
-        records.pack_mark(MarkBody(1, False, "label", ("tag",), b"")),
-        _again(lambda data: records.unpack_mark(data, "a mark"), records.pack_mark),
+        records.seal_mark(_frames, _BRANCH, 3, MarkBody(1, False, "label", ("tag",), b"")).data or b"",
+        lambda data: records.open_mark(_frames, _BRANCH, 3, data),
     ),
     "directory": (_TREE, _again(lambda data: trees.decode(data, "a directory"), trees.encode)),
     "tagged json": (msgspec.json.encode(to_json(_VALUE)), _json),

@@ -15,7 +15,9 @@ import msgspec
 import zstandard
 
 import backtrail
-from backtrail.history.records import body_digest, chain
+from backtrail.encode.frame import Frames
+from backtrail.engines.base import Branch
+from backtrail.history.records import NO_DIGEST, body_digest, chain, first_link, seal_branch
 from fuzz.mutate import BYTES, INTEGERS, TEXTS, change, damage
 from fuzz.targets import battery
 
@@ -120,22 +122,35 @@ def _with_checksum(frame: bytes) -> bytes:
 
 
 def seal_again(connection: sqlite3.Connection) -> None:
-    """Make body digests and the chain of digests fit the rows as they are now."""
-    before: dict[Any, bytes] = {}
-    rows = connection.execute("SELECT pos, branch, id, meta, root, payload FROM steps ORDER BY branch, step").fetchall()
-    origins = dict(
-        connection.execute(
-            "SELECT b.n, s.digest FROM branches b JOIN branches o ON b.origin IS o.id"
-            " JOIN steps s ON s.branch IS o.n AND s.step IS b.origin_step"
-        )
-    )
-    for pos, branch, id, meta, root, payload in rows:
+    """Make seals of branches, body digests and the chain of digests fit the records as they are now."""
+    frames = Frames()
+    digests: dict[tuple[Any, Any], bytes] = {}  # by branch and step
+    for n, id, lineage, thread, owner, origin, origin_step in connection.execute(
+        "SELECT n, id, lineage, thread, owner, origin, origin_step FROM branches ORDER BY n"
+    ).fetchall():
         try:
-            fields = msgspec.msgpack.decode(meta[1:-4])
-            fields[4] = body_digest(root, payload)
-            meta = _with_checksum(b"\x00" + msgspec.msgpack.encode(fields))
-            digest = chain(before.get(branch) or origins.get(branch) or bytes(16), id, meta)
-        except (TypeError, IndexError, KeyError, AttributeError, msgspec.DecodeError, OverflowError):
-            continue  # not an array of metadata any more
-        before[branch] = digest
-        connection.execute("UPDATE steps SET meta = ?, digest = ? WHERE pos = ?", (meta, digest, pos))
+            branch = Branch(id, lineage, thread, owner, None if origin is None else (origin, origin_step))
+            before = digests.get((origin, origin_step), NO_DIGEST)
+            previous = first_link(branch, before)
+            connection.execute(
+                "UPDATE branches SET seal = ? WHERE n = ?", (seal_branch(frames, branch, before).seal, n)
+            )
+            for pos, step, row, meta, root, payload in connection.execute(
+                "SELECT pos, step, id, meta, root, payload FROM steps WHERE branch = ? ORDER BY step", (n,)
+            ).fetchall():
+                fields = msgspec.msgpack.decode(meta[1:-4])
+                fields[4] = body_digest(root, payload)
+                meta = _with_checksum(b"\x00" + msgspec.msgpack.encode(fields))
+                previous = digests[id, step] = chain(previous, row, meta)
+                connection.execute("UPDATE steps SET meta = ?, digest = ? WHERE pos = ?", (meta, previous, pos))
+        except (
+            TypeError,
+            IndexError,
+            ValueError,
+            AttributeError,
+            LookupError,
+            struct.error,
+            msgspec.DecodeError,
+            OverflowError,
+        ):
+            continue  # not a record any more that could be sealed

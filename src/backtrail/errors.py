@@ -13,6 +13,11 @@ import re
 _MARKS = re.compile(r" \(pid:\[\d+\]\)| started \d+(?= \[)| \[[0-9a-f]{8,32}\]$")
 
 
+#: What a decoder raises for bytes that are not its own: msgspec's errors and UnicodeDecodeError are ValueErrors, and
+#: nesting that is too deep is a RecursionError. Catch these, never one of them.
+DECODE_ERRORS = (ValueError, RecursionError)
+
+
 class BacktrailError(Exception):
     """Anything backtrail raises on purpose."""
 

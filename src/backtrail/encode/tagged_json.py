@@ -69,6 +69,9 @@ def _special(value: dict[str, Any]) -> Any:
     if set(value) == {"$type", "value"}:
         return Unregistered(value["$type"], from_json(value["value"]))
     ((name, inner),) = value.items()
+    wanted = _INNER.get(name, (str,))
+    if type(inner) not in wanted:
+        raise TypeError(f"{name} holds a {wanted[-1].__name__}, not a {type(inner).__name__}")
     if name == "$map":
         return {from_json(key): from_json(item) for key, item in inner}
     if name in _GROUPS:
@@ -91,6 +94,7 @@ def _unfolded(cls: Any, text: str) -> Any:
 
 _FOLD = " (second)"
 _GROUPS: dict[str, Callable[[Any], Any]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+_INNER: dict[str, tuple[type, ...]] = {"$map": (list,), **dict.fromkeys(_GROUPS, (list,)), "$seconds": (int, float)}
 _SCALARS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "$int": (int, str, int),
     "$float": (float, repr, float),

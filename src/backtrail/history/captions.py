@@ -14,7 +14,7 @@ import msgspec
 from backtrail.encode.frame import describe_row
 from backtrail.encode.row_format import Root
 from backtrail.engines.base import Head
-from backtrail.errors import Corrupt
+from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.history.context import Context
 from backtrail.history.records import damaged_info, open_note, thread_info
 from backtrail.history.store_core import list_heads
@@ -63,14 +63,14 @@ class CaptionedListing(Generic[Info]):
         note = open_note(context.frames, head)
         try:
             checkpoint, facts = self._decode(note.custom) if note.custom else (b"", ())
-        except msgspec.DecodeError:  # the last save was made as another kind of thread, with that kind's caption
+        except DECODE_ERRORS:  # the last save was made as another kind of thread, with that kind's caption
             checkpoint, facts = b"", ()
         if checkpoint == note.checkpoint[-6:]:
             return facts
         root = (await ThreadCore[Any](context, head.thread).read_root()).root
         try:
             return self._facts(root)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             raise Corrupt(describe_row(*head.position), f"a value in its root makes no sense: {error}") from error
 
     async def page(

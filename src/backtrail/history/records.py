@@ -21,7 +21,7 @@ from backtrail.encode.row_format import pack_root
 from backtrail.encode.values import Values
 from backtrail.engines.base import LAST_STEP, Branch, Head, Mark, NewRow, Position, Row, Step
 from backtrail.engines.branch_origins import first_step
-from backtrail.errors import Corrupt
+from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.history.save_arguments import Facts
 from backtrail.model import Checkpoint, ThreadInfo
 
@@ -135,7 +135,7 @@ def unpack_meta(data: bytes, where: str) -> Meta:
     """The metadata that `pack_meta` packed, or `Corrupt`."""
     try:
         return _META.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*DECODE_ERRORS, ValueError) as error:
         raise Corrupt(where, f"its metadata makes no sense: {error}") from error
 
 
@@ -150,7 +150,7 @@ def open_mark(frames: Frames, branch: bytes, step: int, data: bytes) -> MarkBody
     content = frames.unwrap(data, _mark_of(branch, step))
     try:
         of_branch, of_step, mark = _MARK.decode(content)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*DECODE_ERRORS, ValueError) as error:
         raise Corrupt(describe_row(branch, step), f"its mark makes no sense: {error}") from error
     if (of_branch, of_step) != (branch, step):
         raise Corrupt(describe_row(branch, step), f"its mark is that of {describe_row(of_branch, of_step)}")
@@ -276,7 +276,7 @@ def open_note(frames: Frames, head: Head) -> Note:
     content = frames.open_bound(head.note, _facts(head), f"the head of thread {head.thread!r}")
     try:
         return _NOTE.decode(content)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*DECODE_ERRORS, ValueError) as error:
         raise Corrupt(f"the head of thread {head.thread!r}", str(error)) from error
 
 

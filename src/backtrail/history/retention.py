@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from backtrail.engines.base import Head
-from backtrail.errors import Corrupt, InvalidInput
+from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.records import MarkBody, Meta, open_note, with_note
 from backtrail.history.save_arguments import Facts
@@ -94,7 +94,7 @@ def unpack_retention(data: bytes, where: str) -> Retention:
     """The policy that `pack_retention` packed, or `Corrupt`."""
     try:
         stored = _STORED.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (*DECODE_ERRORS, ValueError) as error:
         raise Corrupt(where, f"its retention makes no sense: {error}") from error
     return Retention(
         keep_last=stored.keep_last,

@@ -22,7 +22,7 @@ from backtrail.engines import reserved_names
 from backtrail.engines.base import Engine, Fence, Head, Lease
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, swap, update
-from backtrail.errors import Corrupt, LockLost
+from backtrail.errors import DECODE_ERRORS, Corrupt, LockLost
 
 Name = Literal["primary", "replica"]
 RESERVED = reserved_names.RESERVED * 2  #: no listing of a user shows it, nor is it the name of a namespace
@@ -48,7 +48,7 @@ async def read(side: Engine) -> tuple[Role, Head | None]:
         return Role(), None
     try:
         return msgspec.msgpack.decode(head.note, type=Role), head
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt("the mirror's role record", str(error)) from error
 
 

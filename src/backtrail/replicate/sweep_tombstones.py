@@ -20,7 +20,7 @@ import msgspec
 
 from backtrail.engines.base import Drop, Engine, Head, Position
 from backtrail.engines.reserved_record import record, swap, update
-from backtrail.errors import Corrupt
+from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.replicate.role_record import LINEAGE, RESERVED
 
 _SWEPT = f"{RESERVED}swept/"
@@ -102,7 +102,7 @@ async def lineages(side: Engine) -> set[str]:
 def _decode(tombstone: Head) -> _Names:
     try:
         return _NAMES.decode(tombstone.note)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt("a tombstone of a sweep", str(error)) from error
 
 

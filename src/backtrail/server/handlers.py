@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from backtrail import Checkpoint, InvalidInput, NoDirectory, Outline, Part, Store, Thread, ThreadInfo, ThreadNotFound
+from backtrail.errors import DECODE_ERRORS
 from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
@@ -395,5 +396,5 @@ def _file_changes(changes: Sequence[Change]) -> list[responses.FileChangeJson]:
 def _path(text: str) -> list[str | int]:
     try:
         return msgspec.json.decode(text, type=list[str | int])
-    except msgspec.MsgspecError as error:
+    except DECODE_ERRORS as error:
         raise InvalidInput(f"path must be a JSON list of keys and numbers: {error}") from error

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from blake3 import blake3
 
-from backtrail.errors import UnsafePath
+from backtrail.errors import DECODE_ERRORS, UnsafePath
 from backtrail.owned_files import make_directories, open_regular, replace_atomically
 from backtrail.workspace import trees
 from backtrail.workspace.descent import Descent
@@ -148,7 +148,7 @@ def load(path: Path | None, key: bytes) -> Index | None:
         if len(data) < 32 or blake3(data[32:]).digest() != data[:32]:
             return None
         index = _decoder.decode(data[32:])
-    except (OSError, UnsafePath, msgspec.DecodeError):
+    except (OSError, UnsafePath, *DECODE_ERRORS):
         return None  # only a cache: the walk reads everything again
     return index if index.version == VERSION and index.key == key else None
 

@@ -16,7 +16,7 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.planner import PlannedRow, Planner
-from backtrail.errors import CheckpointNotFound, Corrupt, NoCheckpoint
+from backtrail.errors import DECODE_ERRORS, CheckpointNotFound, Corrupt, NoCheckpoint
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
 from backtrail.history.reachability import ASIDE
@@ -151,7 +151,7 @@ class Journal:
         where = f"the journal of restore {record.id}"
         try:
             intent = msgspec.msgpack.decode((await self.state(record))["journal"], type=RestoreIntent)
-        except (msgspec.DecodeError, KeyError) as error:
+        except (*DECODE_ERRORS, KeyError, TypeError) as error:
             raise Corrupt(where, str(error)) from error
         for path, _, _ in intent.steps:
             check_names(path.split(b"/"), where)

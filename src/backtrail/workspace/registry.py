@@ -26,7 +26,7 @@ from blake3 import blake3
 
 from backtrail import owned_files
 from backtrail.engines.base import Engine
-from backtrail.errors import FilesError, UnsafePath
+from backtrail.errors import DECODE_ERRORS, FilesError, UnsafePath
 from backtrail.history.context import Context
 
 VERSION = 1
@@ -109,7 +109,7 @@ class Registry:
         data = self._files.read(name)
         try:
             file = None if data is None else _decoder.decode(data)
-        except msgspec.DecodeError:
+        except DECODE_ERRORS:
             return None
         if file is None or (file.version, file.store, file.workspace) != (VERSION, self._place, self._workspace):
             return None

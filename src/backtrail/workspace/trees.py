@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from backtrail.errors import Corrupt, UnsafePath, UnsupportedFormat
+from backtrail.errors import DECODE_ERRORS, Corrupt, UnsafePath, UnsupportedFormat
 from backtrail.workspace.paths import check_names
 
 FILE, PIECES, LINK, DIR = range(4)
@@ -85,7 +85,7 @@ def decode(data: bytes, where: str) -> Tree:
     """Decode a tree; `UnsafePath` if any name in it is not safe to write to a directory."""
     try:
         encoded = _decode.decode(data)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(where, f"not a tree: {error}") from error
     _check_version(encoded.version, where)
     if not len(encoded.names) == len(encoded.kinds) == len(encoded.sizes) == len(encoded.refs):
@@ -118,7 +118,7 @@ def decode_pieces(data: bytes, size: int, where: str) -> Pieces:
     """Decode a list of pieces, which must have `size` bytes together."""
     try:
         pieces = _decode_pieces.decode(data)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(where, f"not a list of pieces: {error}") from error
     _check_version(pieces.version, where)
     if len(pieces.sizes) != len(pieces.refs) or sum(pieces.sizes) != size or any(len(ref) != 32 for ref in pieces.refs):

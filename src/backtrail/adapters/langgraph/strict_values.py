@@ -28,7 +28,7 @@ from langgraph.store.base import GetOp, Item
 from langgraph.types import Command, Interrupt, Overwrite, Send, TimeoutPolicy
 
 from backtrail.adapters.langgraph.message_codec import MESSAGE_CLASSES
-from backtrail.errors import UnsupportedFormat
+from backtrail.errors import DECODE_ERRORS, UnsupportedFormat
 
 _MAX_DEPTH = 128  # of objects in objects
 _NUMPY_DTYPE = re.compile(r"[<>|=]?[?bBiufcSUmM]\d{0,6}(\[\d{0,6}[a-zA-Z]{1,2}\])?", re.ASCII)
@@ -119,7 +119,7 @@ class StrictValues:
                 return self._unpack(data)
             if kind == "json":
                 return self.decode_json(data)
-        except (ValueError, TypeError, OverflowError, RecursionError, msgspec.DecodeError) as error:
+        except (*DECODE_ERRORS, TypeError, OverflowError) as error:
             raise UnsupportedFormat(f"a value of kind {kind!r} is damaged: {error}") from error
         if kind == "pickle":
             raise UnsupportedFormat("a value is pickled, and reading it could run code")

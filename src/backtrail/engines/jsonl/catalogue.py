@@ -20,7 +20,7 @@ from backtrail.engines.base import Head
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.file_names import SUFFIX, file_name
 from backtrail.engines.jsonl.log import LineageLog
-from backtrail.errors import UnsafePath, UnsupportedFormat
+from backtrail.errors import DECODE_ERRORS, UnsafePath, UnsupportedFormat
 from backtrail.owned_files import open_or_create, open_regular, read_at, read_bytes, replace_atomically, write_all
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Catalogue:
             try:
                 data = read_bytes(self._directory / ".index")
                 version, entries = msgspec.msgpack.decode(data, type=tuple[int, dict[str, CatalogueEntry]])
-            except (OSError, UnsafePath, msgspec.MsgspecError):
+            except (OSError, UnsafePath, *DECODE_ERRORS):
                 self._unsaved += 1
                 return
             self._entries = entries if version == line_format.FORMAT else {}
@@ -173,7 +173,7 @@ class Catalogue:
             for line in whole.splitlines():
                 branch, thread, lineage = _HINT.decode(line)
                 self._remember(bytes.fromhex(branch) if branch is not None else thread or "", lineage)
-        except (msgspec.MsgspecError, ValueError):
+        except (*DECODE_ERRORS, ValueError):
             self._gather_hints()
             return
         self._hints_read += len(whole)
@@ -210,7 +210,7 @@ def lineage_at(path: Path) -> str | None:
         if not line_format.sound(first):
             return None
         header = line_format.read_header(first)
-    except (msgspec.MsgspecError, ValueError):
+    except (*DECODE_ERRORS, ValueError):
         return None
     if header.format > line_format.FORMAT:
         raise UnsupportedFormat(f"{path} has format {header.format}: pip install -U backtrail")

@@ -10,7 +10,7 @@ import msgspec
 
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.lockfile import LockFile
-from backtrail.errors import NotFound, UnsupportedFormat
+from backtrail.errors import DECODE_ERRORS, NotFound, UnsupportedFormat
 from backtrail.owned_files import make_directories, read_bytes, replace_atomically, require_directory
 
 
@@ -48,7 +48,7 @@ def _check(marker: Path) -> None:
     try:
         found = msgspec.json.decode(read_bytes(marker), type=dict[str, object])
         version = found["format"] if found.get("backtrail") == "jsonl" else None
-    except (msgspec.MsgspecError, KeyError):
+    except (*DECODE_ERRORS, KeyError):
         version = None
     if not isinstance(version, int):
         raise UnsupportedFormat(

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from backtrail.engines.base import Lease, Taken
-from backtrail.errors import Corrupt
+from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.owned_files import read_bytes, replace_atomically
 
 _KEPT = 86_400_000_000  #: microseconds after its expiry, a lease is deleted
@@ -73,7 +73,7 @@ class Leases:
             return msgspec.json.decode(read_bytes(self._path), type=_File)
         except FileNotFoundError:
             return _File()
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             raise Corrupt(str(self._path), str(error)) from error
 
     def _write(self, file: _File) -> None:

@@ -24,7 +24,7 @@ from backtrail.engines.jsonl import line_format, readable_json
 from backtrail.engines.jsonl.compaction import kept
 from backtrail.engines.jsonl.line_format import CommitLine, Records, RowLine
 from backtrail.engines.jsonl.offsets import BranchIndex, Damage, Offset, stretch
-from backtrail.errors import Corrupt, UnsupportedFormat
+from backtrail.errors import DECODE_ERRORS, Corrupt, UnsupportedFormat
 from backtrail.owned_files import open_or_create, open_regular, read_at, replace_atomically, sync_directory, write_all
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class LineageLog:
                 self._begin(raw)
             else:
                 self._apply(line_format.read(raw), offset, len(raw))
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (*DECODE_ERRORS, ValueError) as error:
             self.damages.append(Damage(self.number, offset, raw))
             _log.warning("%s: %s", self.where(self.number), error)
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.errors import Corrupt
+from backtrail.errors import DECODE_ERRORS, Corrupt
 
 
 def _plain_lists(depth: int) -> Any:
@@ -87,7 +87,7 @@ _PACKED = "$msgpack"
 _EMPTY = msgspec.Raw(b'""')
 _AS_THEY_ARE = frozenset({str, int, bool, NoneType})
 #: errors of decoding or encoding bytes that are not of the form that is tried
-_NO = (msgspec.MsgspecError, struct.error, UnicodeDecodeError, ValueError, TypeError, OverflowError, RecursionError)
+_NO = (*DECODE_ERRORS, struct.error, TypeError, OverflowError)
 #: errors of undoing JSON that was not made here
 NOT_OURS = (*_NO, binascii.Error, LookupError)
 

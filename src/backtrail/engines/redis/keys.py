@@ -43,7 +43,7 @@ import zlib
 import msgspec
 
 from backtrail.engines.base import Branch, Head, NewRow, Position
-from backtrail.errors import Corrupt, InvalidInput
+from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
 
 FORMAT = 1
 _pack = msgspec.msgpack.encode
@@ -109,7 +109,7 @@ def unpack_head(thread: bytes, packed: bytes) -> Head:
     damaged record must not make a listing fail."""
     try:
         return _unpack_head(thread, packed)
-    except (msgspec.DecodeError, IndexError, UnicodeDecodeError):
+    except (*DECODE_ERRORS, IndexError):
         return Head(thread.decode(errors="replace"), "", b"", b"", 0, 0, "", 0, 0, 0, 0, b"")
 
 
@@ -142,7 +142,7 @@ def unpack_branch(lineage: str, name: bytes, numbered: bytes) -> tuple[int, Bran
     number, _, packed = numbered.partition(b":")
     try:
         rest = _branch_rest.decode(packed)
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise Corrupt(f"branch {name.hex()}", f"its record makes no sense: {error}") from error
     return int(number), Branch(name, lineage, rest.thread, rest.owner, rest.origin, rest.seal)
 
