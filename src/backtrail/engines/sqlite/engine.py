@@ -143,7 +143,9 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
             return None
         *values, row_id, meta, digest, mark, root = found[0]
         head = _head(values)
-        return head, None if row_id is None else Row(head.step, row_id, meta, digest, mark, root, b"")
+        if row_id is None:
+            return head, None
+        return head, Row(*_only_bytes([(head.step, row_id, meta, digest, mark, root, b"")])[0])
 
     async def heads(self, lineage: str) -> list[Head]:
         return [_head(values) for values in self._fetch(sql.HEADS, (lineage,))]
@@ -220,16 +222,16 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
 
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
         found = self._range(sql.ROW, lineage, branch, step, step)
-        return Row(*found[0]) if found else None
+        return Row(*_only_bytes(found)[0]) if found else None
 
     async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        return list(map(Step._make, self._range(sql.STEPS, lineage, branch, first, last)))
+        return list(map(Step._make, _only_bytes(self._range(sql.STEPS, lineage, branch, first, last))))
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         return self._range(sql.PAYLOADS, lineage, branch, first, last)
 
     async def rows(self, lineage: str, branch: bytes, first: int, last: int) -> list[Row]:
-        return list(map(Row._make, self._range(sql.ROWS, lineage, branch, first, last)))
+        return list(map(Row._make, _only_bytes(self._range(sql.ROWS, lineage, branch, first, last))))
 
     async def locate(self, lineage: str, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, int, bytes]]:
         return self._fetch_much(sql.LOCATE, (lineage, low, high, limit))
@@ -301,14 +303,31 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         self._file.unregister()
 
 
+_HEAD_TYPES = (str, str, bytes, bytes, int, int, str, int, int, int, int, bytes)
+
+
 def _head(record: Sequence[Any]) -> Head:
-    """The head in a record. Only the names are checked here; damage elsewhere is found by the checksum of the data."""
-    if type(record[0]) is not str or type(record[1]) is not str:
+    """The head in a record. If its fields have other types than ours, in a damaged or forged file, it is a head at step
+    0, which no reader accepts: one damaged record must not make a listing fail."""
+    if tuple(map(type, record)) == _HEAD_TYPES:
+        return Head(*record)
+    thread, lineage = record[:2]
+    if type(thread) is not str or type(lineage) is not str:
         raise Corrupt("a head", "the name of its thread or lineage is not text")
-    return Head(*record)
+    return Head(thread, lineage, b"", b"", 0, 0, "", 0, 0, 0, 0, b"")
 
 
 _age = attrgetter("updated", "thread")
+
+
+def _only_bytes(rows: list[Any]) -> list[Any]:
+    """Rows whose id and digest are bytes. SQLite keeps a value of any type in any column: where a damaged or forged
+    file has another, it becomes b"", which no row has, so that this row is reported as damaged, and the others not."""
+    if all(type(row[1]) is bytes is type(row[3]) for row in rows):
+        return rows
+    return [
+        tuple(b"" if i in (1, 3) and type(cell) is not bytes else cell for i, cell in enumerate(row)) for row in rows
+    ]
 
 
 def _is_branch(record: Sequence[Any]) -> bool:
