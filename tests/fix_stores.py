@@ -132,3 +132,11 @@ def open_stores(
 def store(opener: Opener) -> Any:
     """An empty store, on each engine and over each API."""
     return opener()
+
+
+@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
+def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """An empty store on every engine, servers included, and over each API; `store` is for what no engine can change."""
+    engine, _, api = request.param.partition("-")
+    for open_one in open_stores(engine, api, tmp_path, request):
+        yield open_one()

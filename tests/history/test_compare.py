@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backtrail
-from fix_stores import APIS, EVERY_ENGINE, open_stores
 
 LONG = [{"role": "user", "content": f"message {n}, " * 10} for n in range(60)]
-
-
-@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
-def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    engine, _, api = request.param.partition("-")
-    for open_one in open_stores(engine, api, tmp_path, request):
-        yield open_one()
 
 
 def changes(diff: backtrail.Diff) -> list[tuple[str, str]]:

@@ -159,3 +159,16 @@ def test_redo_passes_over_what_was_deleted_since_and_says_so_if_nothing_is_left(
     with pytest.raises(backtrail.NoCheckpoint, match="nothing to redo"):
         thread.redo()
     assert thread.head.id == saved[1].id
+
+
+def test_what_was_undone_is_redone_on_every_engine_also_by_another_handle(everywhere: Any) -> None:
+    thread = everywhere.thread("t")
+    saved = [thread.save({"n": n}) for n in range(1, 5)]
+    thread.rewind(2)
+    thread.undo()
+    assert everywhere.thread("t").redo().id == saved[1].id
+    assert [everywhere.thread("t").undo().id for _ in range(3)] == [saved[3].id, saved[2].id, saved[1].id]
+    assert [everywhere.thread("t").redo().id for _ in range(3)] == [saved[2].id, saved[3].id, saved[1].id]
+    everywhere.thread("t").append("items", [1])
+    with pytest.raises(backtrail.NoCheckpoint, match="nothing to redo"):
+        thread.redo()

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backtrail
-from fix_stores import APIS, EVERY_ENGINE, open_stores
 
 NAMES = [
     ("@", 6),
@@ -28,13 +25,6 @@ NAMES = [
     ("good~2", 1),
     ("odd~name", 5),
 ]
-
-
-@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
-def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    engine, _, api = request.param.partition("-")
-    for open_one in open_stores(engine, api, tmp_path, request):
-        yield open_one()
 
 
 @pytest.fixture
