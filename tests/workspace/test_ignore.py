@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,70 @@ def test_backtrail_keeps_exactly_the_files_that_git_would_add(
     root.mkdir()
     plant(root, {"": top, **nested})
     assert kept_by_backtrail(root) == kept_by_git(root)
+
+
+PIECES = [
+    "*", "**", "***", "?", "a", "b", "ab", "/", "[ab]", "[!a]", "[^b]", "[a-b]", "[]", "[", "]", "[[:alpha:]]",
+    "[[:x:]]", "[[:", "[a-", "[-a]", "[a\\]b]", "[\\a-b]", "\\", "\\*", "\\/", "!", "#", " ", "\\ ", ".", "-", "^", "c",
+    "foo", "**/", "/**", "/**/", "*/", "[[:alpha:]b]", "[]a]", "[!]a]", "[a-]", "[b-a]", "[/]", "[!/]", "\r", "\t",
+    "[[a]", "[[:a]",
+]  # fmt: skip
+NAMES = [
+    "a", "b", "c", "ab", "foo", "a b", "x*", "[", "]", "!", "#", "a-b", "^", "a ", "A", "foo.b", "d/a", "d/ab", "d/e/a",
+    "d/e/foo", "d/e/f/b", "foo1/a", "foo1/bar/b", "foob", "b1/a/b", "ab1/a", "a1/foo/b", "-",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_random_patterns_mean_what_they_mean_to_git(tmp_path: Path) -> None:
+    """One directory for each pattern, and one run of git for all of them."""
+    chosen = random.Random(7)
+    root = tmp_path / "root"
+    patterns = {}
+    for number in range(150):
+        folder = root / f"t{number}"
+        for name in NAMES:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        lines = ["".join(chosen.choices(PIECES, k=chosen.randint(1, 6))) for _ in range(chosen.choice([1, 1, 2]))]
+        (folder / ".gitignore").write_text("\n".join(lines) + chosen.choice(["", "\n"]))
+        patterns[folder.name] = lines
+    wrong = {path.partition("/")[0] for path in kept_by_backtrail(root) ^ kept_by_git(root)}
+    assert {name: patterns[name] for name in wrong} == {}
+
+
+HOSTILE = {
+    "stars": (lambda n: b"*a" * n + b"b", lambda n: b"a" * 4 * n),
+    "question marks": (lambda n: b"*?" * n + b"b", lambda n: b"a" * 4 * n),
+    "sets": (lambda n: b"*[ab]" * n + b"c", lambda n: b"a" * 4 * n),
+    "directories": (lambda n: b"**/a/" * n + b"b", lambda n: b"/".join([b"a"] * 4 * n)),
+    "stars in directories": (lambda n: b"/**/*a*a*/" * n + b"b", lambda n: b"/".join([b"aaaa"] * 4 * n)),
+    "anything": (lambda n: b"x/" + b"**\\/" * n + b"b", lambda n: b"x" + b"/" * 4 * n),
+    "all of them": (lambda n: b"**/*a*[a]?*/**/" * n + b"b", lambda n: b"/".join([b"aaaaaa"] * 4 * n)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_pattern_takes_longer_than_its_length_times_that_of_the_path(name: str) -> None:
+    """Twice of both may take four times as long. Where the ways to match multiply, it would be a million times."""
+    pattern, path = HOSTILE[name]
+
+    def seconds(size: int) -> float:
+        rules, subject = Rules([pattern(size)]), path(size)
+        assert not rules.ignores(b"something else", False)  # compiles it
+        taken = []
+        for _ in range(5):
+            start = time.process_time()
+            for _ in range(20):
+                assert not rules.ignores(subject, False)
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    assert seconds(80) <= 32 * max(seconds(20), 1e-5) + 0.01  # 16 times, if it is quadratic
+
+
+def test_a_pattern_that_is_longer_than_any_path_is_not_even_compiled() -> None:
+    assert not Rules([b"*a" * 10_000, b"a/" + b"*a" * 10_000, b"**/a/" * 10_000 + b"b"]).groups
 
 
 def test_one_bad_pattern_does_not_hide_the_rest() -> None:

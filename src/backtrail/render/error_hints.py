@@ -23,7 +23,6 @@ _COMMANDS = {
     "only one that was saved with files=workspace has": "`backtrail log` shows which have",
     "load() gives its state": "`backtrail export --format json` writes its state",
     "thread.workspace(at, root=DIRECTORY) or store.workspace(DIRECTORY, name)": "--root DIRECTORY",
-    "store.workspace() needs": "`backtrail files` needs",
 }
 
 

@@ -26,6 +26,7 @@ from backtrail.workspace.index import Folder, Index
 from backtrail.workspace.signatures import Signature, lstat_signature, signature, trusted
 from backtrail.workspace.trees import DIR, FILE, LINK, MODES, PIECES, TreeEntry
 
+NAMES_PER_CHECK = 256  # of one folder, after which the limits are checked again
 TOO_LARGE = "larger than"
 _IGNORE_NAMES = frozenset(IGNORE_FILES)
 
@@ -320,7 +321,9 @@ class _Walk:
         base = self.new.paths[folder.slot] + b"/"
         exclusions: FolderExclusions | None = None
         handle = self.descent.folder(folder.path) if names else -1
-        for name in names:
+        for number, name in enumerate(names, 1):
+            if not number % NAMES_PER_CHECK:
+                self._check_limits()
             offset = items.offsets.get(name)
             sig = None if offset is None else items.current[offset]
             if sig is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backtrail import BacktrailError, Store
 
 Verdict = Literal["ok", "hint", "bad"]
-EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pathspec"}
+EXTRAS = {"redis": "redis", "postgres": "psycopg", "crypto": "cryptography", "ui": "starlette", "files": "pyfastcdc"}
 
 
 class Finding(NamedTuple):
