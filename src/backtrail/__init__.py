@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Damage,
         Diff,
         Fork,
+        Hole,
         Outline,
         Part,
         Pruned,
@@ -83,6 +84,7 @@ __all__ = [
     "EncodeError",
     "FilesError",
     "Fork",
+    "Hole",
     "InvalidInput",
     "Janitor",
     "JanitorStatus",
@@ -123,8 +125,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "backtrail.encode.record_types": ("Unregistered",),
     "backtrail.model": (
-        *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Outline", "Part"),
-        *("Pruned", "Retention", "ThreadInfo", "Verified"),
+        *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Hole"),
+        *("Outline", "Part", "Pruned", "Retention", "ThreadInfo", "Verified"),
     ),
     "backtrail.retrying": ("retry",),
     "backtrail.run": ("Run", "RunInfo"),

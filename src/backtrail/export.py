@@ -17,11 +17,12 @@ import msgspec
 
 from backtrail import message_shapes
 from backtrail.encode.tagged_json import to_json
-from backtrail.errors import InvalidInput, ThreadNotFound
+from backtrail.errors import Corrupt, InvalidInput, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.records import to_datetime
 from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
+from backtrail.model import Hole
 from backtrail.owned_files import replace_atomically
 
 FORMAT_KEY = "backtrail"  # the key in the header line of the JSONL that holds the version of the format
@@ -37,7 +38,7 @@ class Document(msgspec.Struct, frozen=True):
     kind: str
     created: dt.datetime
     updated: dt.datetime
-    messages: list[Message]
+    messages: list[Message | Hole]
     fields: dict[str, Any]  #: everything else in the state
 
 
@@ -48,11 +49,13 @@ async def read_document(context: Context, id: str, at: Any = None) -> Document:
     head = await context.engine.head(thread.id)
     if head is None:
         raise ThreadNotFound(id)
-    state = await thread.load(at)
+    state = await thread.load(at, salvage=True)
+    if isinstance(state, Hole):
+        raise Corrupt(state.where, state.reason)
     # A session or a run may have begun without a message; in any other thread there must be a list of them.
-    default: list[Message] | None = [] if head.kind in ("session", "run") else None
+    default: list[Message | Hole] | None = [] if head.kind in ("session", "run") else None
     messages = state.get("messages", default) if type(state) is dict else None
-    if type(messages) is not list or not all(type(message) is dict for message in messages):
+    if type(messages) is not list or not all(type(message) in (dict, Hole) for message in messages):
         raise InvalidInput(f"thread {id!r} has no list of messages to export: load() gives its state")
     fields = {name: value for name, value in state.items() if name != "messages"}
     return Document(id, head.kind, to_datetime(head.created), to_datetime(head.updated), messages, fields)
@@ -121,6 +124,9 @@ def _markdown(document: Document) -> str:
     if document.fields.get("summary"):
         parts += ["## summary of what came before", str(document.fields["summary"])]
     for number, message in enumerate(document.messages, int(document.fields.get("first", 1))):
+        if isinstance(message, Hole):
+            parts += [f"## damaged · {number}", _one_line(str(message))]
+            continue
         parts.append(f"## {_one_line(message_shapes.role(message) or 'message')} · {number}")
         parts += _paragraphs(message) or ["*(nothing)*"]
     return "\n\n".join(parts) + "\n"

@@ -30,6 +30,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0  #: encoded bytes of the whole state
     written: int = 0  #: bytes that saving it wrote
     files: str | None = None  #: id of the file snapshot that belongs to it
+    damage: str | None = None  #: why it cannot be read; then only its id and step are sure
 
 
 class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,17 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: dt.datetime
     size: int  #: encoded bytes of the state at the head
     damage: str | None = None  #: why the thread cannot be read; then only its id is sure, and `head` is empty
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Stands in a salvaged state for a part that is damaged: a value, an item of a list, or a page of a dict. It prints
+    as its reason, and cannot be saved."""
+
+    where: str  #: the record that is damaged
+    reason: str
+
+    def __str__(self) -> str:
+        return f"(damaged: {self.where}: {self.reason})"
 
 
 At: TypeAlias = Checkpoint | str | int | UUID

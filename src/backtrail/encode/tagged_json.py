@@ -3,7 +3,8 @@
     {"$bytes": "aGk="}  {"$datetime": "2026-11-15T21:00:00+00:00"}  {"$tuple": [1, 2]}   {"$type": "Plan", "value": {…}}
 
 A dict that could be mistaken for one of these (a `$` key), or whose keys are not strings, is written as `{"$map":
-[[key, value], …]}`. Whole numbers beyond 2**53 are `{"$int": "…"}`, because JavaScript would round them.
+[[key, value], …]}`. Whole numbers beyond 2**53 are `{"$int": "…"}`, because JavaScript would round them. A hole in a
+damaged state is `{"$hole": "why"}`: nothing is restored from it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from backtrail.encode.record_types import Unregistered
 from backtrail.errors import InvalidInput
+from backtrail.model import Hole
 
 _SAFE = 2**53
 
@@ -48,6 +50,8 @@ def to_json(value: Any) -> Any:
             return {name: write(value)}
     if isinstance(value, Unregistered):
         return {"$type": value.type, "value": to_json(value.value)}
+    if isinstance(value, Hole):
+        return {"$hole": str(value)}
     raise InvalidInput(f"a {kind.__qualname__} has no JSON form")
 
 

@@ -15,10 +15,11 @@ from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Step
 from backtrail.engines.branch_origins import BranchLookup, Segment, is_complete, previous_position, walk_back
 from backtrail.errors import Corrupt
 from backtrail.history.context import Context
-from backtrail.history.records import MarkBody, Meta, checkpoint, read_step
+from backtrail.history.records import NO_META, MarkBody, Meta, checkpoint, read_step
 from backtrail.model import Checkpoint
 
 CHUNK = 512  #: steps read at once when going back
+NO_ID = bytes(16)  # of a step whose id is damaged
 
 
 class HistoryStep(msgspec.Struct, frozen=True):
@@ -30,6 +31,7 @@ class HistoryStep(msgspec.Struct, frozen=True):
     meta: Meta
     mark: MarkBody | None
     alive: bool
+    damage: Corrupt | None = None  #: only if it was asked for: then `meta` says nothing
 
     @property
     def position(self) -> Position:
@@ -69,7 +71,7 @@ class Ancestry:
         return next((s.branch for s in self.segments if s.first <= step <= s.last), None)
 
     async def steps_back(
-        self, down_to: int = 0, chunk: int = CHUNK, up_to: int = LAST_STEP
+        self, down_to: int = 0, chunk: int = CHUNK, up_to: int = LAST_STEP, salvage: bool = False
     ) -> AsyncIterator[HistoryStep]:
         """Every step that has not been swept, deleted ones included, newest first. Reads `chunk` steps at first, then
         larger chunks: of those that are empty there are few, however far apart the steps are."""
@@ -80,12 +82,12 @@ class Ancestry:
                 steps = await self._context.engine.steps(self._head.lineage, segment.branch.id, first, last)
                 chunk = min(CHUNK, chunk * 8) if steps else chunk * 8
                 for step in reversed(steps):
-                    yield _history_step(self._context, self._head, segment.branch, step)
+                    yield _history_step(self._context, self._head, segment.branch, step, salvage)
                 last = first - 1
 
-    async def newest_alive(self) -> HistoryStep | None:
+    async def newest_alive(self, salvage: bool = False) -> HistoryStep | None:
         """The newest checkpoint that was not deleted."""
-        async for step in self.steps_back(chunk=2):
+        async for step in self.steps_back(chunk=2, salvage=salvage):
             if step.alive:
                 return step
         return None
@@ -101,16 +103,23 @@ def broken_walk(head: Head, start: Position, segments: list[Segment], lookup: Br
     return Corrupt(f"branch {missing[0].hex()}", f"it is missing, but thread {head.thread!r} needs it")
 
 
-def _history_step(context: Context, head: Head, branch: Branch, step: Step) -> HistoryStep:
-    meta, mark = read_step(context.frames, branch.id, step)
+def _history_step(context: Context, head: Head, branch: Branch, step: Step, salvage: bool = False) -> HistoryStep:
+    """`salvage`: a damaged step is returned as such, and counts as alive."""
+    try:
+        meta, mark = read_step(context.frames, branch.id, step)
+    except Corrupt as damage:
+        if not salvage:
+            raise
+        known = step if type(step.id) is bytes and len(step.id) == len(NO_ID) else step._replace(id=NO_ID)
+        return HistoryStep(branch, known, NO_META, None, True, damage)
     at_head = head.branch == branch.id and head.step == step.step
     return HistoryStep(branch, step, meta, mark, at_head or mark is None or not mark.deleted)
 
 
-async def step_at(context: Context, head: Head, branch: Branch, step: int) -> HistoryStep | None:
+async def step_at(context: Context, head: Head, branch: Branch, step: int, salvage: bool = False) -> HistoryStep | None:
     """One step, or None if it does not exist."""
     found = await context.engine.steps(head.lineage, branch.id, step, step)
-    return _history_step(context, head, branch, found[0]) if found else None
+    return _history_step(context, head, branch, found[0], salvage) if found else None
 
 
 # -- checkpoints and their parents -------------------------------------------------------------------------------------
@@ -118,23 +127,33 @@ async def step_at(context: Context, head: Head, branch: Branch, step: int) -> Hi
 
 def to_checkpoints(context: Context, steps: Sequence[HistoryStep]) -> Iterator[Checkpoint]:
     """The checkpoints of steps of one ancestry, oldest first: each one's parent is the one before it."""
-    parent: bytes | None = None
+    parent: HistoryStep | None = None
     for one in steps:
-        yield checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.mark, parent)
-        parent = one.step.id
+        yield make_checkpoint(context, one, parent)
+        parent = one
 
 
 async def to_checkpoint(context: Context, head: Head, one: HistoryStep) -> Checkpoint:
-    """The checkpoint of a step, with its living parent."""
-    parent = None if one.meta.parent is None else await parent_of(context, head, one.branch, one.step.step)
-    parent_id = None if parent is None else parent.step.id
-    return checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.mark, parent_id)
+    """The checkpoint of a step, with its living parent. That may be damaged."""
+    first = one.meta.parent is None and one.damage is None
+    parent = None if first else await parent_of(context, head, one.branch, one.step.step, salvage=True)
+    return make_checkpoint(context, one, parent)
 
 
-async def parent_of(context: Context, head: Head, branch: Branch, step: int) -> HistoryStep | None:
+def make_checkpoint(context: Context, one: HistoryStep, parent: HistoryStep | None) -> Checkpoint:
+    """The checkpoint of a step with this parent. The id beside damaged metadata may be anybody's: then the step itself
+    says what its parent was."""
+    parent_id = None if parent is None else parent.step.id if parent.damage is None else one.meta.parent
+    made = checkpoint(context.values, one.branch.thread, one.step.id, one.step.step, one.meta, one.mark, parent_id)
+    return made if one.damage is None else msgspec.structs.replace(made, damage=str(one.damage.reason))
+
+
+async def parent_of(
+    context: Context, head: Head, branch: Branch, step: int, salvage: bool = False
+) -> HistoryStep | None:
     """The newest living checkpoint before a step."""
     before = previous_position(branch, step)
-    return None if before is None else await (await Ancestry.of(context, head, before)).newest_alive()
+    return None if before is None else await (await Ancestry.of(context, head, before)).newest_alive(salvage)
 
 
 # -- what a thread wrote -----------------------------------------------------------------------------------------------
@@ -145,10 +164,12 @@ async def own_branches(context: Context, head: Head) -> list[Branch]:
     return [branch for branch in await context.branches(head.lineage) if branch.owner == head.owner]
 
 
-async def living_steps(context: Context, head: Head, branch: Branch, first: int = 1) -> list[HistoryStep]:
+async def living_steps(
+    context: Context, head: Head, branch: Branch, first: int = 1, salvage: bool = False
+) -> list[HistoryStep]:
     """The living checkpoints of a branch from a step on, oldest first."""
     steps = await context.engine.steps(head.lineage, branch.id, first, LAST_STEP)
-    return [one for one in (_history_step(context, head, branch, step) for step in steps) if one.alive]
+    return [one for one in (_history_step(context, head, branch, step, salvage) for step in steps) if one.alive]
 
 
 async def newest_other(context: Context, head: Head) -> HistoryStep | None:

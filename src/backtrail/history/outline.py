@@ -11,33 +11,57 @@ from typing import Any
 
 from backtrail.encode.record_types import Unregistered
 from backtrail.encode.row_format import Blob, Inline, ListNode, Node, Slot, Tree
-from backtrail.errors import InvalidInput, NotFound
+from backtrail.errors import Corrupt, InvalidInput, NotFound
 from backtrail.history.reads import read_root
+from backtrail.history.salvage import hole
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_limit
-from backtrail.model import Outline, Part
+from backtrail.model import Hole, Outline, Part
 
 _SMALL = 256  # encoded bytes up to which a value in the root is shown
 
 
 async def outline(
-    thread: ThreadHandle[S], path: Sequence[str | int] = (), at: Any = None, start: int = 0, stop: int | None = None
+    thread: ThreadHandle[S],
+    path: Sequence[str | int] = (),
+    at: Any = None,
+    start: int = 0,
+    stop: int | None = None,
+    salvage: bool = False,
 ) -> Outline:
     """The part of the state at `path`, one level deep; of a list, the items from `start` up to `stop`.
 
-    thread.outline()                                  # the top-level keys, with kinds, counts and sizes
-    thread.outline(["messages"], start=100, stop=150)
+        thread.outline()                                  # the top-level keys, with kinds, counts and sizes
+        thread.outline(["messages"], start=100, stop=150)
+
+    `salvage`: if it is damaged, everything of it but the holes, with a `Hole` in the place of each of them.
     """
+    try:
+        return await _outline(thread, path, at, start, stop, salvage=False)
+    except Corrupt as damage:
+        if not salvage:
+            raise
+        try:
+            return await _outline(thread, path, at, start, stop, salvage=True)
+        except Corrupt:
+            return Outline("value", 0, None, 0, (), value=hole(damage))
+
+
+async def _outline(
+    thread: ThreadHandle[S], path: Sequence[str | int], at: Any, start: int, stop: int | None, salvage: bool
+) -> Outline:
     first = check_limit(start, "start") or 0
     last = check_limit(stop, "stop")
     if isinstance(path, str) or not isinstance(path, Sequence):
         raise InvalidInput(f"path must be a sequence of keys, not {path!r}")
-    _, _, root, reader = await read_root(thread, at, deep=False)
-    node: Node | None = root.tree
+    _, _, root, reader = await read_root(thread, at, deep=False, salvage=salvage)
+    node: Node | Hole | None = root.tree
     walked: list[str | int] = []
     for key in path:
         walked.append(key)
+        if isinstance(node, Hole):
+            break
         if isinstance(node, Tree):
             node = (await reader.children(node)).get(key) if isinstance(key, str) else None
             if node is None:
@@ -52,12 +76,14 @@ async def outline(
         for key in rest:
             walked.append(key)
             value = _step(value, key, walked, thread.id)
-        return _describe(value, first, last, len(thread.values.encode(value)))
+        return _describe(value, first, last, 0 if salvage else len(thread.values.encode(value)))
     assert node is not None
     return await _node(reader, node, first, last)
 
 
-async def _node(reader: StateReader, node: Node, start: int, stop: int | None) -> Outline:
+async def _node(reader: StateReader, node: Node | Hole, start: int, stop: int | None) -> Outline:
+    if isinstance(node, Hole):
+        return Outline("value", 0, None, 0, (), value=node)
     if isinstance(node, Tree):
         children = await reader.children(node)
         names = list(children)[start:stop]
@@ -72,7 +98,9 @@ async def _node(reader: StateReader, node: Node, start: int, stop: int | None) -
     return _describe(await reader.value(node), start, stop, node.size)
 
 
-async def _part(reader: StateReader, name: str, node: Node) -> Part:
+async def _part(reader: StateReader, name: str, node: Node | Hole) -> Part:
+    if isinstance(node, Hole):
+        return Part(name, "value", 0, None, node, True)
     if isinstance(node, Tree):
         count = None if node.children is None else len(node.children)  # a heavy dict is not read just to count its keys
         return Part(name, "dict", node.size, count, type=node.type)

@@ -17,14 +17,16 @@ from backtrail.history.ancestry import (
     Ancestry,
     HistoryStep,
     living_steps,
+    make_checkpoint,
     own_branches,
     parent_of,
     to_checkpoint,
     to_checkpoints,
 )
-from backtrail.history.records import checkpoint, open_note
+from backtrail.history.records import open_note
 from backtrail.history.resolve import resolve
 from backtrail.history.retry import rereading
+from backtrail.history.salvage import SalvageReader, hole
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_custom, check_limit, check_name, check_names
@@ -33,9 +35,29 @@ from backtrail.model import Checkpoint
 # -- states ------------------------------------------------------------------------------------------------------------
 
 
+async def load(thread: ThreadHandle[S], at: Any = None, as_: Any = None, salvage: bool = False) -> Any:
+    """The state at the head, or at `at`. `salvage`: if it is damaged, everything of it but the holes, as plain values,
+    with a `Hole` in the place of each of them."""
+    if not salvage:
+        return await _load(thread, at, as_)
+    try:
+        return await _load(thread, at, as_)
+    except Corrupt:
+        return await _salvage(thread, at)
+
+
+async def _salvage(thread: ThreadHandle[S], at: Any) -> Any:
+    head, _, position, data = await _read_row(thread, at, salvage=True)
+    reader = SalvageReader(thread.context, head.lineage, thread.values)
+    try:
+        root = await reader.root(*position, data, deep=False)
+    except Corrupt as damage:
+        return hole(damage)
+    return await reader.value(root.tree)
+
+
 @rereading
-async def load(thread: ThreadHandle[S], at: Any = None, as_: Any = None) -> Any:
-    """The state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number."""
+async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
     wanted = as_ or thread.type
     values = thread.values if as_ is None else Values(thread.values.types.with_type(as_))
     head, id, position, data = await _read_row(thread, at)
@@ -78,9 +100,13 @@ class RootRead(NamedTuple):
 
 
 @rereading
-async def read_root(thread: ThreadHandle[S], at: Any = None, deep: bool = True) -> RootRead:
-    """For views: the root at the head, or at `at`; `deep`: with every page of its tree."""
-    head, id, position, data = await _read_row(thread, at)
+async def read_root(thread: ThreadHandle[S], at: Any = None, deep: bool = True, salvage: bool = False) -> RootRead:
+    """For views: the root at the head, or at `at`; `deep`: with every page of its tree. `salvage`: with a reader that
+    reads round damage."""
+    head, id, position, data = await _read_row(thread, at, salvage)
+    if salvage:
+        salvager = SalvageReader(thread.context, head.lineage, thread.values)
+        return RootRead(head, id, await salvager.root(*position, data, deep=False), salvager)
     reader = StateReader(thread.context, head.lineage, thread.values)
     tip = thread.context.caches.tips.peek(thread.id) if at is None and deep else None
     if tip is not None and tip.head == head:  # then its root is in memory already
@@ -110,7 +136,7 @@ def remember_end(thread: ThreadHandle[S], key: str, planned: PlannedRow) -> None
         thread.context.caches.tails.add_written(node, planned.payload, thread.values)
 
 
-async def _read_row(thread: ThreadHandle[S], at: Any) -> tuple[Head, bytes, Position, bytes]:
+async def _read_row(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> tuple[Head, bytes, Position, bytes]:
     """(head, checkpoint id, position, bytes of the root) of the checkpoint that `at` names."""
     context = thread.context
     context.check_open()
@@ -122,7 +148,7 @@ async def _read_row(thread: ThreadHandle[S], at: Any) -> tuple[Head, bytes, Posi
         id, position = open_note(context.frames, head).checkpoint, head.position
     else:
         head = await thread.require_head()
-        one = await resolve(context, head, at)
+        one = await resolve(context, head, at, salvage=salvage)
         id, position = one.step.id, one.position
         row = await context.engine.row(head.lineage, *position)
     if row is None:
@@ -155,18 +181,22 @@ async def exists(thread: ThreadHandle[S]) -> bool:
 
 
 @rereading
-async def get(thread: ThreadHandle[S], at: Any) -> Checkpoint:
-    """The checkpoint that `at` names."""
+async def get(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> Checkpoint:
+    """The checkpoint that `at` names; `salvage`: also if it is damaged, marked as such."""
     found = await thread.require_head()
-    return await to_checkpoint(thread.context, found, await resolve(thread.context, found, at))
+    return await to_checkpoint(thread.context, found, await resolve(thread.context, found, at, salvage=salvage))
 
 
 @rereading
 async def history(
-    thread: ThreadHandle[S], limit: int | None = None, newest_first: bool = False, all: bool = False
+    thread: ThreadHandle[S],
+    limit: int | None = None,
+    newest_first: bool = False,
+    all: bool = False,
+    salvage: bool = False,
 ) -> list[Checkpoint]:
     """The checkpoints from the thread's first to its head, oldest first, including those that a fork inherited. `limit`
-    keeps the newest. `all`: abandoned ones as well."""
+    keeps the newest. `all`: abandoned ones as well. `salvage`: damaged ones are listed too, marked as such."""
     most = check_limit(limit)
     found = await _find_head(thread)
     if found is None:
@@ -174,7 +204,8 @@ async def history(
     ancestry = await Ancestry.of(thread.context, found)
     steps: list[HistoryStep] = []
     newest: Position | None = None
-    async for one in ancestry.steps_back(chunk=CHUNK if most is None else min(most + 1, CHUNK)):
+    chunk = CHUNK if most is None else min(most + 1, CHUNK)
+    async for one in ancestry.steps_back(chunk=chunk, salvage=salvage):
         newest = newest or one.position
         if one.alive:
             steps.append(one)
@@ -186,7 +217,7 @@ async def history(
     if all:
         # Abandoned checkpoints before the oldest one of a full page would not be among the newest either.
         full = most is not None and len(steps) == most + 1
-        checkpoints += await _abandoned(thread, found, ancestry, steps[-1].step.step if full else 1)
+        checkpoints += await _abandoned(thread, found, ancestry, steps[-1].step.step if full else 1, salvage)
         checkpoints.sort(key=lambda c: (c.step, c.created_at, c.id))
     if most is not None:
         checkpoints = checkpoints[-most:] if most else []
@@ -201,21 +232,22 @@ async def _find_head(thread: ThreadHandle[S]) -> Head | None:
     return found
 
 
-async def _abandoned(thread: ThreadHandle[S], head: Head, ancestry: Ancestry, first: int) -> list[Checkpoint]:
+async def _abandoned(
+    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, first: int, salvage: bool
+) -> list[Checkpoint]:
     """The checkpoints from step `first` on that this thread wrote and that are not in its history."""
     context = thread.context
     result: list[Checkpoint] = []
     in_history = {segment.branch.id: segment.last for segment in ancestry.segments}
     for branch in await own_branches(context, head):
-        parent: bytes | None = None
-        for one in await living_steps(context, head, branch, max(first, in_history.get(branch.id, 0) + 1)):
-            number, id = one.step.step, one.step.id
+        parent: HistoryStep | None = None
+        begin = max(first, in_history.get(branch.id, 0) + 1)
+        for one in await living_steps(context, head, branch, begin, salvage):
             if one.position not in ancestry:
                 if parent is None:
-                    before = await parent_of(context, head, branch, number)
-                    parent = before.step.id if before is not None else None
-                result.append(checkpoint(context.values, branch.thread, id, number, one.meta, one.mark, parent))
-            parent = id
+                    parent = await parent_of(context, head, branch, one.step.step, salvage)
+                result.append(make_checkpoint(context, one, parent))
+            parent = one
     return result
 
 

@@ -55,6 +55,9 @@ class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     files: str | None = None
 
 
+NO_META = Meta(0, None, 0, 0, b"")  # stands for metadata that is damaged
+
+
 class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A later change of a checkpoint: it replaces label, tags and custom, or deletes the checkpoint."""
 

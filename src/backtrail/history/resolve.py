@@ -40,8 +40,16 @@ _MAX_TEXT = 1024  # characters: a label has at most half as many
 _LISTED = 8  # checkpoints of one label that are looked for, before it is called ambiguous
 
 
-async def resolve(context: Context, head: Head, at: Any, argument: str = "at") -> HistoryStep:
-    """The checkpoint that `at` names, as the thread of `head` sees it; `argument` is what the caller calls it."""
+async def resolve(context: Context, head: Head, at: Any, argument: str = "at", salvage: bool = False) -> HistoryStep:
+    """The checkpoint that `at` names, as the thread of `head` sees it; `argument` is what the caller calls it.
+    `salvage`: also if it is damaged."""
+    found = await _resolve(context, head, at, argument)
+    if found.damage is not None and not salvage:
+        raise found.damage
+    return found
+
+
+async def _resolve(context: Context, head: Head, at: Any, argument: str) -> HistoryStep:
     if isinstance(at, Checkpoint):
         there = await _in_history(context, head, whole_id(at), at.step)
         if there is not None:
@@ -82,7 +90,7 @@ async def _resolve_step(context: Context, head: Head, step: int) -> HistoryStep:
     if step < 0:
         return await _count_back(head, step, ancestry, -step - 1)
     branch = ancestry.branch_at(step)
-    found = await step_at(context, head, branch, step) if branch is not None else None
+    found = await step_at(context, head, branch, step, salvage=True) if branch is not None else None
     if found is None:
         raise CheckpointNotFound(head.thread, step, f"its steps go from 1 to {head.step}, less what was pruned")
     if not found.alive:
@@ -93,7 +101,7 @@ async def _resolve_step(context: Context, head: Head, step: int) -> HistoryStep:
 async def _count_back(head: Head, at: int | str, ancestry: Ancestry, count: int) -> HistoryStep:
     """The living checkpoint that many before the newest one of an ancestry."""
     left = count
-    async for one in ancestry.steps_back(chunk=min(count + 1, 512)):
+    async for one in ancestry.steps_back(chunk=min(count + 1, 512), salvage=True):
         if one.alive:
             if not left:
                 return one
@@ -197,7 +205,7 @@ def _steps(found: Sequence[HistoryStep]) -> list[int]:
 async def _in_history(context: Context, head: Head, id: bytes | None, step: int) -> HistoryStep | None:
     """The living checkpoint of this id and step in the history, if it is there."""
     branch = (await Ancestry.of(context, head)).branch_at(step)
-    found = None if branch is None else await step_at(context, head, branch, step)
+    found = None if branch is None else await step_at(context, head, branch, step, salvage=True)
     return found if found is not None and found.alive and found.step.id == id else None
 
 
@@ -209,7 +217,7 @@ async def _search_history(context: Context, head: Head, id: bytes) -> HistorySte
     while first <= last:
         middle = (first + last) // 2
         found = None
-        async for one in ancestry.steps_back(down_to=first, chunk=1, up_to=middle):
+        async for one in ancestry.steps_back(down_to=first, chunk=1, up_to=middle, salvage=True):
             found = one
             break
         if found is None or found.step.id < id:
@@ -225,7 +233,7 @@ async def _resolve_id(context: Context, head: Head, text: str, digits: str) -> H
     """The one checkpoint whose id starts with these digits, or the error that says why there is none."""
     if digits == open_note(context.frames, head).checkpoint.hex():  # most callers got the id from the head
         branch = await context.branch(head.lineage, head.branch)
-        at_head = await step_at(context, head, branch, head.step) if branch is not None else None
+        at_head = await step_at(context, head, branch, head.step, salvage=True) if branch is not None else None
         if at_head is not None:
             return at_head
     if len(digits) == _WHOLE_ID and context.engine.properties.blocking:  # without an index of ids, but near at hand
@@ -277,7 +285,7 @@ async def _candidates(context: Context, head: Head, low: bytes, high: bytes, lim
         if branch.owner != head.owner and (branch_id, step) not in ancestry:
             result.elsewhere = True
             continue
-        one = await step_at(context, head, branch, step)
+        one = await step_at(context, head, branch, step, salvage=True)
         if one is not None and one.alive:
             result.found.append(one)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail import BacktrailError, Checkpoint, Corrupt, Outline, Thread
+from backtrail import BacktrailError, Checkpoint, Corrupt, Hole, Outline, Thread
 from backtrail.model import Part
 from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import ParsedMessage, parse_message
@@ -37,6 +37,8 @@ def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, O
 
 def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> ChangeSummary:
     now = _outline(thread, checkpoint.id, checkpoint, outlines)
+    if isinstance(now.value, Hole):
+        return ChangeSummary(f"damaged: {now.value.reason}")
     try:
         before = (
             _outline(thread, checkpoint.parent_id, checkpoint.parent_id, outlines) if checkpoint.parent_id else None
@@ -60,7 +62,7 @@ def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Ou
 
 def _outline(thread: Thread[Any], id: str, at: Checkpoint | str, outlines: dict[str, Outline]) -> Outline:
     if id not in outlines:
-        outlines[id] = thread.outline(at=at)
+        outlines[id] = thread.outline(at=at, salvage=True)
     return outlines[id]
 
 
@@ -89,7 +91,7 @@ def _describe(part: Part, was: Part | None) -> str:
 
 def _last_item(thread: Thread[Any], checkpoint: Checkpoint, part: Part) -> tuple[str, str]:
     count = part.count or 0
-    found: Outline = thread.outline([part.name], at=checkpoint, start=count - 1, stop=count)
+    found: Outline = thread.outline([part.name], at=checkpoint, start=count - 1, stop=count, salvage=True)
     if not found.parts:
         return "", ""
     message = parse_message(found.parts[0].value)

@@ -22,5 +22,5 @@ def export_checkpoint(store: Store, thread: Thread[Any], checkpoint: Checkpoint,
     """The text of a checkpoint in `format`."""
     if format != "json":
         return store.export(thread.id, format=export.check_format(format, None), at=checkpoint)
-    document = {"checkpoint": checkpoint_json(checkpoint), "state": to_json(thread.load(checkpoint))}
+    document = {"checkpoint": checkpoint_json(checkpoint), "state": to_json(thread.load(checkpoint, salvage=True))}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -36,6 +36,7 @@ class CheckpointJson(TypedDict):
     size: int
     written: int
     files: str | None
+    damage: str | None
 
 
 class ChangeJson(TypedDict):
@@ -93,6 +94,7 @@ def checkpoint_json(checkpoint: Checkpoint) -> CheckpointJson:
         "size": checkpoint.size,
         "written": checkpoint.written,
         "files": checkpoint.files,
+        "damage": checkpoint.damage,
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail import Outline, Unregistered, message_shapes
+from backtrail import Hole, Outline, Unregistered, message_shapes
 from backtrail.render.jsonable import to_json
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
@@ -72,6 +72,8 @@ def parse_message(value: Any) -> ParsedMessage:
     """Parse any message-like value."""
     if isinstance(value, Unregistered):
         value = value.value
+    if isinstance(value, Hole):
+        return ParsedMessage("damaged", str(value))
     if isinstance(value, str):
         return ParsedMessage("message", value)
     if not isinstance(value, dict):

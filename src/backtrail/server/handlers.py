@@ -103,7 +103,7 @@ class Handlers:
         info = self.thread_info(request.thread)
         return {
             "thread": thread_json(info),
-            "head": checkpoint_json(handle.get(info.head)),
+            "head": checkpoint_json(handle.get(info.head, salvage=True)),
             "forks": [fork_json(fork) for fork in handle.forks()],
         }
 
@@ -141,7 +141,7 @@ class Handlers:
             cached = self._graphs.get(key)
         if cached is not None and cached.info == info:
             return cached
-        rows = arrange(self._handle(thread).history(all=not trail), info.head)
+        rows = arrange(self._handle(thread).history(all=not trail, salvage=True), info.head)
         graph = Graph(info, rows, width(rows))
         with self._lock:
             self._graphs.put(key, graph)
@@ -176,13 +176,13 @@ class Handlers:
     def messages(self, request: requests.MessagesRequest) -> responses.MessagesResponse:
         """A page of the conversation at a checkpoint. `key` is null if the state has none."""
         handle, checkpoint = self._handle(request.thread), self._at(request)
-        outline = handle.outline(at=checkpoint)
+        outline = handle.outline(at=checkpoint, salvage=True)
         key = conversation_key(outline)
         if key is None:
             return {"key": None, "total": 0, "start": 0, "messages": []}
         total = next(part.count or 0 for part in outline.parts if part.name == key)
         start = max(0, total - request.limit) if request.start is None else request.start
-        parts = handle.outline([key], at=checkpoint, start=start, stop=start + request.limit).parts
+        parts = handle.outline([key], at=checkpoint, start=start, stop=start + request.limit, salvage=True).parts
         limit = 10**9 if request.whole else _SHOWN_TEXT
         first = first_number(outline)
         shown = [
@@ -198,7 +198,8 @@ class Handlers:
         handle, checkpoint = self._handle(request.thread), self._at(request)
         path = _path(request.path)
         limit = 10**9 if request.whole else _SHOWN_VALUE
-        found = handle.outline(path, at=checkpoint, start=request.start, stop=request.start + request.limit)
+        stop = request.start + request.limit
+        found = handle.outline(path, at=checkpoint, start=request.start, stop=stop, salvage=True)
         return {
             "path": path,
             "kind": found.kind,
@@ -340,7 +341,7 @@ class Handlers:
         return first[0] if first and first[0].id == thread else None
 
     def _at(self, request: requests.CheckpointRequest) -> Checkpoint:
-        return self._handle(request.thread).get(request.at)
+        return self._handle(request.thread).get(request.at, salvage=True)
 
 
 def _replace_options(handle: Thread[Any], request: requests.WriteRequest) -> dict[str, Any]:

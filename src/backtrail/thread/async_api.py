@@ -172,15 +172,18 @@ class AsyncThread(Generic[S]):
     async def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
     @overload
     async def load(self, at: At | None, as_: type[T]) -> T: ...
-    async def load(self, at: At | None = None, as_: type[Any] | None = None) -> Any:
+    @overload
+    async def load(self, at: At | None = None, *, salvage: bool) -> Any: ...
+    async def load(self, at: At | None = None, as_: type[Any] | None = None, *, salvage: bool = False) -> Any:
         """Load the state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number.
 
             await thread.load()
             await thread.load(3, as_=Plan)
 
-        With `as_`, the state is validated and returned as that type.
+        With `as_`, the state is validated and returned as that type. With `salvage`, a damaged state is returned as
+        plain values, with a `Hole` where something is lost.
         """
-        return await self._runner(self._core.load(at, as_))
+        return await self._runner(self._core.load(at, as_, salvage))
 
     async def pick(self, keys: Iterable[str], at: At | None = None) -> dict[str, Any]:
         """Load some top-level keys of the state; those that it does not have are left out, the rest is not read."""
@@ -194,20 +197,21 @@ class AsyncThread(Generic[S]):
         """True if the thread has a checkpoint."""
         return await self._runner(self._core.exists())
 
-    async def get(self, at: At) -> Checkpoint:
-        """Get the checkpoint that `at` names."""
-        return await self._runner(self._core.get(at))
+    async def get(self, at: At, *, salvage: bool = False) -> Checkpoint:
+        """Get the checkpoint that `at` names; with `salvage`, also a damaged one, with the reason in `damage`."""
+        return await self._runner(self._core.get(at, salvage))
 
     def history(
-        self, limit: int | None = None, newest_first: bool = False, all: bool = False
+        self, limit: int | None = None, newest_first: bool = False, all: bool = False, *, salvage: bool = False
     ) -> AwaitableList[Checkpoint]:
         """List the checkpoints from the first to the head, oldest first; a fork's include those it inherited.
 
             async for checkpoint in thread.history(): ...
 
-        `limit` keeps the newest. `all` adds the abandoned ones.
+        `limit` keeps the newest. `all` adds the abandoned ones. With `salvage`, damaged ones are listed too, with the
+        reason in `damage`.
         """
-        return AwaitableList(self._runner(self._core.history(limit, newest_first, all)))
+        return AwaitableList(self._runner(self._core.history(limit, newest_first, all, salvage)))
 
     def find(
         self, *, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
@@ -236,13 +240,21 @@ class AsyncThread(Generic[S]):
         return await self._runner(self._core.common_ancestor(at))
 
     async def outline(
-        self, path: Sequence[str | int] = (), at: At | None = None, start: int = 0, stop: int | None = None
+        self,
+        path: Sequence[str | int] = (),
+        at: At | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        salvage: bool = False,
     ) -> Outline:
         """Describe one level of the state at `path`: kinds, counts and sizes; of a list, items `start` to `stop`.
 
-        await thread.outline(["messages"], start=100, stop=150)
+            await thread.outline(["messages"], start=100, stop=150)
+
+        With `salvage`, a `Hole` stands where something is damaged.
         """
-        return await self._runner(self._core.outline(path, at, start, stop))
+        return await self._runner(self._core.outline(path, at, start, stop, salvage))
 
     def forks(self) -> AwaitableList[Fork]:
         """List every other thread of the lineage, with the last checkpoint that both have."""

@@ -167,15 +167,18 @@ class Thread(Generic[S]):
     def load(self, at: At | None = None, *, as_: type[T]) -> T: ...
     @overload
     def load(self, at: At | None, as_: type[T]) -> T: ...
-    def load(self, at: At | None = None, as_: type[Any] | None = None) -> Any:
+    @overload
+    def load(self, at: At | None = None, *, salvage: bool) -> Any: ...
+    def load(self, at: At | None = None, as_: type[Any] | None = None, *, salvage: bool = False) -> Any:
         """Load the state at the head, or at `at`: a Checkpoint, an id, a unique prefix of one, or a step number.
 
             thread.load()
             thread.load(3, as_=Plan)
 
-        With `as_`, the state is validated and returned as that type.
+        With `as_`, the state is validated and returned as that type. With `salvage`, a damaged state is returned as
+        plain values, with a `Hole` where something is lost.
         """
-        return finish(self._core.load(at, as_))
+        return finish(self._core.load(at, as_, salvage))
 
     def pick(self, keys: Iterable[str], at: At | None = None) -> dict[str, Any]:
         """Load some top-level keys of the state; those that it does not have are left out, the rest is not read."""
@@ -189,16 +192,19 @@ class Thread(Generic[S]):
         """True if the thread has a checkpoint."""
         return finish(self._core.exists())
 
-    def get(self, at: At) -> Checkpoint:
-        """Get the checkpoint that `at` names."""
-        return finish(self._core.get(at))
+    def get(self, at: At, *, salvage: bool = False) -> Checkpoint:
+        """Get the checkpoint that `at` names; with `salvage`, also a damaged one, with the reason in `damage`."""
+        return finish(self._core.get(at, salvage))
 
-    def history(self, limit: int | None = None, newest_first: bool = False, all: bool = False) -> list[Checkpoint]:
+    def history(
+        self, limit: int | None = None, newest_first: bool = False, all: bool = False, *, salvage: bool = False
+    ) -> list[Checkpoint]:
         """List the checkpoints from the first to the head, oldest first; a fork's include those it inherited.
 
-        `limit` keeps the newest. `all` adds the abandoned ones.
+        `limit` keeps the newest. `all` adds the abandoned ones. With `salvage`, damaged ones are listed too, with the
+        reason in `damage`.
         """
-        return finish(self._core.history(limit, newest_first, all))
+        return finish(self._core.history(limit, newest_first, all, salvage))
 
     def find(
         self, *, tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
@@ -227,13 +233,21 @@ class Thread(Generic[S]):
         return finish(self._core.common_ancestor(at))
 
     def outline(
-        self, path: Sequence[str | int] = (), at: At | None = None, start: int = 0, stop: int | None = None
+        self,
+        path: Sequence[str | int] = (),
+        at: At | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        *,
+        salvage: bool = False,
     ) -> Outline:
         """Describe one level of the state at `path`: kinds, counts and sizes; of a list, items `start` to `stop`.
 
-        thread.outline(["messages"], start=100, stop=150)
+            thread.outline(["messages"], start=100, stop=150)
+
+        With `salvage`, a `Hole` stands where something is damaged.
         """
-        return finish(self._core.outline(path, at, start, stop))
+        return finish(self._core.outline(path, at, start, stop, salvage))
 
     def forks(self) -> list[Fork]:
         """List every other thread of the lineage, with the last checkpoint that both have."""

@@ -28,13 +28,9 @@ def command(context: CommandContext, thread: str, limit: int, trail: bool) -> No
     ◉ is the head, ● an ancestor of it, ○ a checkpoint that a rewind left behind. Each line has the step, id, age, label
     and tags of a checkpoint, and what it added.
     """
-    from backtrail import ThreadNotFound
-
     with context.thread(thread) as handle:
-        head = handle.head
-        if head is None:
-            raise ThreadNotFound(thread)
-        history = handle.history(limit=limit + 1, all=not trail)
+        head = handle.get("@", salvage=True)
+        history = handle.history(limit=limit + 1, all=not trail, salvage=True)
         more, history = len(history) > limit, history[-limit:]
         forks = handle.forks()
         if context.json:
@@ -101,6 +97,8 @@ def _describe(
     if checkpoint.files:
         spans.append(Span(" ▣ files", "tag"))
     spans += [Span(f" ↱ {one_line(f.thread_id)}", "label" if f.relation == "child" else "dim") for f in forks]
+    if checkpoint.damage:
+        spans.append(Span(f" damaged: {one_line(checkpoint.damage)}", "removed"))
     change = summarize(thread, checkpoint, outlines)
     if change.text:
         spans.append(Span(f"  {one_line(change.text)}", "added"))

@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 def command(context: CommandContext, thread: str, at: str, messages: int, full: bool) -> None:
     """Show the state of THREAD at AT (default: the head)."""
     with context.thread(thread) as handle:
-        checkpoint = handle.get(at)
+        checkpoint = handle.get(at, salvage=True)
         if context.json:
             from backtrail.render.json_records import checkpoint_json
             from backtrail.render.jsonable import to_json
 
-            context.print_json({"checkpoint": checkpoint_json(checkpoint), "state": to_json(handle.load(checkpoint))})
+            context.print_json(
+                {"checkpoint": checkpoint_json(checkpoint), "state": to_json(handle.load(checkpoint, salvage=True))}
+            )
             return
         _print_checkpoint(handle, checkpoint, None if full else messages, full=full)
 
@@ -46,12 +48,15 @@ def command(context: CommandContext, thread: str, at: str, messages: int, full: 
 def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | None, *, full: bool) -> None:
     from rich.text import Text
 
+    from backtrail import Corrupt, Hole
     from backtrail.cli.formatting import age, one_line, size
     from backtrail.cli.message_output import render_message, render_value
     from backtrail.cli.output import label_and_tags, paged
     from backtrail.render.message_parser import conversation_key, first_number, parse_message
 
-    outline = thread.outline(at=checkpoint)
+    outline = thread.outline(at=checkpoint, salvage=True)
+    if isinstance(outline.value, Hole):  # nothing of it is left
+        raise Corrupt(outline.value.where, outline.value.reason)
     key = conversation_key(outline)
     with paged() as out:
         title = Text().append(one_line(thread.id), "bold")
@@ -70,9 +75,9 @@ def _print_checkpoint(thread: Thread[Any], checkpoint: Checkpoint, last: int | N
             start = 0 if last is None else max(0, count - last)
             if start:
                 out.print(Text(f"… {start:,} earlier messages: --messages {count} or --full", "dim"))
-            for part in thread.outline([key], at=checkpoint, start=start, stop=count).parts:
+            for part in thread.outline([key], at=checkpoint, start=start, stop=count, salvage=True).parts:
                 out.print(render_message(parse_message(part.value), first + int(part.name), full=full))
         for part in outline.parts:
             if part.name != key:
-                value = part.value if part.known else thread.outline([part.name], at=checkpoint)
+                value = part.value if part.known else thread.outline([part.name], at=checkpoint, salvage=True)
                 out.print(render_value(str(part.name), value, full=full))

@@ -158,6 +158,7 @@ export class CheckpointList {
     const title = h("span", { class: "title" },
       h("b", { class: "step" }, String(row.step)),
       row.label ? h("span", { class: "label" }, row.label) : null,
+      row.damage ? h("span", { class: "damaged", title: row.damage }, "damaged") : null,
       row.tags.map((tag) => h("span", { class: "tag" }, tag)),
       (this.forks.get(row.id) ?? []).map(forkTag),
       row.files ? h("span", { class: "tag", title: "with a snapshot of files" }, "files") : null);
