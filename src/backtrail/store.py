@@ -179,10 +179,12 @@ class Store:
         """Count the threads."""
         return finish(self._core.count())
 
-    def stats(self, survey: bool = True) -> dict[str, Any]:
+    def stats(self, survey: bool = True, progress: Progress | None = None) -> dict[str, Any]:
         """Measure the store: threads, branches, rows, blobs, bytes in all (`total`), reachable bytes (`live`) and bytes
-        that a prune would free (`garbage`). Without `survey`, the last two are left out."""
-        return finish(self._core.stats(survey))
+        that a prune would free (`garbage`). Without `survey`, the last two are left out; in a store of more than 10,000
+        lineages they are estimated from a sample (`surveyed` of all `lineages`). `progress` is called with (done,
+        total)."""
+        return finish(self._core.stats(survey, progress))
 
     def ping(self) -> None:
         """Return if the store answers; raise `Unavailable` if it does not."""

@@ -76,7 +76,8 @@ def command(
         policy = None  # the policies of the store and its threads
     with context.store() as store:
         if not dry_run and not yes:
-            planned = store.prune(policy, dry_run=True)
+            with progress("planning") as step:
+                planned = store.prune(policy, dry_run=True, progress=step)
             both = f"{counted(planned.threads, 'thread')} and {counted(planned.checkpoints, 'checkpoint')}"
             confirm(context, f"remove {both}", yes=False)
         with progress("pruning") as step:

@@ -194,9 +194,14 @@ class PostgresEngine(Engine, FailsFast):
         kind: str | None = None,
         newest_first: bool = False,
     ) -> list[Head]:
-        params = {"low": prefix, "high": _beyond(prefix), "after": after, "limit": limit, "kind": kind}
-        found, _ = await self._call("newest" if newest_first else "threads", params)
+        params = {"low": prefix, "high": _beyond(prefix), "after": after, "limit": limit}
+        query = "newest" if newest_first else "threads" if kind is None else "threads_of_kind"
+        found, _ = await self._call(query, params if query == "threads" else params | {"kind": kind})
         return [Head(*columns) for columns in found]
+
+    async def count(self, prefix: str = "") -> int:
+        found, _ = await self._call("count", {"low": prefix, "high": _beyond(prefix)})
+        return int(found[0][0])
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         found, _ = await self._call("lineages", {"after": after or "", "limit": limit})

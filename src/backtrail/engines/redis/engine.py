@@ -29,7 +29,7 @@ OPEN, APPEND, COMMIT, DROP = map(Script, ("open_store", "append_row", "commit", 
 HEAD, HEADS = map(Script, ("head", "heads"))
 LIST, LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("list_threads", "lineages", "branches", "rows", "locate"))
 BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "newest_token"))
-STATS, COMPACT = map(Script, ("stats", "compact"))
+STATS, COMPACT, COUNT = map(Script, ("stats", "compact", "count"))
 
 
 class RedisEngine(Engine, FailsFast):
@@ -272,6 +272,16 @@ class RedisEngine(Engine, FailsFast):
             if len(page) < size or len(found) == limit:
                 return found
             after, position = page[-1].thread, (page[-1].updated, page[-1].thread)
+
+    async def count(self, prefix: str = "") -> int:
+        shards = self._shards or await self._ready()
+        found = 0
+        for shard in range(shards.count):
+            there = await self._run(COUNT, shard, _between(prefix, None))
+            if there < 0:
+                return await super().count(prefix)
+            found += there
+        return found
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         shards = self._shards or await self._ready()

@@ -8,7 +8,7 @@ the home holds a pointer.
 Of each shard (after `<prefix>:{<shard>}:`):
 
     store          hash    format, shards (in shard 0 only)
-    counts         hash    branches, tokens, pointers: numbers that only grow
+    counts         hash    branches, tokens, pointers: numbers that only grow; expiring: 1 once a lineage had a ttl
     lineages       zset    names, by name
     branches       hash    branch id -> lineage
     pointers       hash    thread -> shard:version:lineage, for threads in a lineage of another name

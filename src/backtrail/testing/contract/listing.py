@@ -164,7 +164,7 @@ class ListingCases(Binding):
         await engine.commit(Commit("ab", swaps=[Swap("ab", sample_records.head(at).key, None)]))
         assert await engine.count() == len(NAMES) - 1
         with pytest.raises(Refused):
-            await begin(engine, "b", 5)
+            await engine.commit(sample_records.first(sample_records.branch("b", 2)))
         assert await engine.count() == len(NAMES) - 1
 
     @case

@@ -52,7 +52,8 @@ CREATE TABLE {schema}.marks (
 );
 
 -- Heads change with every commit: room in the page, few indexes, and none on what moves. A listing by age goes through
--- minutes (of 67 seconds), which seldom change, and sorts within one.
+-- periods of four seconds, so that an update by a thread that is saved often changes no index, and sorts within one: it
+-- reads as many heads as were saved in that time, however many there are.
 CREATE TABLE {schema}.heads (
     thread  text COLLATE "C" PRIMARY KEY,
     lineage text COLLATE "C" NOT NULL,
@@ -66,10 +67,11 @@ CREATE TABLE {schema}.heads (
     count   bigint NOT NULL,
     size    bigint NOT NULL,
     note    bytea NOT NULL,
-    minute  bigint NOT NULL GENERATED ALWAYS AS (updated >> 26) STORED
+    period  bigint NOT NULL GENERATED ALWAYS AS (updated >> 22) STORED
 ) WITH (fillfactor = 70);
 CREATE INDEX heads_lineage ON {schema}.heads (lineage);
-CREATE INDEX heads_age ON {schema}.heads (kind, minute);
+CREATE INDEX heads_kind ON {schema}.heads (kind, thread);
+CREATE INDEX heads_age ON {schema}.heads (kind, period);
 
 CREATE TABLE {schema}.blobs (
     lineage text COLLATE "C" NOT NULL,

@@ -39,8 +39,18 @@ FROM {schema}.heads WHERE lineage = %b ORDER BY thread
 SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
 FROM {schema}.heads
 WHERE thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
-    AND (%(after)b::text IS NULL OR thread > %(after)b) AND (%(kind)b::text IS NULL OR kind = %(kind)b)
+    AND (%(after)b::text IS NULL OR thread > %(after)b)
 ORDER BY thread LIMIT %(limit)b::bigint
+
+-- name: threads_of_kind
+SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
+FROM {schema}.heads
+WHERE kind = %(kind)b AND thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
+    AND (%(after)b::text IS NULL OR thread > %(after)b)
+ORDER BY thread LIMIT %(limit)b::bigint
+
+-- name: count
+SELECT count(*) FROM {schema}.heads WHERE thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
 
 -- The newest of each kind, by one index; the newest of all are among them. There are only a few kinds.
 -- name: newest
@@ -55,10 +65,10 @@ FROM kinds CROSS JOIN LATERAL (
     SELECT * FROM {schema}.heads h
     WHERE h.kind = kinds.kind
         AND (%(after)b::text IS NULL
-            OR (h.minute, h.updated, h.thread)
-                < (SELECT a.minute, a.updated, a.thread FROM {schema}.heads a WHERE a.thread = %(after)b))
+            OR (h.period, h.updated, h.thread)
+                < (SELECT a.period, a.updated, a.thread FROM {schema}.heads a WHERE a.thread = %(after)b))
         AND h.thread >= %(low)b AND (%(high)b::text IS NULL OR h.thread < %(high)b)
-    ORDER BY h.minute DESC, h.updated DESC, h.thread DESC LIMIT %(limit)b::bigint
+    ORDER BY h.period DESC, h.updated DESC, h.thread DESC LIMIT %(limit)b::bigint
 ) AS newest
 ORDER BY updated DESC, thread DESC LIMIT %(limit)b::bigint
 

@@ -39,7 +39,12 @@ local ttl = tonumber(ARGV[2])
 if ttl > 0 or known[3] then
   local now = call('TIME')
   local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
-  if ttl > 0 then call('HSET', tops, 'expires', due) else call('HDEL', tops, 'expires') end
+  if ttl > 0 then
+    call('HSET', tops, 'expires', due)
+    call('HSET', base .. 'counts', 'expiring', 1)
+  else
+    call('HDEL', tops, 'expires')
+  end
   for _, what in ipairs({
     'heads:', 'branches:', 'tops:', 'steps:', 'payloads:', 'marks:', 'ids:', 'late:', 'blobs:', 'blob-ids:',
   }) do

@@ -180,6 +180,7 @@ else
     local now = redis.call('TIME')
     local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
     redis.call('HSET', tops, 'expires', due) -- append_row.lua sees it where it looks anyway
+    redis.call('HSET', base .. 'counts', 'expiring', 1)
     for _, key in ipairs(all) do redis.call('PEXPIREAT', key, due) end
   elseif redis.call('PTTL', heads) > 0 or redis.call('PTTL', branches) > 0 or redis.call('PTTL', blobs) > 0 then
     redis.call('HDEL', tops, 'expires')
