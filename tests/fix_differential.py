@@ -3,15 +3,18 @@
 A program is an async function that takes a kit, uses the framework as its users do, and returns everything it has seen.
 The kit makes the stores: one kit makes the framework's own, another backtrail's on one engine and API. Both runs must
 give the same: same types, same values, same errors. Only what no two runs have in common is made comparable first:
-random ids become `<id 1>`, `<id 2>`, … in the order in which they are seen, and times become `<time>`.
+random ids become `<id 1>`, `<id 2>`, … in the order in which they are seen, and times of today become `<time>`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import enum
 import re
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 _RANDOM_ID = re.compile(
@@ -34,8 +37,10 @@ class Comparable:
         if isinstance(value, str):
             return _RANDOM_ID.sub(self._id, value)
         if isinstance(value, int | float):
-            recent = 1.7e9 < value < 2.5e9 or 1.7e12 < value < 2.5e12  # seconds or milliseconds since 1970
+            recent = _is_recent(value) or _is_recent(value / 1000)  # seconds or milliseconds since 1970
             return "<time>" if recent else (type(value).__name__, repr(value))
+        if isinstance(value, dt.datetime):
+            return "<time>" if _is_recent(value.timestamp()) else ("datetime", value.isoformat())
         if isinstance(value, BaseException):
             return type(value).__name__
         if hasattr(value, "model_dump"):
@@ -52,8 +57,12 @@ class Comparable:
 
     def _id(self, found: re.Match[str]) -> str:
         if "T" in found[0]:
-            return "<time>"
+            return "<time>" if _is_recent(dt.datetime.fromisoformat(found[0]).timestamp()) else found[0]
         return self._ids.setdefault(found[0], f"<id {len(self._ids) + 1}>")
+
+
+def _is_recent(seconds: float) -> bool:
+    return abs(time.time() - seconds) < 86400
 
 
 async def outcome(awaitable: Awaitable[Any]) -> Any:
@@ -64,7 +73,26 @@ async def outcome(awaitable: Awaitable[Any]) -> Any:
         return error
 
 
-async def assert_same_results(program: Callable[[Any], Awaitable[Any]], stock: Any, ours: Any) -> None:
+_expected: dict[Any, Any] = {}  # by program: the framework's own store is asked once
+
+
+async def assert_same_results(
+    program: Callable[[Any], Awaitable[Any]], stock: Callable[[], AbstractAsyncContextManager[Any]], ours: Any
+) -> None:
     """Run a program with both kits and compare what it has seen."""
-    expected = Comparable()(await program(stock))
-    assert Comparable()(await program(ours)) == expected
+    if program not in _expected:
+        async with stock() as kit:
+            _expected[program] = Comparable()(await program(kit))
+    found = _first_difference(_expected[program], Comparable()(await program(ours)), "result")
+    assert found is None, found
+
+
+def _first_difference(stock: Any, ours: Any, path: str) -> str | None:
+    """Where two results differ, and how."""
+    if type(stock) is type(ours) is dict and stock.keys() == ours.keys():
+        pairs = [(stock[key], ours[key], f"{path}[{key!r}]") for key in stock]
+    elif type(stock) is type(ours) and isinstance(stock, list | tuple) and len(stock) == len(ours):
+        pairs = [(one, other, f"{path}[{at}]") for at, (one, other) in enumerate(zip(stock, ours, strict=True))]
+    else:
+        return None if stock == ours else f"{path}: the framework's store gives\n{stock!r}\nand backtrail's\n{ours!r}"
+    return next((found for pair in pairs if (found := _first_difference(*pair)) is not None), None)

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from backtrail.adapters.optional_import import require_extra
 from backtrail.adapters.sync_bridge import SyncBridge, maybe_await
 from backtrail.adapters.thread_ids import join_parts, split_parts
@@ -91,7 +89,7 @@ class BacktrailConversationStore(ConversationStore):
         await self._bridge.run_async(self._delete(conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """One entry; `LookupError` if no conversation has it."""
+        """One entry; `KeyError` if no conversation has it."""
         return (await self.read_history(entry_id, limit=1))[0]
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
@@ -110,7 +108,7 @@ class BacktrailConversationStore(ConversationStore):
         if head is None:
             return None
         picked = await maybe_await(thread.pick([_RECORD, _TIPS], at=head.id))
-        record = _RECORD_ADAPTER.validate_json(msgspec.json.encode(picked[_RECORD]))
+        record = _RECORD_ADAPTER.validate_python(picked[_RECORD])
         if record.conversation_id != conversation_id:
             return None  # a fork that was not finished: its record is still the other conversation's
         self._remember(conversation_id, [record.head_id, *record.branches])
@@ -200,7 +198,7 @@ class BacktrailConversationStore(ConversationStore):
             for index, item in enumerate(items):
                 if item["id"] == last_entry:
                     return items[: index + 1]
-        raise LookupError(f"no conversation has the entry {last_entry!r}")
+        raise KeyError(last_entry)
 
     async def _conversation_of(self, entry_id: str) -> str:
         with self._cache_lock:
@@ -216,7 +214,7 @@ class BacktrailConversationStore(ConversationStore):
                 continue
             self._remember(conversation_id, [entry_id])
             return conversation_id
-        raise LookupError(f"no conversation has the entry {entry_id!r}")
+        raise KeyError(entry_id)
 
     def _remember(self, conversation_id: str, entry_ids: list[str | None]) -> None:
         with self._cache_lock:
@@ -231,8 +229,7 @@ def _item(entry: ConversationEntry) -> _Item:
 
 
 def _entries(items: list[_Item]) -> list[ConversationEntry]:
-    """Entries from items. They are validated as JSON, because only then pydantic reads base64 as bytes."""
-    messages = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([item["message"] for item in items]))
+    messages = ModelMessagesTypeAdapter.validate_python([item["message"] for item in items])
     return [
         ConversationEntry(id=item["id"], parent_id=item["parent_id"], message=message, kind=item["kind"])
         for item, message in zip(items, messages, strict=True)

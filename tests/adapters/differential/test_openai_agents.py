@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,29 +29,28 @@ def program(function: Any) -> Any:
     return function
 
 
-class Stock:
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "stock.db"
+class Kit:
+    """Each session that it makes could be another process's."""
+
+    def __init__(self, session: Callable[..., Any]) -> None:
+        self.make = session
 
     def session(self, id: str = "s", **settings: Any) -> Any:
-        return SQLiteSession(id, self.path, **settings)
-
-
-class Ours:
-    def __init__(self, store: Any) -> None:
-        self.store = store
-
-    def session(self, id: str = "s", **settings: Any) -> Any:
-        return BacktrailSession(self.store, id, **settings)
+        return self.make(id, **settings)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_gives_the_same_results_as_on_the_sdks_own_session(
     program: Any, open_store: Any, tmp_path: Path, run_async: Callable[[Any], Any]
 ) -> None:
+    @asynccontextmanager
+    async def stock() -> AsyncIterator[Kit]:
+        yield Kit(lambda id, **settings: SQLiteSession(id, tmp_path / "stock.db", **settings))
+
     async def both() -> None:
         async with open_store() as store:
-            await assert_same_results(program, Stock(tmp_path), Ours(store))
+            ours = Kit(lambda id, **settings: BacktrailSession(store, id, **settings))
+            await assert_same_results(program, stock, ours)
 
     run_async(both())
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from google.adk.artifacts import BaseArtifactService, artifact_util
 from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_part
 from google.adk.errors.input_validation_error import InputValidationError
@@ -138,7 +137,7 @@ class BacktrailArtifactService(BaseArtifactService):
             state = await maybe_await(self.store.thread(thread_id).load(at=None if version is None else version + 1))
         except NotFound:
             return None
-        part = types.Part.model_validate_json(msgspec.json.encode(state["part"]))
+        part = types.Part.model_validate(state["part"])
         if part.inline_data is not None:
             part.inline_data.data = state["data"]
         return None if part in _ABSENT else part

@@ -13,7 +13,6 @@ import logging
 import uuid
 from typing import Any, cast
 
-import msgspec
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -254,5 +253,4 @@ def _session(
 
 
 def _read_events(items: list[Any]) -> list[Event]:
-    """Events from plain data. They are validated as JSON, because only then pydantic reads base64 as bytes."""
-    return [Event.model_validate_json(msgspec.json.encode(item)) for item in items]
+    return [Event.model_validate(item) for item in items]
