@@ -18,6 +18,7 @@ import msgspec
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import (
+    RELEASED,
     Branch,
     Commit,
     Drop,
@@ -215,10 +216,10 @@ class MsgpackEngine(Engine):
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
         with self._contents(change=True) as here:
             now, held = time.time_ns() // 1000, here.leases.get(name)
-            alive = held is not None and held.expires > now
-            if held is not None and alive and held.owner != owner:
+            if held is not None and held.expires > now and held.owner != owner:
                 return Taken(held.owner, held.expires)
-            token = 1 if held is None else held.token if alive else held.token + 1
+            renews = held is not None and held.owner == owner and held.expires != RELEASED
+            token = 1 if held is None else held.token if renews else held.token + 1
             here.leases[name] = Lease(name, owner, token, now + round(ttl * 1_000_000))
             return here.leases[name]
 
@@ -227,7 +228,7 @@ class MsgpackEngine(Engine):
             held = here.leases.get(name)
             if held is None or held.owner != owner or held.expires <= time.time_ns() // 1000:
                 return False
-            here.leases[name] = held._replace(expires=0)  # the record stays: the next owner's token is higher
+            here.leases[name] = held._replace(expires=RELEASED)  # the record stays: the next owner's token is higher
             return True
 
     # -- the store itself ----------------------------------------------------------------------------------------

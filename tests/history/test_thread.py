@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 import uuid
 from typing import Any
 
@@ -333,6 +334,26 @@ def test_a_lock_is_held_by_one_and_fences_off_a_stale_owner(store: Any) -> None:
         with pytest.raises(backtrail.Conflict):
             one.save({"n": "stale"})
         assert two.load() == {"n": 3}
+
+
+def test_a_lock_that_expired_is_renewed_only_if_nobody_had_it_meanwhile(store: Any) -> None:
+    one, two = store.thread("t"), store.thread("t")
+    one.save({"n": 1})
+    lock = one.lock(ttl=0.05).acquire()
+    time.sleep(0.1)
+    lock.renew()
+    one.save({"n": 2})
+    with two.lock(timeout=60):
+        two.load()
+    for _ in range(2):  # the second owner has released it, and there is no way back for the first
+        with pytest.raises(backtrail.LockLost, match="another owner"):
+            lock.renew()
+        with pytest.raises(backtrail.LockLost):
+            one.save({"n": "stale"})
+    assert lock.release() is False
+    with one.lock():
+        one.save({"n": 3})
+    assert two.load() == {"n": 3}
 
 
 def test_autosave_saves_every_nth_state_and_the_last(store: Any) -> None:

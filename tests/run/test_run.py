@@ -281,6 +281,97 @@ def test_a_process_that_lost_the_lease_cannot_write_or_finish(opener: Any, monke
     assert other.run("r").exists()
 
 
+CALLS = {
+    "checkpoint": lambda run: run.checkpoint(),
+    "finish": lambda run: run.finish(),
+    "resume": lambda run: run.resume(),
+    "rewind": lambda run: run.rewind(-1),
+    "undo": lambda run: run.undo(),
+    "save": lambda run: run.thread.save({"n": 1}),
+}
+
+
+def sleeps_through(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease is no longer renewed, as when a laptop sleeps; then the next owner has it."""
+    inner = getattr(run, "inner", run)
+    if hasattr(inner, "_done"):
+        inner._done.set()
+    else:
+        inner._heart.cancel()
+    monkeypatch.setattr(run_module, "TTL", 60.0)  # the next owner keeps the lease, however slow this machine is
+
+
+def renewed(store: Any, run: Any) -> bool:
+    """What a process that wakes up does in the background."""
+    inner = getattr(run, "inner", run)
+    renewal = inner._core.renew()
+    return store.loop.run_until_complete(inner._runner(renewal)) if hasattr(store, "loop") else finish(renewal)
+
+
+@pytest.mark.parametrize("wakes", [False, True], ids=["at once", "renews first"])
+def test_a_holder_that_slept_while_another_did_the_whole_run_is_told(
+    wakes: bool, opener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, other = opener(), opener()
+    for name, call in CALLS.items():
+        monkeypatch.setattr(run_module, "TTL", 0.05)
+        run = slow.run(name)
+        with suppress(Boom), run:  # it has saved nothing yet
+            sleeps_through(run, monkeypatch)
+            with other.run(name, timeout=60) as taken:
+                taken.checkpoint(messages=[{"n": 1}])
+            assert not other.run(name).exists()
+            if wakes:
+                assert renewed(slow, run) is False
+            for _ in range(2):  # also the second time
+                with pytest.raises(backtrail.LockLost):
+                    call(run)
+            raise Boom
+        assert not other.run(name).exists()
+        with other.run(name):
+            pass  # the lease is free
+
+
+@pytest.mark.parametrize("wakes", [False, True], ids=["at once", "renews first"])
+def test_a_block_that_ends_after_the_lease_was_lost_does_not_end_well(
+    wakes: bool, opener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "TTL", 0.05)
+    slow, other = opener(), opener()
+    run = slow.run("r")
+
+    def work() -> None:
+        with run:
+            sleeps_through(run, monkeypatch)
+            with other.run("r", timeout=60):
+                pass
+            if wakes:
+                renewed(slow, run)
+
+    with pytest.raises(backtrail.LockLost, match="taken over"):
+        work()
+
+
+def test_a_holder_that_slept_is_told_though_the_head_is_where_it_left_it(
+    opener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "TTL", 0.05)
+    slow, other = opener(), opener()
+    run = slow.run("r")
+    with suppress(Boom), run:
+        kept = run.checkpoint(messages=[{"n": 1}])
+        sleeps_through(run, monkeypatch)
+        with suppress(Boom), other.run("r", timeout=60) as taken:
+            taken.checkpoint(messages=[{"n": 2}])
+            taken.rewind(kept)
+            raise Boom
+        assert renewed(slow, run) is False
+        with pytest.raises(backtrail.LockLost, match="taken over"):
+            run.checkpoint(messages=[{"n": 3}])
+        raise Boom
+    assert other.run("r").thread.load()["messages"] == [{"n": 1}]
+
+
 def test_the_lease_is_renewed_while_an_iteration_takes_its_time(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(
         "backtrail.run.sync_api.TTL", 0.03
@@ -346,7 +437,7 @@ def test_a_renewal_that_is_under_way_when_a_run_ends_does_not_acquire_its_lease_
     asyncio.run(main())
 
 
-def test_a_lease_that_expired_is_acquired_again_if_nobody_saved_the_run_meanwhile(store: Any, monkeypatch: Any) -> None:
+def test_a_lease_that_expired_is_renewed_if_nobody_had_it_meanwhile(store: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(run_module, "TTL", 0.05)
     with store.run("r") as run:
         run.checkpoint()
@@ -356,7 +447,7 @@ def test_a_lease_that_expired_is_acquired_again_if_nobody_saved_the_run_meanwhil
         renewed = inner._core.renew()
         on_loop = hasattr(store, "loop")
         assert (store.loop.run_until_complete(inner._runner(renewed)) if on_loop else finish(renewed)) is True
-        assert inner._core.thread.fence.token > before.token
+        assert inner._core.thread.fence == before
         run.checkpoint()
 
 

@@ -158,6 +158,9 @@ class Drop(msgspec.Struct, frozen=True):
     blobs: Sequence[bytes] = ()
 
 
+RELEASED = 0  #: the expiry that an engine keeps of a lease that its owner released
+
+
 class Lease(NamedTuple):
     """A named lock with an owner and an expiry. `token` grows with every new owner."""
 
@@ -291,8 +294,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | Taken:
-        """Acquire `name` for `owner` for `ttl` seconds, or renew it if `owner` holds it (same token). A lease that
-        expired or was released is granted with a higher token than any before it under that name."""
+        """Acquire `name` for `owner` for `ttl` seconds, or renew it. The token stays the same for as long as nobody
+        else has had the lease, also if it had expired meanwhile: so an owner sees by its token whether it lost the
+        lease. A lease of another owner that expired, and any that was released, is granted with a higher token than
+        any before it under that name."""
 
     @abstractmethod
     async def release(self, name: str, owner: str) -> bool:

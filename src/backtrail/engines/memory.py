@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import (
+    RELEASED,
     Branch,
     Commit,
     Drop,
@@ -291,10 +292,10 @@ class MemoryEngine(Engine):
         with self._inside():
             now = _now()
             held = self._leases.get(name)
-            alive = held is not None and held.expires > now
-            if held is not None and alive and held.owner != owner:
+            if held is not None and held.expires > now and held.owner != owner:
                 return Taken(held.owner, held.expires)
-            token = 1 if held is None else held.token if alive else held.token + 1
+            renews = held is not None and held.owner == owner and held.expires != RELEASED
+            token = 1 if held is None else held.token if renews else held.token + 1
             lease = self._leases[name] = Lease(name, owner, token, now + round(ttl * 1_000_000))
             return lease
 
@@ -304,7 +305,7 @@ class MemoryEngine(Engine):
             if held is None or held.owner != owner or held.expires <= _now():
                 return False
             # The record stays, so that the next owner's token is higher.
-            self._leases[name] = held._replace(expires=0)
+            self._leases[name] = held._replace(expires=RELEASED)
             return True
 
     # -- the store ----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import uuid
 from typing import Any
 
 from backtrail.engines.base import Fence, Lease, Taken
-from backtrail.errors import InvalidInput, LockTimeout
+from backtrail.errors import InvalidInput, LockLost, LockTimeout
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_seconds
 
@@ -46,10 +46,20 @@ class Lock:
         return LockTimeout(f"the lock of thread {self._thread.id!r}", waited, taken.owner)
 
     async def renew(self) -> None:
-        """Extend the lock for another `ttl` seconds; `LockTimeout` if it was lost."""
-        taken = await self.attempt()
-        if taken is not None:
-            raise self.refused(0.0, taken)
+        """Extend the lock for another `ttl` seconds. If another owner has or had it, it was lost: then the lock is not
+        taken anew, and every save under it is refused."""
+        self._thread.context.check_open()
+        engine = self._thread.context.engine
+        answer = await engine.lease(self.name, self.owner, self.ttl)
+        if isinstance(answer, Lease):
+            if answer.token == self.token:
+                return
+            await engine.release(self.name, self.owner)
+        raise LockLost(
+            self._thread.id,
+            message=f"the lock of thread {self._thread.id!r} was lost: it expired, and another owner took it; load the "
+            "thread and take its lock again",
+        )
 
     async def release(self) -> bool:
         """Release the lock; False if it had been lost."""

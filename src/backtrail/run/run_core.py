@@ -15,7 +15,6 @@ from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.engines.base import Fence, Lease, Taken
 from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from backtrail.history.context import Context
-from backtrail.history.records import open_note
 from backtrail.history.save import check_facts
 from backtrail.history.thread_core import ThreadCore
 from backtrail.model import Checkpoint
@@ -134,8 +133,7 @@ class RunCore:
         try:
             saved = await self.thread.save_plan(plan, facts, compare_lists=True)
         except LockLost as lost:
-            text = f"run {self.id!r} was taken over by another process: its lease was lost, nothing was saved"
-            raise LockLost(self.id, lost.expected, lost.actual, text) from lost
+            raise self._lost() from lost
         self.system_prompt, self.custom = prompt, fields
         for name, value in numbers.items():
             setattr(self, name, value)
@@ -173,15 +171,23 @@ class RunCore:
         try:
             await self.thread.delete()
         except ThreadNotFound:
-            return
+            # Nothing was saved, or another process finished it.
+            if self.thread.fence is not None and not await self.renew():
+                raise self._lost() from None
+        except LockLost as lost:
+            raise self._lost() from lost
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     async def acquire(self) -> Taken | None:
         """Acquire or renew the lease; returns the current owner's `Taken` if another has it. The lease of a dead
-        process is taken over."""
+        process is taken over. `LockLost` if this handle had it, and another has or had it since."""
         context = self.thread.context
         context.check_open()
+        if self.thread.fence is not None:
+            if not await self.renew():
+                raise self._lost()
+            return None
         answer = await context.engine.lease(self._lease, self._owner, TTL)
         if isinstance(answer, Taken) and is_gone(answer.owner):
             await context.engine.release(self._lease, answer.owner)
@@ -192,21 +198,16 @@ class RunCore:
         return answer
 
     async def renew(self) -> bool:
-        """Renew the lease; False if another has it, or had it meanwhile and saved the run."""
-        context, thread = self.thread.context, self.thread
-        answer = await context.engine.lease(self._lease, self._owner, TTL)
+        """Renew the lease; False if another has it, or had it meanwhile, whatever became of the run: every write of
+        this handle is refused from then on."""
+        engine = self.thread.context.engine
+        answer = await engine.lease(self._lease, self._owner, TTL)
         if not isinstance(answer, Lease):
             return False
-        fence = Fence(self._lease, answer.token)
-        if thread.fence == fence:
+        if Fence(self._lease, answer.token) == self.thread.fence:
             return True
-        # It expired, and was acquired again with a new token. That is safe if no other process has saved the run since.
-        head = await context.engine.head(self.id)
-        if (open_note(context.frames, head).checkpoint if head is not None else None) != thread.base_id:
-            await context.engine.release(self._lease, self._owner)
-            return False
-        thread.fence = fence
-        return True
+        await engine.release(self._lease, self._owner)
+        return False
 
     async def release(self) -> None:
         """Release the lease."""
@@ -217,6 +218,10 @@ class RunCore:
     async def start(self) -> None:
         """Fill the attributes with the last checkpoint, if there is one."""
         await self._load()
+
+    def _lost(self) -> LockLost:
+        text = f"run {self.id!r} was taken over by another process: its lease was lost, nothing was saved"
+        return LockLost(self.id, message=text)
 
     def refused(self, waited: float, taken: Taken) -> LockTimeout:
         """The error for a lease that another has."""

@@ -29,7 +29,7 @@ class Lock:
         return self
 
     def renew(self) -> None:
-        """Keep the lock for another `ttl` seconds; `LockTimeout` if it was lost."""
+        """Keep the lock for another `ttl` seconds; `LockLost` if another owner took it meanwhile."""
         finish(self._core.renew())
 
     def release(self) -> bool:
@@ -78,7 +78,7 @@ class AsyncLock:
             raise
 
     async def renew(self) -> None:
-        """Keep the lock for another `ttl` seconds; `LockTimeout` if it was lost."""
+        """Keep the lock for another `ttl` seconds; `LockLost` if another owner took it meanwhile."""
         await self._runner(self._core.renew())
 
     async def release(self) -> bool:

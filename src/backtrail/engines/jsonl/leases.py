@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from backtrail.engines.base import Lease, Taken
+from backtrail.engines.base import RELEASED, Lease, Taken
 from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.owned_files import read_bytes, replace_atomically
 
@@ -41,9 +41,9 @@ class Leases:
         file, now = self._read(), _now()
         held = file.leases.get(name)
         expires = now + round(ttl * 1_000_000)
-        if held is not None and held.expires > now:
-            if held.owner != owner:
-                return Taken(held.owner, held.expires)
+        if held is not None and held.expires > now and held.owner != owner:
+            return Taken(held.owner, held.expires)
+        if held is not None and held.owner == owner and held.expires != RELEASED:
             held.expires = expires
         else:
             file.token += 1
@@ -56,7 +56,7 @@ class Leases:
         held = file.leases.get(name)
         if held is None or held.owner != owner or held.expires <= _now():
             return False
-        held.expires = 0
+        held.expires = RELEASED
         self._write(file)
         return True
 

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from backtrail.engines import conflicts
-from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Lease, NewRow, Taken
+from backtrail.engines.base import LAST_STEP, RELEASED, Branch, Commit, Drop, Lease, NewRow, Taken
 from backtrail.engines.sqlite import head_table
 from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
@@ -190,12 +190,13 @@ def lease(cursor: sqlite3.Cursor, wanted: Leasing) -> Lease | Taken:
     now = _now()
     expires = now + round(wanted.ttl * 1_000_000)
     held = cursor.execute(sql.LEASE, (wanted.name,)).fetchone()
-    if held is not None and held[2] > now:
+    if held is not None:
         token, owner, until = held
-        if owner != wanted.owner:
+        if owner != wanted.owner and until > now:
             return Taken(owner, until)
-        cursor.execute(sql.RENEW_LEASE, (expires, wanted.name))
-        return Lease(wanted.name, owner, token, expires)
+        if owner == wanted.owner and until != RELEASED:
+            cursor.execute(sql.RENEW_LEASE, (expires, wanted.name))
+            return Lease(wanted.name, owner, token, expires)
     cursor.execute(sql.TAKE_LEASE, (wanted.name, wanted.owner, expires))
     return Lease(wanted.name, wanted.owner, cursor.lastrowid or 0, expires)
 

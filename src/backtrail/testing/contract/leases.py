@@ -54,9 +54,25 @@ class LeaseCases(Binding):
         assert yours.expires > mine.expires
 
     @case
-    async def test_an_owner_that_let_its_lease_expire_gets_a_higher_token(self, engine: Engine) -> None:
+    async def test_a_lease_that_expired_is_renewed_with_its_token_if_nobody_had_it_meanwhile(
+        self, engine: Engine
+    ) -> None:
         mine = await taken(engine, "x", "me", SHORT)
         await call_modes.pause(SHORT * 3)
+        assert (await taken(engine, "x", "me")).token == mine.token
+        assert isinstance(await engine.lease("x", "you", LONG), Taken)
+
+    @case
+    async def test_an_owner_sees_by_its_token_that_another_had_the_lease_meanwhile(self, engine: Engine) -> None:
+        mine = await taken(engine, "x", "me", SHORT)
+        yours = await once_expired(engine, "x", "you")
+        assert await engine.release("x", "you") is True
+        assert (await taken(engine, "x", "me")).token > yours.token > mine.token
+
+    @case
+    async def test_a_lease_that_its_owner_released_is_a_new_one(self, engine: Engine) -> None:
+        mine = await taken(engine, "x", "me")
+        assert await engine.release("x", "me") is True
         assert (await taken(engine, "x", "me")).token > mine.token
 
     @case

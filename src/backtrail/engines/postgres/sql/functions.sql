@@ -224,7 +224,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(lease_name, 1));
     INSERT INTO {schema}.leases AS l VALUES (lease_name, asker, 1, now_us + ttl)
     ON CONFLICT (name) DO UPDATE SET
-        token = CASE WHEN l.owner = asker AND l.expires > now_us THEN l.token ELSE l.token + 1 END,
+        token = CASE WHEN l.owner = asker AND l.expires > 0 THEN l.token ELSE l.token + 1 END,  -- 0: it was released
         owner = asker,
         expires = now_us + ttl
         WHERE l.owner = asker OR l.expires <= now_us
