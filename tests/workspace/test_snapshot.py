@@ -306,3 +306,36 @@ def test_threads_of_one_process_exclude_each_other(sqlite_project: Project) -> N
     sqlite_project.root.mkdir()
     sqlite_project.ws.restore(last)
     assert sqlite_project.contents() == wanted
+
+
+def test_look_alikes_of_version_control_are_left_out_and_never_touched(sqlite_project: Project) -> None:
+    for name in ("git~1/config", "d/.GIT./config", ".g\u200cit"):
+        sqlite_project.write(name, "theirs")
+    sqlite_project.write("a", "1")
+    first = sqlite_project.ws.snapshot()
+    assert first.files == 1
+    sqlite_project.write("git~1/config", "changed")
+    sqlite_project.ws.restore(first)
+    assert sqlite_project.read("git~1/config") == "changed"
+
+
+@pytest.mark.parametrize("key", [None, "07" * 32], ids=["plain", "encrypted"])
+def test_the_index_of_an_encrypted_store_tells_no_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    from backtrail.workspace import signatures
+
+    monkeypatch.setattr(signatures, "RACY", -(10**12))  # trust every signature at once
+    project = Project(tmp_path, lambda: backtrail.open(tmp_path / "store.db", key=key))
+    project.write("salary-of-the-boss.txt", "1")
+    (project.root / "secret-folder").mkdir()
+    project.ws.snapshot()
+    data = next(project.cache.iterdir()).read_bytes()
+    for name in (b"salary-of-the-boss.txt", b"secret-folder", os.fsencode(project.root)):
+        assert (name in data) is (key is None)
+    project.reopen()
+    read: list[bytes] = []
+    monkeypatch.setattr(pack, "read_file", lambda *args: read.append(args[2]))
+    project.ws.snapshot()
+    assert read == [], "the index is used"
+    project.close()

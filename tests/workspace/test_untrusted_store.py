@@ -86,6 +86,14 @@ FORGERIES: dict[str, tuple[Forgery, type[BacktrailError]]] = {
     "git hook": (lambda f, _: f.tree((b".git", folder(f.tree((b"config", f.file()))))), UnsafePath),
     "git in capitals": (lambda f, _: f.tree((b".GiT", folder(f.tree((b"config", f.file()))))), UnsafePath),
     "deep git": (lambda f, _: f.tree((b"d", folder(f.tree((b".git", f.file()))))), UnsafePath),
+    "git with a dot": (lambda f, _: f.tree((b".git.", folder(f.tree((b"config", f.file()))))), UnsafePath),
+    "git as a short name": (lambda f, _: f.tree((b"GIT~1", folder(f.tree((b"config", f.file()))))), UnsafePath),
+    "git with a stream": (lambda f, _: f.tree((b".git::$INDEX_ALLOCATION", f.file())), UnsafePath),
+    "git without width": (lambda f, _: f.tree((".g\u200cit".encode(), f.file())), UnsafePath),
+    "deep git with a space": (
+        lambda f, _: f.tree((b"d", folder(f.tree((b"e", folder(f.tree((b".git ", f.file())))))))),
+        UnsafePath,
+    ),
     "link and directory of one name": (
         lambda f, outside: f.tree(
             (b"a", TreeEntry(LINK, 0, 0, os.fsencode(outside))), (b"a", folder(f.tree((b"evil", f.file()))))

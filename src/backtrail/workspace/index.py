@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from blake3 import blake3
 
-from backtrail.errors import DECODE_ERRORS, UnsafePath
+from backtrail.errors import DECODE_ERRORS, Corrupt, UnsafePath
 from backtrail.owned_files import make_directories, open_regular, replace_atomically
 from backtrail.workspace import trees
 from backtrail.workspace.descent import Descent
@@ -136,7 +136,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Index)
 
 
-def load(path: Path | None, key: bytes) -> Index | None:
+def load(path: Path | None, key: bytes, unseal: Callable[[bytes], bytes]) -> Index | None:
     """The index in the file, or None: a missing, damaged or foreign one only costs time."""
     if path is None:
         return None
@@ -144,21 +144,22 @@ def load(path: Path | None, key: bytes) -> Index | None:
         with os.fdopen(open_regular(path), "rb") as file:
             if os.fstat(file.fileno()).st_uid != os.geteuid():
                 return None
-            data = file.read()
+            data = unseal(file.read())
         if len(data) < 32 or blake3(data[32:]).digest() != data[:32]:
             return None
         index = _decoder.decode(data[32:])
-    except (OSError, UnsafePath, *DECODE_ERRORS):
+    except (OSError, UnsafePath, Corrupt, *DECODE_ERRORS):
         return None  # only a cache: the walk reads everything again
     return index if index.version == VERSION and index.key == key else None
 
 
-def save(path: Path | None, index: Index) -> None:
-    """Keep the index for the next process, readable by its owner only. A full or read-only disk only costs time."""
+def save(path: Path | None, index: Index, seal: Callable[[bytes], bytes]) -> None:
+    """Keep the index for the next process, readable by its owner only, and sealed if the store is: it holds the names
+    of files. A full or read-only disk only costs time."""
     if path is None:
         return
     folders = [msgspec.structs.replace(folder, packed=None) for folder in index.folders]
     body = _encode(msgspec.structs.replace(index, folders=folders))
     with suppress(OSError, UnsafePath):  # only a cache
         make_directories(path.parent)
-        replace_atomically(path, [blake3(body).digest(), body], sync=False)
+        replace_atomically(path, [seal(blake3(body).digest() + body)], sync=False)

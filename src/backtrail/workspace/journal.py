@@ -16,6 +16,7 @@ import msgspec
 from blake3 import blake3
 
 from backtrail.encode.planner import PlannedRow, Planner
+from backtrail.encode.seal import SealedFrames
 from backtrail.errors import DECODE_ERRORS, CheckpointNotFound, Corrupt, NoCheckpoint
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
@@ -106,6 +107,7 @@ class Journal:
         self._context = context
         self._thread: ThreadCore[Any] = ThreadCore(context, thread, kind=KIND)
         self._frames = context.frames.compressing(LEVEL)
+        self._sealed = isinstance(context.frames, SealedFrames)
         self._trees: LRU[bytes, Tree] = LRU(MAX_TREES)
         self.name = thread
 
@@ -197,6 +199,14 @@ class Journal:
     def wrap_all(self, ids: Sequence[bytes], contents: Sequence[bytes]) -> list[bytes]:
         """Frame blobs for the engine. May be called from any thread."""
         return self._frames.wrap_all(contents, map(blob_label, ids))
+
+    def seal(self, data: bytes) -> bytes:
+        """Data that is kept outside the store, encrypted if the store is."""
+        return self._frames.wrap(data, f"the index of {self.name}") if self._sealed else data
+
+    def unseal(self, data: bytes) -> bytes:
+        """The data that was sealed, or `Corrupt`."""
+        return self._frames.unwrap(data, f"the index of {self.name}") if self._sealed else data
 
     async def append_part(self, blobs: Mapping[bytes, bytes], after: Record | None, directory: str) -> Record:
         """Write framed blobs ahead of the snapshot that will refer to them. A record of their own refers to them, and

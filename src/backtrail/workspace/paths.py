@@ -6,6 +6,7 @@ version control. It is the only such check, and whatever is written to a directo
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +15,19 @@ from backtrail.errors import UnsafePath
 MAX_NAME = 255
 NOT_NAMES = frozenset({b"", b".", b".."})  # names that no file can have
 
-#: Where version control keeps its own state. Never read, never written, in any spelling that a file system may fold.
-VERSION_CONTROL = frozenset({b".git", b".hg", b".svn", b".bzr", b".jj", b".sl", b".pijul", b"_darcs"})
+#: Where version control keeps its own state. Never read, never written, in any spelling that a file system may take
+#: for one of these: HFS+ ignores case and some characters without width; NTFS ignores case, trailing dots and spaces,
+#: has short names such as GIT~1, takes a backslash for a slash, and names the same directory with a stream after it
+#: (`.git::$INDEX_ALLOCATION`). git refuses these spellings of `.git` on every system: a directory may be copied.
+VERSION_CONTROL = (".git", ".hg", ".svn", ".bzr", ".jj", ".sl", ".pijul", "_darcs")
+
+_IGNORED_BY_HFS = re.compile(  # U+200C to U+200F, U+202A to U+202E, U+206A to U+206F, U+FEFF, in UTF-8
+    rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf"
+)
+_SPELLINGS = "|".join(
+    re.escape(name) for name in (*VERSION_CONTROL, *(f"{name[1:]}~1" for name in VERSION_CONTROL[:-1]))
+)
+_OF_VERSION_CONTROL = re.compile(rf"(?:\A|[/\\])(?:{_SPELLINGS})[ .]*(?:[:\\/]|\Z)".encode(), re.IGNORECASE)
 
 _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
@@ -39,13 +51,15 @@ def _are_safe(names: Sequence[bytes]) -> bool:
         and b"\0" not in joined
         and max(map(len, names), default=0) <= MAX_NAME
         and NOT_NAMES.isdisjoint(names)
-        and VERSION_CONTROL.isdisjoint(joined.lower().split(b"/"))
+        and not is_version_control(joined)
     )
 
 
 def is_version_control(name: bytes) -> bool:
-    """True if a name is version control's own, also on a file system that ignores case."""
-    return name.lower() in VERSION_CONTROL
+    """True if a name, or any of several joined by slashes, is version control's own, or is on some file system."""
+    if not name.isascii():
+        name = _IGNORED_BY_HFS.sub(b"", name)
+    return _OF_VERSION_CONTROL.search(name) is not None
 
 
 def parents(path: bytes) -> Iterable[bytes]:

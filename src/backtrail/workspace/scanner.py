@@ -119,7 +119,7 @@ class Scanner:
         written ahead; without it, nothing is written."""
         keep = directory is not None
         if not self._loaded:
-            self._index = await self._work(lambda: indexes.load(self._cache, self._key))
+            self._index = await self._work(lambda: indexes.load(self._cache, self._key, self._journal.unseal))
             self._loaded = True
         old = self._index
         walked = await self._work(lambda: walk(self._scan_root, old, self._key))
@@ -163,7 +163,7 @@ class Scanner:
         self._journal.cache_trees(scan.new_trees)
         if len(scan.fresh) > SAVE_FILES or time.monotonic() > self._saved_at + SAVE_SECONDS:
             self._saved_at = time.monotonic()
-            await self._work(lambda: indexes.save(self._cache, scan.index))
+            await self._work(lambda: indexes.save(self._cache, scan.index, self._journal.seal))
 
     async def _pack(
         self,
