@@ -75,13 +75,15 @@ def test_names_of_blobs_are_keyed(frames: SealedFrames) -> None:
 
 def test_a_ring_opens_with_its_key_only() -> None:
     ring = Ring.new()
-    locked = lock_ring(ring, KEY)
-    assert unlock_ring(locked, [OTHER, KEY]) == (ring, 1)
+    locked = lock_ring(ring, KEY, 7)
+    assert unlock_ring(locked, [OTHER, KEY], 7) == (ring, 1)
+    with pytest.raises(InvalidInput):
+        unlock_ring(locked, [KEY], 8)
     assert all(secret not in locked for secret in (ring.names, *ring.keys, KEY))
     with pytest.raises(InvalidInput, match="wrong key"):
-        unlock_ring(locked, [OTHER])
+        unlock_ring(locked, [OTHER], 7)
     with pytest.raises(Corrupt):
-        unlock_ring(locked[:-9] + b"x" + locked[-8:], [KEY])
+        unlock_ring(locked[:-9] + b"x" + locked[-8:], [KEY], 7)
 
 
 def test_a_grown_ring_still_opens_what_was_sealed_before(frames: SealedFrames) -> None:

@@ -384,3 +384,55 @@ def test_reads_of_a_tampered_store_raise_nothing_untyped() -> None:
                 call()
             except BacktrailError:
                 continue
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def key_number(frame: bytes) -> int:
+    """The number of the data key of a sealed frame, its second byte."""
+    return frame[1]
+
+
+def test_what_is_written_after_a_rekey_is_sealed_with_the_new_data_key() -> None:
+    stage = Stage({"key": KEY})
+    store = stage.open()
+    store.rekey(bytes(32))
+    for again in (store, backtrail.open(stage.engine, key=bytes(32))):
+        thread = again.thread("t")
+        thread.rewind(4 if again is store else 2)
+        saved = thread.append("messages", [{"n": "new"}])
+        thread.annotate(saved, label="new")
+        head = stage.engine._heads["t"]
+        log = next(log for log in logs(stage.engine) if log.branch.id == head.branch)
+        row = log.rows[saved.step]
+        sealed = (row.meta, row.root, row.payload, log.marks[saved.step], log.branch.seal, head.note)
+        assert set(map(key_number, sealed)) == {1}
+    with pytest.raises(backtrail.InvalidInput, match="wrong key"):
+        backtrail.open(stage.engine, key=KEY)
+
+
+def test_a_fresh_copy_accepts_nothing_that_the_old_store_sealed() -> None:
+    """Whoever knows a data key of the old store can forge records there; in the copy they are damage."""
+    stage = Stage({"key": KEY})
+    fresh = MemoryEngine()
+    stage.open().copy_to(backtrail.open(fresh, key=bytes(32)))
+    right = see(backtrail.open(fresh, key=bytes(32)))
+    kept = copy.deepcopy((fresh._heads, fresh._lineages))
+    for old in logs(stage.engine):
+        for step, row in old.rows.items():
+            for part in ("meta", "root", "payload"):
+                fresh._heads, fresh._lineages = copy.deepcopy(kept)
+                set_row(old.branch.id, step, **{part: getattr(row, part)})(fresh)
+                store = backtrail.open(fresh, key=bytes(32))
+                if step % 3 == 0:
+                    assert not [call for call, value in see(store).items() if value != right.get(call)]
+                assert not store.verify().ok
+        fresh._heads, fresh._lineages = copy.deepcopy(kept)
+        set_branch(old.branch.id, seal=old.branch.seal)(fresh)
+        assert not backtrail.open(fresh, key=bytes(32)).verify().ok
+    for head in heads(stage.engine):
+        fresh._heads, fresh._lineages = copy.deepcopy(kept)
+        fresh._heads[head.thread] = head
+        with pytest.raises(Corrupt):
+            backtrail.open(fresh, key=bytes(32)).thread(head.thread).load()

@@ -77,27 +77,32 @@ def _key(value: Any) -> bytes:
     raise InvalidInput(f"a key is {_KEY} random bytes: {_HINT}")
 
 
-def lock_ring(ring: Ring, key: bytes) -> bytes:
-    """The ring in its stored form, encrypted with `key`."""
+def lock_ring(ring: Ring, key: bytes, created: int) -> bytes:
+    """The ring in its stored form, encrypted with `key`. It is bound to the time when it was made, by which two stores
+    tell whether they have the same ring."""
     nonce = os.urandom(_NONCE)
     content = msgspec.msgpack.encode(ring)
-    sealed = _MAGIC + nonce + _cipher(_wrapping(key)).encrypt(nonce, content, _MAGIC)
+    sealed = _MAGIC + nonce + _cipher(_wrapping(key)).encrypt(nonce, content, _ring_facts(created))
     return sealed + zlib.crc32(sealed).to_bytes(4, "little")
 
 
-def unlock_ring(data: bytes, keys: Sequence[bytes]) -> tuple[Ring, int]:
-    """The ring, and the index of the key that opened it."""
-    if zlib.crc32(data) != _SOUND or not data.startswith(_MAGIC):
+def unlock_ring(data: bytes, keys: Sequence[bytes], created: int) -> tuple[Ring, int]:
+    """The ring that was made at this time, and the index of the key that opened it."""
+    if type(data) is not bytes or zlib.crc32(data) != _SOUND or not data.startswith(_MAGIC):
         raise Corrupt("the key ring of the store", "its checksum does not hold")
     at = len(_MAGIC)
     nonce, body = data[at : at + _NONCE], data[at + _NONCE : -4]
     for number, key in enumerate(keys):
         try:
-            content = _cipher(_wrapping(key)).decrypt(nonce, body, _MAGIC)
+            content = _cipher(_wrapping(key)).decrypt(nonce, body, _ring_facts(created))
         except _invalid_tag():
             continue
         return msgspec.msgpack.decode(content, type=Ring), number
     raise InvalidInput("wrong key: the store is encrypted with another one; nothing was read or changed")
+
+
+def _ring_facts(created: int) -> bytes:
+    return _MAGIC + f"{created}".encode()
 
 
 class SealedFrames(Frames):

@@ -28,7 +28,7 @@ async def unlock(context: Context) -> None:
         return
     if head is None:
         head = await _make_ring(context, context.keys[0])
-    ring, _ = unlock_ring(head.note, context.keys)
+    ring, _ = unlock_ring(head.note, context.keys, head.created)
     context.seal_with(ring)
 
 
@@ -39,7 +39,7 @@ async def _make_ring(context: Context, key: bytes) -> Head:
             "new store that has one with store.copy_to(url, key=…)"
         )
     now = now_micros()
-    note = lock_ring(Ring.new(), key)
+    note = lock_ring(Ring.new(), key, now)
     new = record(RING, RING, "keys", note, created=now, updated=now)
     while not await swap(context.engine, None, new):  # another process opened the new store at the same moment
         found = await context.engine.head(RING)
@@ -62,8 +62,8 @@ async def rekey(context: Context, key: Any) -> int:
         head = await context.engine.head(RING)
         if head is None:
             raise refuse_sealed()
-        ring = unlock_ring(head.note, context.keys)[0].grown()
-        if not await _replace_ring(context, head, lock_ring(ring, new)):
+        ring = unlock_ring(head.note, context.keys, head.created)[0].grown()
+        if not await _replace_ring(context, head, lock_ring(ring, new, head.created)):
             continue
         context.add_key(new)
         frames.use(ring)
@@ -80,9 +80,9 @@ async def adopt_names(source: Context, target: Context) -> None:
     head = await target.engine.head(RING)
     if head is None:
         raise refuse_sealed()
-    ring, number = unlock_ring(head.note, target.keys)
+    ring, number = unlock_ring(head.note, target.keys, head.created)
     ring = one.renamed(ring)
-    if not await _replace_ring(target, head, lock_ring(ring, target.keys[number])):
+    if not await _replace_ring(target, head, lock_ring(ring, target.keys[number], head.created)):
         raise _ring_moved()
     other.use(ring)
 
@@ -124,7 +124,7 @@ async def _take_ring(context: Context, old: Head, ring: Head) -> None:
     """Replace the ring that an empty store got when it was opened with another store's."""
     assert context.keys is not None
     assert isinstance(context.frames, SealedFrames)
-    found, _ = unlock_ring(ring.note, context.keys)
+    found, _ = unlock_ring(ring.note, context.keys, ring.created)
     if not await swap(context.engine, old, ring):
         raise _ring_moved()
     context.frames.use(found)
