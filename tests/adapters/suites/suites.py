@@ -24,6 +24,7 @@ class Suite:
 
 
 _LOOKS_INTO_SQLITE = "looks into, breaks or locks the tables and connections of the SDK's own SQLite session"
+_LOOKS_INTO_SAVERS = "looks into the dicts or tables of LangGraph's own savers"
 _ONLY_SQLITE_SESSION = "the SDK checks a token before it pops only where the session is its own SQLiteSession"
 
 SUITES = [
@@ -134,5 +135,125 @@ SUITES = [
             ),
         },
         stores=("memory-blocking", "sqlite-blocking", "memory-async"),
+    ),
+    # LangGraph's async savers are bound to an AsyncStore, all others to a Store, on each of these engines.
+    Suite(
+        name="langgraph",
+        plugin="bind_langgraph",
+        package="langgraph",
+        tests=tuple(
+            f"tests/test_{name}.py"
+            for name in (
+                "algo",
+                "channels",
+                "checkpoint_migration",
+                "delta_channel_exit_mode",
+                "delta_channel_fork",
+                "delta_channel_id_stability",
+                "delta_channel_migration",
+                "delta_channel_node_cache",
+                "delta_channel_parallel_order",
+                "delta_channel_run_input",
+                "delta_channel_seal_subscribers",
+                "delta_channel_subgraph",
+                "delta_channel_supersteps_bound",
+                "delta_channel_to_plain",
+                "delta_channel_update_overwrite",
+                "delta_channel_update_state",
+                "delta_channel_write_failures",
+                "deprecation",
+                "graph_callbacks",
+                "interrupt_state",
+                "interruption",
+                "large_cases",
+                "large_cases_async",
+                "pregel",
+                "pregel_async",
+                "pregel_stream_events_v3",
+                "pydantic",
+                "retry",
+                "runtime",
+                "stream_data_transformers",
+                "stream_events_v3",
+                "stream_events_v3_e2e",
+                "strict_resume",
+                "subgraph_persistence",
+                "subgraph_persistence_async",
+                "time_travel",
+                "time_travel_async",
+                "tool_stream_handler",
+            )
+        ),
+        # With [sqlite] a test is the same as with [memory]; [sqlite_aes] and [sqlite_aio] are not.
+        options=("-k", "not (sqlite and not sqlite_aes and not sqlite_aio)", "-W", "ignore"),
+        cannot_apply={
+            f"tests/test_{test}": _LOOKS_INTO_SAVERS
+            for test in (
+                "channels.py::test_delta_channel_snapshot_version_based",
+                "delta_channel_update_state.py::test_bulk_update_state_replays_updates_in_the_order_given",
+            )
+        },
+        stores=_EVERY_SYNC,
+    ),
+    Suite(
+        name="langgraph-checkpoint",
+        plugin="bind_langgraph",
+        package="langgraph-checkpoint",
+        tests=("tests/test_memory.py",),
+        cannot_apply={
+            f"tests/test_memory.py::{test}": _LOOKS_INTO_SAVERS
+            for test in (
+                "TestInMemorySaverDeltaChannel::test_load_blobs_omits_delta_channel",
+                "TestInMemorySaverDeltaChannel::test_get_channel_writes_collects_ancestor_writes_only",
+                "TestInMemorySaverDeltaChannel::test_get_channel_writes_at_root_returns_empty",
+                "TestBaseFallbackGetChannelWrites::test_fallback_returns_ancestor_writes_oldest_first",
+                "TestBaseFallbackGetChannelWrites::test_async_fallback_returns_ancestor_writes_oldest_first",
+                "TestBaseFallbackGetChannelWrites::test_async_fallback_concurrent_tasks_do_not_interfere",
+                "TestPreDeltaBlobTerminator::test_seed_from_pre_delta_ancestor_blob",
+                "TestPreDeltaBlobTerminator::test_seed_bounds_walk_without_dropping_its_own_writes",
+            )
+        },
+        stores=_EVERY_SYNC,
+    ),
+    Suite(
+        name="langgraph-checkpoint-sqlite",
+        plugin="bind_langgraph",
+        package="langgraph-checkpoint-sqlite",
+        tests=(
+            "tests/test_sqlite.py",
+            "tests/test_aiosqlite.py",
+            "tests/test_delta_channel_migration.py",
+            "tests/test_delta_parent_walk.py",
+            "tests/test_get_delta_channel_history.py",
+        ),
+        cannot_apply={
+            "tests/test_sqlite.py::TestSqliteSaver::test_informative_async_errors": (
+                "asks for an error from the async methods, which work on ours"
+            ),
+            "tests/test_sqlite.py::TestSqliteSaver::test_checkpoint_search_sql_injection_prevention": (
+                "asks for an error; on ours the key of a filter is only data"
+            ),
+            "tests/test_delta_parent_walk.py::test_walk_step_looks_up_the_parent_by_primary_key": _LOOKS_INTO_SAVERS,
+        },
+        stores=_EVERY_SYNC,
+    ),
+    Suite(
+        name="langgraph-checkpoint-postgres",
+        plugin="bind_langgraph",
+        package="langgraph-checkpoint-postgres",
+        tests=("tests/test_sync.py", "tests/test_async.py"),
+        options=("-k", "not shallow"),  # the shallow saver keeps one checkpoint only
+        cannot_apply={
+            "tests/test_sync.py::test_nonnull_migrations": _LOOKS_INTO_SAVERS,
+            **{
+                f"tests/test_{module}.py::test_{test}": reason
+                for module in ("sync", "async")
+                for test, reason in (
+                    ("get_checkpoint_no_channel_values", "replaces a private method of PostgresSaver"),
+                    ("pending_sends_migration", "rows of LangGraph before 0.5, which the import of a database handles"),
+                )
+            },
+        },
+        stores=_EVERY_SYNC,
     ),
 ]

@@ -10,7 +10,7 @@ older checkpoint begins a branch there, as LangGraph intends.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from backtrail.adapters.optional_import import require_extra
@@ -21,7 +21,13 @@ from backtrail.store import Store
 
 with require_extra("langgraph"):
     from langchain_core.runnables import RunnableConfig
-    from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.base import (
+        BaseCheckpointSaver,
+        ChannelVersions,
+        CheckpointMetadata,
+        CheckpointTuple,
+        DeltaChannelHistory,
+    )
     from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -100,7 +106,7 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Checkpoints, newest first. `filter`: only those whose metadata has exactly these values."""
+        """Checkpoints, newest first. `filter`: only those whose metadata has these values."""
         selected = self._bridge.run_sync(self._checkpoints.select(config, filter, before, limit))
         for graph_thread, checkpoint in selected:
             yield self._bridge.run_sync(self._checkpoints.load(graph_thread, checkpoint))
@@ -113,7 +119,7 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints, newest first. `filter`: only those whose metadata has exactly these values."""
+        """Checkpoints, newest first. `filter`: only those whose metadata has these values."""
         selected = await self._bridge.run_async(self._checkpoints.select(config, filter, before, limit))
         for graph_thread, checkpoint in selected:
             yield await self._bridge.run_async(self._checkpoints.load(graph_thread, checkpoint))
@@ -149,6 +155,18 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Save the writes of a task after the checkpoint in `config`, which may be saved later."""
         await self._bridge.run_async(self._checkpoints.put_writes(config, writes, task_id, task_path))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What the values of delta channels at the checkpoint in `config` are rebuilt from."""
+        return self._bridge.run_sync(self._checkpoints.delta_history(config, channels))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What the values of delta channels at the checkpoint in `config` are rebuilt from."""
+        return await self._bridge.run_async(self._checkpoints.delta_history(config, channels))
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a thread with all its namespaces."""

@@ -13,7 +13,8 @@ from langgraph.checkpoint.base import (
     ChannelVersions,
     CheckpointMetadata,
     CheckpointTuple,
-    get_serializable_checkpoint_metadata,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
 )
 from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -52,7 +53,7 @@ class Checkpoints:
     ) -> RunnableConfig:
         graph_thread, parent = GraphThread.from_config(config), config["configurable"].get("checkpoint_id") or None
         base = await self._base(graph_thread, parent)
-        plain_metadata = dict(get_serializable_checkpoint_metadata(config, metadata))
+        plain_metadata = dict(get_checkpoint_metadata(config, metadata))
         try:
             await self._plan_and_save(graph_thread, base, parent, checkpoint, plain_metadata, new_versions)
         except (Conflict, NotFound):
@@ -188,16 +189,21 @@ class Checkpoints:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self, config: RunnableConfig) -> CheckpointTuple | None:
+        graph_thread = GraphThread.from_config(config)
+        found = await self._named_by(config)
+        return None if found is None else await self.load(graph_thread, found, cache=True)
+
+    async def _named_by(self, config: RunnableConfig) -> Checkpoint | None:
+        """The checkpoint that a config names, or else the newest."""
         graph_thread, id = GraphThread.from_config(config), config["configurable"].get("checkpoint_id") or None
         if id is not None:
-            found = await self.find(graph_thread, str(id))
-        else:
-            thread: Any = self.store.thread(graph_thread.checkpoints)
-            found = await maybe_await(thread.head)
-            if found is not None and not _is_langgraphs(found):
-                history = await maybe_await(thread.history(newest_first=True))
-                found = next(filter(_is_langgraphs, history), None)
-        return None if found is None else await self.load(graph_thread, found, cache=True)
+            return await self.find(graph_thread, str(id))
+        thread: Any = self.store.thread(graph_thread.checkpoints)
+        found: Checkpoint | None = await maybe_await(thread.head)
+        if found is None or _is_langgraphs(found):
+            return found
+        history = await maybe_await(thread.history(newest_first=True))
+        return next(filter(_is_langgraphs, history), None)
 
     async def find(self, graph_thread: GraphThread, id: str) -> Checkpoint | None:
         """The checkpoint that has LangGraph's id; see `_replace` for those that have a stand-in."""
@@ -246,6 +252,32 @@ class Checkpoints:
         readable = {key: value for key, value in found.custom.items() if key != RESERVED_KEY}
         return cast("dict[str, Any]", self._codec.decode(found.custom[RESERVED_KEY].get("metadata", readable)))
 
+    async def delta_history(self, config: RunnableConfig, channels: Sequence[str]) -> dict[str, DeltaChannelHistory]:
+        """What the values of delta channels are rebuilt from: of each channel the last value that was stored before a
+        checkpoint, and the writes since, oldest first."""
+        graph_thread = GraphThread.from_config(config)
+        writes: dict[str, list[tuple[str, str, Any]]] = {channel: [] for channel in channels}
+        values: dict[str, Any] = {}
+        found = await self._named_by(config)
+        seen: set[str] = set()  # a checkpoint that was put again may have one of its descendants as its parent
+        while found is not None and len(values) < len(writes):
+            seen.add(graph_id(found))
+            parent = await self.parent_of(graph_thread, found)
+            found = await self.find(graph_thread, parent) if parent is not None and parent not in seen else None
+            if found is None:
+                break
+            checkpoint = await self._load_plain(graph_thread, found)
+            for write in reversed(await self._writes.get(graph_thread, checkpoint, only=writes.keys() - values.keys())):
+                writes[write[1]].append(write)
+            for channel in (writes.keys() - values.keys()) & checkpoint.plain.keys():
+                values[channel] = self._codec.decode(checkpoint.plain[channel])
+        history: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            history[channel] = {"writes": writes[channel][::-1]}
+            if channel in values:
+                history[channel]["seed"] = values[channel]
+        return history
+
     # -- listing ------------------------------------------------------------------------------------------------------
 
     async def select(
@@ -266,7 +298,7 @@ class Checkpoints:
                 if (upper_bound is not None and id >= upper_bound) or only not in (None, id):
                     continue
                 metadata = self.metadata(checkpoint) if wanted else {}
-                if all(key in metadata and _matches(metadata[key], value) for key, value in (wanted or {}).items()):
+                if all(_look_up(metadata, key) == value for key, value in (wanted or {}).items()):
                     chosen.append((graph_thread, checkpoint))
         chosen.sort(key=lambda pair: graph_id(pair[1]), reverse=True)
         return chosen if limit is None else chosen[: max(limit, 0)]
@@ -312,6 +344,11 @@ def _is_langgraphs(checkpoint: Checkpoint) -> bool:
     return RESERVED_KEY in checkpoint.custom
 
 
-def _matches(value: Any, wanted: Any) -> bool:
-    """True if two values are equal; unlike `==`, True and 1 are not."""
-    return isinstance(value, bool) == isinstance(wanted, bool) and bool(value == wanted)
+def _look_up(metadata: dict[str, Any], key: str) -> Any:
+    """The value of a key, or of a path like `user.name` if there is no such key; None if there is neither."""
+    if key in metadata:
+        return metadata[key]
+    value: Any = metadata
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -8,7 +8,7 @@ does with the input, is stored as a reference to that part.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -93,15 +93,24 @@ class PendingWrites:
         await retry_on_conflict(graph_thread.writes, attempt)
 
     async def get(
-        self, graph_thread: GraphThread, checkpoint: CachedCheckpoint, *, cache: bool = False
+        self,
+        graph_thread: GraphThread,
+        checkpoint: CachedCheckpoint,
+        *,
+        only: Container[str] | None = None,
+        cache: bool = False,
     ) -> list[tuple[str, str, Any]]:
-        """The (task id, channel, value) of each write, in LangGraph's order. `cache`: more are likely to follow."""
+        """The (task id, channel, value) of each write, in LangGraph's order, or of those to channels in `only`.
+
+        `cache`: more are likely to follow.
+        """
         newest = await self._newest(graph_thread, checkpoint.id, None)
         if cache:
             self._cache.put(graph_thread.writes, newest)  # a run that continues here writes its first without a read
         return [
             (task_id, channel, self._codec.decode(_resolve(value, checkpoint)))
             for task_id, _, _, channel, value in newest.items
+            if only is None or channel in only
         ]
 
     async def _newest(self, graph_thread: GraphThread, checkpoint_id: str, cached: CachedWrites | None) -> CachedWrites:
