@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import backtrail
+from backtrail.engines.memory import MemoryEngine
 
 NAMES = [
     ("@", 6),
@@ -79,6 +80,45 @@ def test_the_names_of_a_forks_inherited_history_work_too(thread: Any) -> None:
     assert [fork.get(name).step for name in ("good", "@~1", -2, 2)] == [3, 5, 5, 2]
 
 
+@pytest.mark.parametrize("label", ["v1~2", "good~1", "abc~2", "~x", "a~b~1"])
+def test_a_label_that_looks_like_a_way_back_is_found_first(thread: Any, label: str) -> None:
+    thread.annotate(5, label=label)
+    assert thread.get(label).step == 5
+    assert thread.get(f"{label}~1").step == 4
+
+
+@pytest.mark.parametrize("label", ["@~2", "~1", "12~1", "2~1"])
+def test_a_label_cannot_replace_the_head_or_a_step(thread: Any, label: str) -> None:
+    thread.annotate(5, label=label)
+    assert thread.get("@~2").step == 4
+    assert thread.get("2~1").step == 1
+
+
+def test_only_a_label_costs_a_walk_through_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MemoryEngine()
+    with backtrail.open(engine) as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
+        for n in range(3000):
+            thread.append("items", [n], label="old" if n == 4 else None)
+        read: list[int] = []
+        plain = engine.steps
+
+        async def counting(*args: Any) -> Any:
+            found = await plain(*args)
+            read.append(len(found))
+            return found
+
+        monkeypatch.setattr(engine, "steps", counting)
+        for name in ("@", "@~2", -3, 7, "7", "7~1", thread.get(9).id, thread.get(9).id[:-2]):
+            read.clear()
+            thread.get(name)
+            assert sum(read) < 20, name
+        for name in ("old", "old~2"):
+            read.clear()
+            thread.get(name)
+            assert sum(read) < 3020, name  # once, and not once more for what was abandoned
+
+
 def test_deleted_checkpoints_are_not_counted(thread: Any) -> None:
     thread.delete(5)
     assert [thread.get(name).step for name in ("@~1", -2, "@~2", "6~1")] == [4, 4, 3, 4]
@@ -125,6 +165,8 @@ def test_the_start_of_an_id_wins_over_a_label_of_eight_digits_and_a_short_label_
     chosen = thread.save({"n": 1}, id="abcdef12-0000-4000-8000-000000000001")
     other = thread.save({"n": 2}, label="abcdef12")
     assert thread.get("abcdef12") == chosen
+    with pytest.raises(backtrail.CheckpointNotFound, match="nothing comes before it"):
+        thread.get("abcdef12~1")
     named = thread.annotate(other, label="abcdef")
     assert thread.get("abcdef") == named
     assert thread.annotate(other, label="deadbeef") == thread.get("deadbeef")

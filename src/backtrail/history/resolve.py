@@ -3,8 +3,8 @@
 A Checkpoint and a UUID name themselves. A number is a step of the history, and a negative one counts from its end, as
 in a list: -1 is the head. A text is read in this order, and the first line that fits decides:
 
-1. `@` is the head, `@~2` or `~2` the second checkpoint before it, and `NAME~2` the second before NAME, unless
-   `NAME~2` is itself a label;
+1. `@` is the head, `@~2` or `~2` the second checkpoint before it, `12~2` the second before step 12, and `NAME~2` the
+   second before any other NAME, unless `NAME~2` is itself a label;
 2. a number of at most seven digits, the first of them not 0, is a step, also if a label looks like one;
 3. 32 hexadecimal digits are an id; eight or more are the start of one and, if no id starts so, a label;
 4. anything else is a label; fewer than eight hexadecimal digits are the start of an id if there is no such label.
@@ -30,7 +30,7 @@ from backtrail.history.context import Context
 from backtrail.history.records import open_note, uuid_text
 from backtrail.model import Checkpoint
 
-_BACK = re.compile(r"(?P<base>.*?)(?P<back>(?:~[0-9]{0,9})+)", re.DOTALL)
+_BACK = re.compile(r"(?P<base>.*)~(?P<count>[0-9]{0,9})", re.DOTALL)
 _STEP = re.compile(r"0|-?[1-9][0-9]{0,6}")
 _HEX = re.compile(r"[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*-?")
 _SURE_PREFIX = 8  # hexadecimal digits from which on a text is rather the start of an id than a label
@@ -78,8 +78,9 @@ def whole_id(at: Any) -> bytes | None:
 
 def never_means_a_label(text: str) -> bool:
     """True if a label of that text could not be used as a name: it means the head, one before the head, or a step."""
-    matched = _BACK.fullmatch(text)
-    return (text if matched is None else matched["base"]) in ("", "@") or _STEP.fullmatch(text) is not None
+    while matched := _BACK.fullmatch(text):
+        text = matched["base"]
+    return text in ("", "@") or _STEP.fullmatch(text) is not None
 
 
 # -- steps and positions -----------------------------------------------------------------------------------------------
@@ -118,19 +119,13 @@ async def _resolve_text(context: Context, head: Head, text: str) -> HistoryStep:
         return _unknown(head, text)
     if text == "@":
         return await _count_back(head, text, await Ancestry.of(context, head), 0)
-    if matched := _BACK.fullmatch(text):
-        base_name = matched["base"] or "@"
-        if base_name != "@" and (labelled := await _resolve_label(context, head, text)) is not None:
-            return labelled
-        base = await _resolve_text(context, head, base_name)
-        counts = matched["back"].split("~")[1:]
-        ancestry = await Ancestry.of(context, head, base.position)
-        return await _count_back(head, text, ancestry, sum(int(count or 1) for count in counts))
+    if _BACK.fullmatch(text):
+        return await _resolve_before(context, head, text)
     if _STEP.fullmatch(text):
         try:
             return await _resolve_step(context, head, int(text))
         except CheckpointNotFound as error:
-            if candidates := await find_labelled(context, head, text):
+            if candidates := (await find_labelled(context, head, text))[text]:
                 raise _only_a_label(head, text, candidates) from error
             raise
     digits = text.replace("-", "").lower() if _HEX.fullmatch(text) else ""
@@ -142,6 +137,24 @@ async def _resolve_text(context: Context, head: Head, text: str) -> HistoryStep:
             return _required(found)
         return await _resolve_label(context, head, text) or _required(found)
     return await _resolve_label(context, head, text) or _required(await _resolve_id(context, head, text, digits))
+
+
+async def _resolve_before(context: Context, head: Head, text: str) -> HistoryStep:
+    """The checkpoint of `NAME~2`, or of `NAME~2~1`. Any of these may be a label too; the longest one that is counts."""
+    name, back = text, 0
+    names: dict[str, int] = {}
+    while matched := _BACK.fullmatch(name):
+        names[name] = back
+        name, back = matched["base"], back + int(matched["count"] or 1)
+    if name not in ("", "@") and not _STEP.fullmatch(name):
+        if not _HEX.fullmatch(name):  # then it can only be a label, and is found in the same walk
+            names[name] = back
+        found = await find_labelled(context, head, *names)
+        for label, count in names.items():
+            if (one := _only_one(head, label, found[label])) is not None:
+                return await _count_back(head, text, await Ancestry.of(context, head, one.position), count)
+    base = await _resolve_text(context, head, name or "@")
+    return await _count_back(head, text, await Ancestry.of(context, head, base.position), back)
 
 
 def _required(found: HistoryStep | CheckpointNotFound) -> HistoryStep:
@@ -158,26 +171,30 @@ def _unknown(head: Head, text: str) -> HistoryStep:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-async def find_labelled(context: Context, head: Head, label: str) -> list[HistoryStep]:
-    """The checkpoints of this label in the history, newest first; if there are none, those that were abandoned."""
-    found: list[HistoryStep] = []
+async def find_labelled(context: Context, head: Head, *labels: str) -> dict[str, list[HistoryStep]]:
+    """For each of these labels its checkpoints in the history, newest first; if there are none, those that were
+    abandoned. Every step is read once."""
+    found: dict[str, list[HistoryStep]] = {label: [] for label in labels}
     ancestry = await Ancestry.of(context, head)
     async for one in ancestry.steps_back():
-        if one.alive and one.facts.label == label:
-            found.append(one)
-            if len(found) == _LISTED:
-                return found
-    if found:
-        return found
-    for branch in await own_branches(context, head):
-        living = await living_steps(context, head, branch)
-        found += [one for one in living if one.facts.label == label and one.position not in ancestry]
-    return found[::-1]
+        if one.alive and one.facts.label in found and len(found[one.facts.label]) < _LISTED:
+            found[one.facts.label].append(one)
+    missing = {label for label in labels if not found[label]}
+    if missing:
+        ends = {segment.branch.id: segment.last for segment in ancestry.segments}
+        for branch in reversed(await own_branches(context, head)):
+            for one in reversed(await living_steps(context, head, branch, ends.get(branch.id, 0) + 1)):
+                if one.facts.label in missing:
+                    found[one.facts.label].append(one)
+    return found
 
 
 async def _resolve_label(context: Context, head: Head, text: str) -> HistoryStep | None:
     """The checkpoint of this label; None if there is none."""
-    found = await find_labelled(context, head, text)
+    return _only_one(head, text, (await find_labelled(context, head, text))[text])
+
+
+def _only_one(head: Head, text: str, found: list[HistoryStep]) -> HistoryStep | None:
     if len(found) > 1:
         hint = "several have this label, so give a step or an id"
         raise AmbiguousCheckpoint(head.thread, text, _ids(found), _steps(found), hint)
