@@ -29,7 +29,7 @@ from backtrail.engines.base import (
     Step,
     Taken,
 )
-from backtrail.engines.dict_engine import check_rows, page
+from backtrail.engines.dict_engine import HeadIndex, check_rows
 
 T = TypeVar("T")
 
@@ -104,7 +104,8 @@ class MemoryEngine(Engine):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = True
-        self._heads: dict[str, Head] = {}
+        self._index = HeadIndex()
+        self._heads = self._index.heads
         self._lineages: dict[str, _Lineage] = {}
         self._branches: set[bytes] = set()
         self._leases: dict[str, Lease] = {}
@@ -161,11 +162,10 @@ class MemoryEngine(Engine):
             self._put(lineage, swap.thread, swap.new)
 
     def _put(self, lineage: _Lineage, thread: str, head: Head | None) -> None:
+        self._index.put(thread, head)
         if head is None:
-            self._heads.pop(thread, None)
             lineage.threads.discard(thread)
         else:
-            self._heads[thread] = head
             lineage.threads.add(thread)
 
     def _check(self, commit: Commit) -> None:
@@ -229,7 +229,11 @@ class MemoryEngine(Engine):
         newest_first: bool = False,
     ) -> list[Head]:
         with self._inside():
-            return page(self._heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+            return self._index.page(prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+
+    async def count(self, prefix: str = "") -> int:
+        with self._inside():
+            return self._index.count(prefix)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._inside():
@@ -336,7 +340,8 @@ class MemoryEngine(Engine):
     async def close(self) -> None:
         with self._lock:
             self._open = False
-            self._heads, self._lineages, self._branches, self._leases = {}, {}, set(), {}
+            self._index = HeadIndex()
+            self._heads, self._lineages, self._branches, self._leases = self._index.heads, {}, set(), {}
 
 
 def _first(found: Iterable[T], limit: int | None) -> list[T]:

@@ -17,7 +17,7 @@ from typing import Literal
 from backtrail.engines import conflicts, process_fork
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import StoredLocally
-from backtrail.engines.dict_engine import check_rows, page
+from backtrail.engines.dict_engine import HeadIndex, check_rows
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.catalogue import Catalogue, lineage_at
 from backtrail.engines.jsonl.file_names import file_name
@@ -287,8 +287,13 @@ class JSONLEngine(Engine, StoredLocally):
         newest_first: bool = False,
     ) -> list[Head]:
         with self._inside():
-            heads = {head.thread: head for entry in self._catalogue.entries() for head in entry.heads}
-        return page(heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+            heads = HeadIndex(head for entry in self._catalogue.entries() for head in entry.heads)
+        return heads.page(prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+
+    async def count(self, prefix: str = "") -> int:
+        with self._inside():
+            entries = self._catalogue.entries()
+        return len({head.thread for entry in entries for head in entry.heads if head.thread.startswith(prefix)})
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._inside():
