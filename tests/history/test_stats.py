@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import backtrail
+from backtrail.engines.base import Engine
 from backtrail.history import store_core
 
 
@@ -38,3 +41,38 @@ def test_a_survey_of_many_lineages_is_a_sample_and_says_so(monkeypatch: pytest.M
         assert seen == [(number, sampled["surveyed"]) for number in range(1, sampled["surveyed"] + 1)]
         for what in "live", "garbage":
             assert sampled[what] == pytest.approx(exact[what], rel=0.05)
+
+
+def test_a_prune_reads_no_steps_of_threads_that_keep_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    with filled(3) as store:
+        for number in range(20):
+            for turn in range(2):
+                store.thread(f"new{number}").save({"turn": turn})
+        engine = type(store._core.context.engine)
+        steps = engine.steps
+
+        async def reading(self: Engine, lineage: str, *args: Any) -> Any:
+            read.append(lineage)
+            return await steps(self, lineage, *args)
+
+        monkeypatch.setattr(engine, "steps", reading)
+        report = store.prune(backtrail.Retention(keep_last=2))
+        assert set(read) == {"t000", "t001", "t002"}, "a checkpoint of these was deleted"
+        assert report.rows == 3
+        read.clear()
+        assert store.prune(backtrail.Retention(keep_last=1), dry_run=True).checkpoints == 23
+        assert len(set(read)) == 23
+
+
+def test_a_prune_frees_what_a_deleted_fork_left_in_a_lineage_that_was_only_saved_to() -> None:
+    with backtrail.open("memory:") as store:
+        thread = store.thread("a")
+        for number in range(3):
+            thread.save({"n": number})
+        fork = thread.fork("b")
+        fork.save({"large": "x" * 10_000})
+        fork.delete()
+        store.prune()
+        assert store.stats()["garbage"] == 0
+        assert store.stats()["branches"] == 1

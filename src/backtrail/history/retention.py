@@ -145,6 +145,13 @@ def expired(policy: Retention, now: int, updated: int) -> bool:
     return policy.ttl is not None and updated < now - micros(policy.ttl)
 
 
+def keeps_all(policy: Retention, now: int, head: Head) -> bool:
+    """True if a thread that has never moved but by saves keeps itself and every checkpoint: known from its head."""
+    few = policy.keep_last is None or head.count <= policy.keep_last
+    young = policy.max_age is None or head.created >= now - micros(policy.max_age)
+    return few and young and not expired(policy, now, head.updated)
+
+
 # -- the policy of one thread ------------------------------------------------------------------------------------------
 
 

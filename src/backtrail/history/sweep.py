@@ -25,9 +25,9 @@ from backtrail.engines.reserved_names import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView, Throttle
-from backtrail.history.reachability import NO_GARBAGE, Garbage, find_garbage
-from backtrail.history.records import bump_version, deletion, now_micros, uuid_text
-from backtrail.history.retention import check_retention, expired, kept, unpack_retention
+from backtrail.history.reachability import NO_GARBAGE, PLAIN_KINDS, Garbage, find_garbage
+from backtrail.history.records import Note, bump_version, deletion, now_micros, open_note, uuid_text
+from backtrail.history.retention import check_retention, expired, keeps_all, kept, unpack_retention
 from backtrail.history.retry import SWEEPS
 from backtrail.model import Pruned, Retention
 
@@ -78,9 +78,14 @@ class Sweeper:
         total = Pruned(dry_run=dry_run)
         self._files = set()
         last = {head.lineage for head in await user_threads(context.engine, kind=WORKSPACE)}
+        # The references that conversations have to snapshots are found only by reading all of them.
+        untouched = set[str]() if last else await self._untouched(given)
         for number, lineage in enumerate(sorted(names, key=last.__contains__), 1):
             try:
-                done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
+                if lineage in untouched and await self._is_linear(lineage, all_blobs=all_blobs):
+                    done = Pruned()
+                else:
+                    done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
             except Corrupt as error:  # the others can still be pruned; this one waits for a repair
                 done = Pruned(damaged=(f"{lineage!r}: {error}",))
             total = Pruned(
@@ -95,6 +100,31 @@ class Sweeper:
             if progress is not None:
                 progress(number, len(names))
         return total
+
+    async def _untouched(self, given: Retention | None) -> set[str]:
+        """Lineages of one thread that was only ever saved to, one step at a time, and that keeps all of its
+        checkpoints. This is known from its head, and heads are read many at once."""
+        found, forked, now = set[str](), set[str](), now_micros()
+        after: str | None = None
+        while page := await user_threads(self._context.engine, after=after, limit=_PAGE):
+            after = page[-1].thread
+            for head in page:
+                if head.thread != head.lineage:
+                    forked.add(head.lineage)
+                elif head.version == head.step == head.count and head.kind in PLAIN_KINDS:
+                    try:
+                        policy = self._policy(open_note(self._context.frames, head), head, given)
+                    except Corrupt:
+                        continue  # whoever reads the lineage reports it
+                    if keeps_all(policy, now, head):
+                        found.add(head.lineage)
+        return found - forked
+
+    async def _is_linear(self, lineage: str, *, all_blobs: bool) -> bool:
+        """True if no deleted thread has left branches in a lineage, or blobs if those count: then a lineage whose
+        thread was only saved to has no garbage."""
+        branches = await self._context.branches(lineage)
+        return len(branches) == 1 and not (all_blobs and await self._context.engine.blob_ids(lineage, limit=1))
 
     async def lineage(
         self, lineage: str, given: Retention | None = None, *, dry_run: bool = False, all_blobs: bool = False
@@ -129,7 +159,7 @@ class Sweeper:
         """A lineage, its expired threads, the checkpoints to be deleted, and the garbage after that."""
         view = await LineageView.read(self._context, lineage)
         now = now_micros()
-        gone = {h.thread for h in view.heads if expired(self._policy(view, h, given), now, h.updated)}
+        gone = {h.thread for h in view.heads if expired(self._policy(view.notes[h.thread], h, given), now, h.updated)}
         left = view.without(gone)
         doomed = self._doomed(left, given, now)
         self._collect_references(left, doomed)
@@ -140,10 +170,10 @@ class Sweeper:
             await find_garbage(self._context, left, doomed, all_blobs=all_blobs),
         )
 
-    def _policy(self, view: LineageView, head: Head, given: Retention | None) -> Retention:
+    def _policy(self, note: Note, head: Head, given: Retention | None) -> Retention:
         if given is not None:
             return given
-        own = view.notes[head.thread].retention
+        own = note.retention
         return unpack_retention(own, f"the head of thread {head.thread!r}") if own else self._context.retention
 
     def _doomed(self, view: LineageView, given: Retention | None, now: int) -> set[Position]:
@@ -155,7 +185,7 @@ class Sweeper:
             living = [one for one in steps if one.alive]
             off = list(view.abandoned(head, {one.position for one in steps}))
             visible.update(one.position for one in (*living, *(one for one, _ in off)))
-            held = kept(self._policy(view, head, given), now, living, off)
+            held = kept(self._policy(view.notes[head.thread], head, given), now, living, off)
             keep.update(one.position for one in held)
             keep.add(head.position)
             if head.kind == WORKSPACE:
