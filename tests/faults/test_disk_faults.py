@@ -28,7 +28,7 @@ from fix_own_files import at_home
 
 pytestmark = pytest.mark.linux
 
-SOME = {"sqlite": 18, "jsonl": 4, "workspace": 80}  # of the places, one in so many
+SOME = {"sqlite": 18, "jsonl": 4, "mirror": 120, "workspace": 80}  # of the places, one in so many
 FOR_EVER = 1 << 40
 
 
@@ -59,6 +59,7 @@ class Trial:
     """A store on a disk that fails, and what it acknowledged."""
 
     accepts: tuple[type[Exception], ...] = (Unavailable,)
+    names_its_cause = True
 
     def __init__(self, url: str, **options: Any) -> None:
         self._url = url
@@ -75,7 +76,7 @@ class Trial:
         try:
             yield
         except self.accepts as error:
-            if error.__cause__ is None:
+            if self.names_its_cause and error.__cause__ is None:
                 self.complaints.append(f"{what}: no cause: {error}")
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             self.complaints.append(f"{what}: {type(error).__name__}: {error}")
@@ -148,6 +149,41 @@ class Trial:
             self.read_and_write(store)
             assert len(self.complaints) == said
             self.check_all(store)
+
+
+class MirrorTrial(Trial):
+    """A mirror of a SQLite and a JSONL store, with a spool, all three on the disk that fails. A save that only the side
+    has that did not answer later is kept in the history, labelled."""
+
+    names_its_cause = False  # the message names one for each side
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(str(base / "one.db"), replica=f"jsonl:{base / 'two'}", spool=base / "spool")
+
+    def check_state(self, store: Any) -> None:
+        state = store.thread("t").load() if self._saved else {"n": 0}
+        assert state["n"] <= self._tried
+
+    def check_messages(self, messages: list[Any]) -> None:
+        assert {message["content"] for message in messages} <= set(self._maybe)
+
+    def after(self) -> None:
+        with self.open() as store:
+            store.catch_up()
+            kept = {number for name in store.threads(prefix="t") for number in _numbers(store.thread(name.id))}
+            said = {text for name in store.threads(prefix="s") for text in _texts(store.thread(name.id))}
+            assert self._saved in kept | {0}, f"acknowledged {self._saved}, kept {sorted(kept)}"
+            assert said >= set(self._said)
+        super().after()
+
+
+def _numbers(thread: Any) -> set[int]:
+    return {thread.load(checkpoint)["n"] for checkpoint in thread.history(all=True)}
+
+
+def _texts(thread: Any) -> set[str]:
+    states = [thread.load(checkpoint) for checkpoint in thread.history(all=True)]
+    return {message["content"] for state in states for message in state["messages"]}
 
 
 class WorkspaceTrial(Trial):
@@ -230,6 +266,7 @@ def _named(wrong: list[str], what: str) -> Iterator[None]:
 STORES: dict[str, Callable[[Path], Trial]] = {
     "sqlite": lambda base: Trial(str(base / "store.db")),
     "jsonl": lambda base: Trial(f"jsonl:{base / 'store'}"),
+    "mirror": MirrorTrial,
     "workspace": WorkspaceTrial,
 }
 

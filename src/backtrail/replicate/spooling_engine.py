@@ -390,7 +390,10 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         await self._background.stop(limits.CLOSE_WITHIN)
         try:
             if self._known:
-                await self._count()
+                try:
+                    await self._count()
+                except Unavailable as error:
+                    log.warning("closed, and the spool could not be read: %s", error)
             if self._holdings.records:
                 log.warning(
                     "closed with %d saves (%d bytes) in the spool %s: they are delivered when it is opened again",
