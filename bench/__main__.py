@@ -48,6 +48,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="400 steps instead of 1,600, other counts a quarter")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per workload (default 3)")
     parser.add_argument("--only", nargs="+", choices=workloads.NAMES, help="some workloads only; no files are written")
+    parser.add_argument("--size", type=int, default=5000, help="threads of the smaller store of `scale`")
     parser.add_argument(
         "--dir", type=Path, help="scratch directory, on the disk to be measured (default: a fresh one here)"
     )
@@ -67,7 +68,7 @@ def main() -> int:
         )
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=options.dir or HERE) as root:
         raw, targets = run(
-            RunContext(Path(root), options.rounds, options.quick, console), options.only or workloads.NAMES
+            RunContext(Path(root), options.rounds, options.quick, console, options.size), options.only or workloads.FULL
         )
     show_targets(console, targets, options.quick)
     console.print(f"{perf_counter() - start:.0f} seconds")

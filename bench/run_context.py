@@ -23,6 +23,7 @@ class RunContext:
     rounds: int = 3
     quick: bool = False
     console: Console = field(default_factory=Console)
+    size: int = 5000  #: threads and steps of the smaller store of `scale`
 
     def __post_init__(self) -> None:
         columns = (TextColumn("{task.description:<32}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

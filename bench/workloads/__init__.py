@@ -28,8 +28,10 @@ _MODULES = {
     "keeping": "codecs_prune_copy",
     "mirror": "mirror_cost",
     "files": "workspace_vs_git",
+    "scale": "growth",
 }
 NAMES = tuple(_MODULES)
+FULL = tuple(name for name in NAMES if name != "scale")  #: those of a full run; the others only on request
 
 
 def load(name: str) -> Callable[[RunContext], Outcome]:

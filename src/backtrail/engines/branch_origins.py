@@ -7,7 +7,7 @@ in any store, whatever somebody wrote into it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from backtrail.engines.base import Branch, Position
@@ -41,6 +41,14 @@ def walk_back_from_start(id: bytes, branch_of: BranchLookup) -> Iterator[Segment
     """The walk back from the first step of a branch."""
     branch = branch_of(id)
     return iter(()) if branch is None else walk_back((id, first_step(branch)), branch_of)
+
+
+def furthest(segments: Iterable[Segment]) -> dict[bytes, int]:
+    """The highest step of each branch in some walks. All steps of the branch up to it are in one of them."""
+    found: dict[bytes, int] = {}
+    for segment in segments:
+        found[segment.branch.id] = max(segment.last, found.get(segment.branch.id, 0))
+    return found
 
 
 def is_complete(segments: list[Segment]) -> bool:

@@ -7,6 +7,7 @@ with these records: the work is proportional to the rows, not to rows times stat
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 
 import msgspec
 from blake3 import blake3
@@ -18,6 +19,7 @@ from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leave
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
 from backtrail.engines.branch_origins import (
     first_step,
+    furthest,
     is_complete,
     previous_position,
     walk_back,
@@ -332,14 +334,13 @@ class LineageCheck:
 
     def _find_living(self) -> None:
         owners = {head.owner for head in self.heads}
-        for head in self.heads:
-            for at in self.positions_to(head):
-                if self.rows[at].alive or at == head.position:
-                    self.living[at] = self.rows[at]
+        positions = {head.position for head in self.heads}
+        reach = furthest(segment for head in self.heads for segment in walk_back(head.position, self.branches.get))
         # A damaged head may name a wrong owner: then the thread's branches are found by its name.
         damaged = {head.thread for head in self.heads if head.thread not in self.notes}
         for at, known in self.rows.items():
-            if (known.branch.owner in owners or known.branch.thread in damaged) and known.alive:
+            seen = known.branch.owner in owners or known.branch.thread in damaged or at[1] <= reach.get(at[0], 0)
+            if (known.alive and seen) or at in positions:
                 self.living[at] = known
 
     async def _check_state(self, at: Position, known: CheckedRow) -> None:
@@ -388,12 +389,11 @@ class LineageCheck:
         return None
 
     def _check_counts(self) -> None:
+        written = Counter(known.branch.owner for known in self.living.values() if known.alive)
         for head in self.heads:
-            own = sum(
-                1
-                for at, known in self.living.items()
-                if known.branch.owner == head.owner and (known.alive or at == head.position)
-            )
+            at_head = self.living.get(head.position)
+            deleted = at_head is not None and not at_head.alive and at_head.branch.owner == head.owner
+            own = written[head.owner] + deleted
             if head.thread in self.notes and own != head.count:
                 where = f"the head of thread {head.thread!r}"
                 self._report(where, f"it counts {head.count} checkpoint(s), there are {own}")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
-from backtrail.engines.branch_origins import is_complete, walk_back
+from backtrail.engines.branch_origins import Segment, furthest, is_complete, walk_back
 from backtrail.history.ancestry import HistoryStep, broken_walk
 from backtrail.history.context import Context
 from backtrail.history.records import Note, open_note, read_step
@@ -69,30 +69,35 @@ class LineageView:
         other.notes = {head.thread: self.notes[head.thread] for head in other.heads}
         return other
 
-    def steps_to(self, head: Head) -> list[HistoryStep]:
-        """Every step in the ancestry of a head, newest first, deleted ones included."""
+    def segments_to(self, head: Head) -> list[Segment]:
+        """The ancestry of a head, newest part first."""
         segments = list(walk_back(head.position, self.branches.get))
         if not is_complete(segments):
             raise broken_walk(head, head.position, segments, self.branches.get)
+        return segments
+
+    def steps_to(self, head: Head) -> list[HistoryStep]:
+        """Every step in the ancestry of a head, newest first, deleted ones included."""
         return [
             one
-            for segment in segments
+            for segment in self.segments_to(head)
             for one in reversed(self.rows[segment.branch.id])
             if one.step.step <= segment.last
         ]
 
     def living(self) -> dict[Position, HistoryStep]:
-        """Every checkpoint that some thread can see, and every row that a head is at."""
-        found: dict[Position, HistoryStep] = {}
+        """Every checkpoint that some thread can see, and every row that a head is at. Forks share most of their
+        ancestry: each row is looked at once, however many there are."""
         owners = {head.owner for head in self.heads}
-        for head in self.heads:
-            for one in self.steps_to(head):
-                if one.alive or one.position == head.position:
-                    found[one.position] = one
-        for branch, rows in self.rows.items():
-            if self.branches[branch].owner in owners:
-                found.update((one.position, one) for one in rows if one.alive)
-        return found
+        positions = {head.position for head in self.heads}
+        reach = furthest(segment for head in self.heads for segment in self.segments_to(head))
+        return {
+            one.position: one
+            for branch, rows in self.rows.items()
+            for last in (LAST_STEP if self.branches[branch].owner in owners else reach.get(branch, 0),)
+            for one in rows
+            if (one.alive and one.step.step <= last) or one.position in positions
+        }
 
     def abandoned(self, head: Head, to_head: set[Position]) -> Iterator[tuple[HistoryStep, int]]:
         """The living checkpoints of a thread that are not in its history (`to_head`), each with the time since when

@@ -21,7 +21,7 @@ from backtrail.engines.base import Head, Swap
 from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
-UNSORTED = 4096  #: threads of a kind that a listing has to sort itself, at most
+UNSORTED = 2048  #: threads of a kind that a listing has to sort itself, at most
 SORTED = 64  #: of them that are sorted at once, when there are too many
 _FIRST = -(1 << 62)  # `listed` of a thread that became unsorted in 1970
 

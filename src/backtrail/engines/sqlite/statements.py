@@ -119,16 +119,20 @@ THREADS = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} ORDER BY thread LIMIT ?"  #
 THREADS_OF_KIND = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} AND kind = ? ORDER BY thread LIMIT ?"  # noqa: S608
 KINDS = "SELECT kind FROM counts WHERE what = 'threads'"
 AGE = "SELECT updated FROM heads WHERE thread = ?"
+# The unsorted threads are sorted by (updated, thread) alone; their other columns are read for those on the page.
 NEWEST = f"""
 SELECT {_HEAD} FROM (
-    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed < 0)
+    SELECT * FROM heads WHERE thread IN (
+        SELECT thread FROM heads WHERE kind = ?1 AND listed < 0 ORDER BY updated DESC, thread DESC LIMIT ?2)
     UNION ALL
     SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 ORDER BY listed DESC, thread DESC LIMIT ?2)
 )
 ORDER BY updated DESC, thread DESC LIMIT ?2"""  # noqa: S608
 NEWEST_AFTER = f"""
 SELECT {_HEAD} FROM (
-    SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed < 0 AND (updated, thread) < (?3, ?4))
+    SELECT * FROM heads WHERE thread IN (
+        SELECT thread FROM heads WHERE kind = ?1 AND listed < 0 AND (updated, thread) < (?3, ?4)
+        ORDER BY updated DESC, thread DESC LIMIT ?2)
     UNION ALL
     SELECT * FROM (SELECT * FROM heads WHERE kind = ?1 AND listed >= 0 AND (listed, thread) < (?3, ?4)
         ORDER BY listed DESC, thread DESC LIMIT ?2)
