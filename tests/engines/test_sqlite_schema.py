@@ -47,7 +47,7 @@ STRANGE = {
     "a virtual table": ("CREATE VIRTUAL TABLE notes USING fts5(text)", "also has table 'notes"),
     "another index": ("CREATE INDEX mine ON heads (updated)", "also has index 'mine'"),
     "an index on an expression": ("CREATE INDEX mine ON heads (hex(note))", "also has index 'mine'"),
-    "no index": ("DROP INDEX heads_by_lineage", "lacks index 'heads_by_lineage'"),
+    "no index": ("DROP INDEX heads_of_forks", "lacks index 'heads_of_forks'"),
     "another column": ("ALTER TABLE marks ADD COLUMN x AS (zeroblob(1000000000))", "has another table 'marks'"),
     "a constraint": (
         "DROP TABLE marks; CREATE TABLE marks (branch INTEGER NOT NULL CHECK (randomblob(1000000000) IS NULL), "

@@ -18,7 +18,7 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine, transactions
 from backtrail.engines.sqlite.reader_pool import KEPT
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
-from backtrail.errors import InvalidInput, Unavailable
+from backtrail.errors import Closed, InvalidInput, Unavailable
 from backtrail.testing import sample_records
 from backtrail.testing.call_modes import step
 
@@ -176,7 +176,7 @@ def test_everybody_is_told_when_the_store_was_closed_while_they_waited(engine: S
     engine._writer._closed = True
     engine._writer._connection = None
     outcomes = together(engine, [sample_records.first(sample_records.branch(name)) for name in "abc"])
-    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+    assert [type(outcome) for outcome in outcomes] == [Closed] * 3
 
 
 def test_readers_go_on_while_a_writer_is_at_work(engine: SQLiteEngine) -> None:
