@@ -279,3 +279,28 @@ def test_every_engine_finds_the_directory_and_removes_what_is_new(opener: Opener
     again = opener().thread("coder")
     assert [change.path for change in again.rewind_files(first.id).removed] == ["b"]
     assert os.listdir(root) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../../evil", "/evil", "..", ".git", "a/../../b", "evil\n", "x" * 400, "con", "~root"]
+)
+def test_no_name_in_a_store_becomes_a_path(tmp_path: Path, name: str) -> None:
+    base = tmp_path / "base"
+    (base / "project").mkdir(parents=True)
+    (base / "project" / "a").write_text("1")
+    with backtrail.open(base / "agents.db") as store:
+        files = store.workspace(base / "project", name=name)
+        first = store.thread(name).save({"n": 1}, files=files)
+        (base / "project" / "a").write_text("2")
+        with store.thread(name).lock():
+            store.thread(name).rewind(first, files=True)
+        store.copy_to(f"jsonl:{base / 'log'}")
+    with backtrail.open(f"jsonl:{base / 'log'}") as store:
+        with store.thread(name).lock():
+            assert store.thread(name).load() == {"n": 1}
+        store.workspace(base / "project", name=name).restore(first)
+    assert sorted(os.listdir(tmp_path)) == ["base", "state", "user-cache"]
+    assert {entry for entry in os.listdir(base) if not entry.startswith("agents.db")} == {"log", "project"}
+    assert os.listdir(base / "project") == ["a"]
+    for folder in (tmp_path / "state", tmp_path / "user-cache"):
+        assert {path.name for path in folder.iterdir()} == {"backtrail"}
