@@ -205,6 +205,27 @@ def test_the_registry_is_private_and_holds_no_secret(tmp_path: Path, state: Path
     assert str(root) in file.read_text()
 
 
+def test_directories_that_have_long_been_gone_are_forgotten(tmp_path: Path, state: Path) -> None:
+    roots = {name: tmp_path / name for name in ("gone", "here", "restoring", "gone lately")}
+    with backtrail.open(tmp_path / "agents.db") as store:
+        for name, root in roots.items():
+            root.mkdir()
+            store.workspace(root, name=name).snapshot()
+        for file in state.rglob("*.json"):
+            data = file.read_text()
+            if '"workspace": "workspace:restoring"' in data:
+                file.write_text(data.replace("null", '"abc"'))
+            if "lately" not in data:
+                os.utime(file, (0, 0))
+        for name in ("gone", "restoring", "gone lately"):
+            roots[name].rmdir()
+        (tmp_path / "new").mkdir()
+        store.workspace(tmp_path / "new").snapshot()
+    left = {file.read_text().partition('"root": "')[2].partition('"')[0] for file in state.rglob("*.json")}
+    assert {os.path.basename(path) for path in left} == {"here", "restoring", "gone%20lately", "new"}
+    assert len(list((state / "backtrail" / "workspaces").iterdir())) == 4
+
+
 def test_a_link_in_the_place_of_the_registry_is_refused(tmp_path: Path, state: Path) -> None:
     root, first = coder(tmp_path)
     [file] = state.rglob("*.json")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +31,7 @@ from backtrail.errors import DECODE_ERRORS, FilesError, UnsafePath
 from backtrail.history.context import Context
 
 VERSION = 1
+ABANDONED = 30 * 86400.0  #: seconds after which a directory that is gone is forgotten
 
 
 class Directory(msgspec.Struct, frozen=True):
@@ -90,6 +92,7 @@ class Registry:
         if self._read(_file_name(directory.root)) is None:
             with suppress(OSError, UnsafePath):
                 self._write(directory, sync=True)
+                self._files.remove_abandoned()
 
     def set_restoring(self, directory: Directory, digest: str | None) -> Directory:
         """Note that a restore begins, or (None) that it is over. On disk when this returns, if it begins."""
@@ -147,6 +150,8 @@ class _Files(Protocol):
 
     def write(self, name: str, data: bytes, *, sync: bool) -> None: ...
 
+    def remove_abandoned(self) -> None: ...
+
 
 class _FilesOnDisk:
     def __init__(self, folder: Path | None) -> None:
@@ -171,6 +176,18 @@ class _FilesOnDisk:
         owned_files.make_directories(self._folder)
         owned_files.replace_atomically(self._folder / name, [data], sync=sync)
 
+    def remove_abandoned(self) -> None:
+        """Remove what is known of directories that have long been gone, of all workspaces: temporary ones, mostly. A
+        restore in progress is never forgotten."""
+        limit = time.time() - ABANDONED
+        for path in () if self._folder is None else self._folder.parent.glob("*/*.json"):
+            with suppress(OSError, UnsafePath, msgspec.DecodeError):
+                file = _decoder.decode(owned_files.read_bytes(path))
+                gone = not os.path.isdir(unquote_to_bytes(file.root))
+                if gone and file.restoring is None and path.lstat().st_mtime < limit:
+                    path.unlink()
+                    path.parent.rmdir()  # fails if it has others
+
 
 class _FilesInMemory:
     where = "memory"
@@ -190,6 +207,9 @@ class _FilesInMemory:
 
     def write(self, name: str, data: bytes, *, sync: bool) -> None:  # noqa: ARG002  # there is nothing to wait for
         self._files[name] = data
+
+    def remove_abandoned(self) -> None:
+        """Nothing outlives the process."""
 
 
 #: By the engine that has the data. Several stores may be opened over it.
