@@ -13,6 +13,8 @@ import stat
 from types import TracebackType
 from typing import Self
 
+from backtrail.errors import FilesError
+
 #: Errors of a path at which there is nothing any more, or a link, or a file in the place of a directory.
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: a FIFO does not hang
@@ -28,7 +30,11 @@ class Descent:
     """
 
     def __init__(self, root: bytes) -> None:
-        self._open: dict[bytes, int] = {b"": os.open(root, _OPEN_DIR)}  # by path, from the root down
+        try:
+            handle = os.open(root, _OPEN_DIR)
+        except OSError as error:
+            raise FilesError(root, f"it is not a directory that can be opened ({error.strerror})") from error
+        self._open: dict[bytes, int] = {b"": handle}  # by path, from the root down
 
     def __enter__(self) -> Self:
         return self
