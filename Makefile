@@ -9,6 +9,7 @@ BENCH  := .venv-bench
 BENCH_READY := $(BENCH)/.ready
 FRAMES := .venv-adapters
 FRAMES_READY := $(FRAMES)/.ready
+NEWEST := .venv-adapters-newest
 SUITES := .venv-suites
 SUITES_READY := $(SUITES)/.ready
 PIP    := -m pip install --quiet --disable-pip-version-check
@@ -18,13 +19,14 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-adapters test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
+.PHONY: help test test-fast test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test           all tests: real servers, faults, the adapters, the inspector in a browser"
 	@echo "make test-fast      those that need no server, browser or framework and no patience: under two minutes"
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
+	@echo "make test-adapters-newest  the same with the newest releases of the frameworks, and which those are"
 	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
 	@echo "make demo           a short tour that prints what backtrail does"
 	@echo "make bench          the figures, next to the peers', in one run"
@@ -98,6 +100,15 @@ test-fast: $(READY)
 test-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)
 
+# Asked for the newest each time: nothing here says that the environment is up to date.
+test-adapters-newest:
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	sed 's/==.*//' tests/adapters/requirements.txt > $(NEWEST)/requirements.txt
+	$(NEWEST)/bin/python $(PIP) --upgrade --editable ".[all,dev]" --requirement $(NEWEST)/requirements.txt
+	$(NEWEST)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)
+	@echo "passed with:" && $(NEWEST)/bin/python -m pip freeze --disable-pip-version-check --requirement $(NEWEST)/requirements.txt \
+		| sed '/pip freeze/,$$d; /^#/d'
+
 test-suites: $(SUITES_READY)
 	$(SUITES)/bin/python tests/adapters/suites/run.py $(ARGS)
 
@@ -133,4 +144,4 @@ layers: $(READY)
 check: test lint types layers
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(FRAMES) $(SUITES) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(BENCH) $(FRAMES) $(NEWEST) $(SUITES) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
