@@ -34,6 +34,7 @@ from backtrail.errors import (
     NoCheckpoint,
     NoDirectory,
     NotFound,
+    OverBudget,
     ThreadNotFound,
     Unavailable,
     UnsafePath,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from backtrail.janitor import Janitor, JanitorStatus
     from backtrail.message_shapes import Problem
     from backtrail.model import (
+        Budget,
         Change,
         Checkpoint,
         Copied,
@@ -72,6 +74,7 @@ __all__ = [
     "AmbiguousCheckpoint",
     "Autosave",
     "BacktrailError",
+    "Budget",
     "Change",
     "Checkpoint",
     "CheckpointNotFound",
@@ -97,6 +100,7 @@ __all__ = [
     "NoDirectory",
     "NotFound",
     "Outline",
+    "OverBudget",
     "Part",
     "Problem",
     "Pruned",
@@ -125,7 +129,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "backtrail.encode.record_types": ("Unregistered",),
     "backtrail.model": (
-        *("Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Hole"),
+        *("Budget", "Change", "Checkpoint", "Copied", "Damage", "Diff", "Fork", "Hole"),
         *("Outline", "Part", "Pruned", "Retention", "ThreadInfo", "Verified"),
     ),
     "backtrail.retrying": ("retry",),

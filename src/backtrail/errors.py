@@ -128,6 +128,21 @@ class Corrupt(BacktrailError):
         self.reason = reason
 
 
+class OverBudget(BacktrailError):
+    """A load would take more than the store's budget allows. `limit` is the name of the limit (bytes, values, pieces,
+    seconds), `allowed` its value, and `where` the checkpoint."""
+
+    def __init__(self, where: str, limit: str, allowed: float, needed: float) -> None:
+        super().__init__(
+            f"{where} needs more {limit} than one load may take ({allowed:,g}; at least {needed:,g}): if you trust the "
+            f'store, open it with a larger budget, such as budget="{limit}={_round_up(needed)}"'
+        )
+        self.where = where
+        self.limit = limit
+        self.allowed = allowed
+        self.needed = needed
+
+
 class Unavailable(BacktrailError):
     """The store cannot be reached or cannot write now: closed, read-only, full, or its server is unreachable.
 
@@ -182,6 +197,15 @@ class FilesError(BacktrailError):
 def _middle(path: str) -> str:
     """A path that fits into a message; the whole of it is an attribute."""
     return path if len(path) <= 160 else f"{path[:80]} … {path[-72:]}"
+
+
+def _round_up(needed: float) -> str:
+    """Twice of that, as a short number."""
+    amount = max(1, round(2 * needed))
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if amount >= size:
+            return f"{-(-amount // size)}{unit}"
+    return str(amount)
 
 
 def _short(value: object) -> str:

@@ -25,6 +25,8 @@ from backtrail.message_shapes import Message
 from backtrail.model import Hole
 from backtrail.owned_files import replace_atomically
 
+_HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs: no file can hold them as text
+
 FORMAT_KEY = "backtrail"  # the key in the header line of the JSONL that holds the version of the format
 Format = Literal["jsonl", "markdown"]
 _BACKTICKS = re.compile("`+")
@@ -101,7 +103,9 @@ def _jsonl(document: Document) -> str:
     if document.kind == "run":
         header["fields"] = to_json(document.fields)
     else:
-        header |= {name: document.fields[name] for name in ("summary", "user_turns") if name in document.fields}
+        header |= {
+            name: to_json(document.fields[name]) for name in ("summary", "user_turns") if name in document.fields
+        }
     return "".join(f"{_json_line(value)}\n" for value in (header, *map(to_json, document.messages)))
 
 
@@ -129,7 +133,7 @@ def _markdown(document: Document) -> str:
             continue
         parts.append(f"## {_one_line(message_shapes.role(message) or 'message')} · {number}")
         parts += _paragraphs(message) or ["*(nothing)*"]
-    return "\n\n".join(parts) + "\n"
+    return _HALVES.sub("\N{REPLACEMENT CHARACTER}", "\n\n".join(parts)) + "\n"
 
 
 def _paragraphs(message: Message) -> list[str]:

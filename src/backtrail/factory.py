@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
 
+from backtrail.encode.budget import check_budget
 from backtrail.encode.frame import Frames
 from backtrail.encode.record_types import Types
 from backtrail.encode.seal import check_keys, require_crypto
@@ -52,7 +53,8 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
     types = Types(ours.get("types", ()))
     asked = ours.get("compression_level")
     level = None if asked is None else _whole_number(asked, "compression_level")
-    frames = Frames(_none(ours.get("compression")), level)
+    budget = check_budget(ours.get("budget"))
+    frames = Frames(_none(ours.get("compression")), level, budget.bytes)
     detect = ours.get("detect", "exact")
     if detect not in ("exact", "identity"):
         raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
@@ -91,6 +93,7 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         detect=detect,
         retention=retention,
         keys=keys,
+        budget=budget,
         blob_finders={"workspace": _find_files},
         own_paths=[os.fspath(path) for path in own_paths],
         place=_place(target, engine, ours | theirs),

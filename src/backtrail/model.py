@@ -171,6 +171,28 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"keep_tags must be a tuple of str, not {self.keep_tags!r}")
 
 
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one load may take. A store that others can write to may hold bytes that unpack to far more than they
+    are; a load that would pass a limit is refused with `OverBudget`, before the memory is taken.
+
+        backtrail.open("agents.db", budget=backtrail.Budget(bytes=4 * 2**30))
+        backtrail.open("agents.db", budget="bytes=4GiB,seconds=60")
+    """
+
+    bytes: int = 2**30  #: of the state, as `Checkpoint.size` tells it; the same again to unpack it
+    values: int = 20_000_000  #: dicts, lists and values of other types than text, numbers and bytes
+    pieces: int = 1_000_000  #: ranges of rows that long lists are read from
+    seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("bytes", "values", "pieces", "seconds"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if name != "seconds" else int | float):
+                raise InvalidInput(f"budget: {name} must be a number, not {value!r:.80}")
+            if not 0 < value < 2**63:
+                raise InvalidInput(f"budget: {name}={value!r:.80} must be above 0")
+
+
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     """The report of a prune: what it removed, or would remove."""
 

@@ -13,6 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from backtrail.engines.base import Engine
+from backtrail.model import Budget
 from backtrail.typing import Key, Policy
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class StoreOptions(TypedDict, total=False):
     compression_level: int  #: 1 to 19
     detect: Literal["exact", "identity"]  #: how changes are found; identity promises that nothing saved is edited
     key: Key | Sequence[Key] | None  #: encrypts everything; of several, the newest is first
+    budget: Budget | str | None  #: how much one load may take
     namespace: str | None  #: a part of the store that is separate from all others
 
 

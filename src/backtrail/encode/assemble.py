@@ -23,10 +23,9 @@ from backtrail.encode.row_format import (
     Piece,
     Slot,
     Tree,
-    bytes_text,
     unpack_page,
 )
-from backtrail.encode.values import Values
+from backtrail.encode.values import Values, bytes_text
 from backtrail.errors import Corrupt
 
 _TOGETHER = 32  # rows decoded at once
@@ -49,18 +48,22 @@ def merge_spans(spans: Iterable[tuple[bytes, int, int]]) -> RowRanges:
 
 
 class Needs:
-    """What is needed to assemble some nodes, found in one walk: rows, blobs."""
+    """What is needed to assemble some nodes, found in one walk: rows, blobs, and how much it will be."""
 
-    __slots__ = ("blobs", "spans")
+    __slots__ = ("blobs", "pieces", "size", "spans")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.spans: set[tuple[bytes, int, int]] = set()  #: (branch, first, last)
-        self.blobs: dict[bytes, int] = {}  #: ids, in the order of the nodes, and sizes
+        self.blobs: dict[bytes, None] = {}  #: ids, in the order of the nodes
+        self.size = 0  #: bytes, as the nodes tell them; those of a root itself are not counted
+        self.pieces = 0
         self._add(nodes, None)
 
     def _add(self, nodes: Iterable[Node], at: Slot | None) -> Slot | None:
+        size = 0
         for node in nodes:
             if type(node) is Slot:
+                size += node.size
                 if at is None or node.step != at.step or node.branch != at.branch:  # most lie in the row of the last
                     self.spans.add((node.branch, node.step, node.step))
                     at = node
@@ -70,8 +73,12 @@ class Needs:
                 at = self._add((node.children or {}).values(), at)
             elif isinstance(node, ListNode):
                 self.spans.update((piece.branch, piece.first, piece.last) for piece in node.pieces)
+                self.pieces += len(node.pieces)
+                size += node.size
             elif isinstance(node, Blob):
-                self.blobs[node.id] = node.size
+                self.blobs[node.id] = None
+                size += node.size
+        self.size += size
         return at
 
 
@@ -198,7 +205,10 @@ class Assembler:
 
     def page(self, page: Page) -> dict[str, Node]:
         """The children on a page whose row was added."""
-        return unpack_page(self.slot(page), page.branch, describe_row(page.branch, page.step))
+        data = self.slot(page)
+        if self._values.meter is not None:
+            self._values.meter.decode(data)
+        return unpack_page(data, page.branch, describe_row(page.branch, page.step))
 
     def fill(self, unread: Unread) -> Iterator[Unread]:
         """Put the children of a tree in their place, from its pages, whose rows were added; the trees below it that are

@@ -15,13 +15,14 @@ import operator
 import struct
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Self
 
 import zstandard
 from blake3 import blake3
 
-from backtrail.errors import Corrupt, InvalidInput, UnsupportedFormat
+from backtrail.errors import Corrupt, InvalidInput, OverBudget, UnsupportedFormat
+from backtrail.model import Budget
 
 RAW, ZSTD, DICTIONARY, SEALED = 0, 1, 2, 3
 NAME = 8  # bytes by which a frame names its dictionary
@@ -29,7 +30,8 @@ _SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian C
 _ALL_SOUND = frozenset({_SOUND})
 _BYTES = frozenset({bytes})
 _WORTH = 128  # bytes below which compression saves less than its own header takes
-_MAX_PLAIN = 1 << 31  # no frame of ours unpacks to more: a damaged size must not exhaust memory
+_ABSURD = 1 << 48  # a size that no frame has; zstd's word for an unknown one is larger, too
+_PACKED = frozenset({b"\x01", b"\x02"})
 _USUAL = frozenset({b"\x00", b"\x01"})  # kinds that need nothing but themselves
 _AT_ONCE = {"multi_compress_to_buffer", "multi_decompress_to_buffer"} <= zstandard.backend_features  # not on PyPy
 _FEW = 4  # contents up to which one call for all of them takes longer
@@ -38,6 +40,7 @@ _crc = struct.Struct("<I")
 MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
 DICTIONARY_SIZE = 32 * 1024  # bytes: with half of it rows are 3 % larger, with twice as much 1 % smaller
 _NEWER = "is in a frame of a kind that this version of backtrail does not know: use a newer one"
+Allow = Callable[[int], None]
 BEFORE, BEHIND = b"\x00", bytes(4)  # around the content of a bare frame
 
 
@@ -68,13 +71,14 @@ class Frames:
     `record` names the record for the message of a `Corrupt`; a sealing subclass may also bind the bytes to it.
     """
 
-    def __init__(self, compression: str | None = None, level: int | None = None) -> None:
+    def __init__(self, compression: str | None = None, level: int | None = None, most: int = Budget().bytes) -> None:
         if compression not in (None, "zstd"):
             raise InvalidInput(f"compression={compression!r} is unknown: use 'zstd' or None")
         if level is not None and not 1 <= level <= 19:
             raise InvalidInput(f"compression_level={level!r} is out of range: use 1 to 19")
         self.compression = compression
         self.level = level
+        self.most = most  #: bytes that one frame may unpack to
         self._local = threading.local()  # zstd contexts must not be shared by threads
         self._dictionaries: dict[bytes, zstandard.ZstdCompressionDict] = {}
 
@@ -93,10 +97,17 @@ class Frames:
         """The frames of many contents, as `wrap` makes them."""
         return [packed + _crc.pack(zlib.crc32(packed)) for packed in self._pack_all(contents)]
 
-    def unwrap(self, frame: bytes, record: str) -> bytes:
-        """The content of one frame, or `Corrupt`."""
+    def unwrap(self, frame: bytes, record: str, allow: Allow | None = None) -> bytes:
+        """The content of one frame, or `Corrupt`. `allow` is called with the size that a compressed one will have,
+        before it is unpacked, and may raise; without it, `most` is the limit."""
         check_sound(frame, record, 5)
-        return self._unpack(frame[:-4], record)
+        return self._unpack(frame[:-4], record, allow)
+
+    def expected(self, frames: Sequence[bytes]) -> int:
+        """What those of these frames that are compressed will take together, as far as they tell it."""
+        if set(map(type, frames)) <= _BYTES and all(frames) and not any(map(_FLAG, frames)):
+            return 0
+        return sum(_told_size(frame) for frame in frames if type(frame) is bytes and frame[:1] in _PACKED)
 
     def unwrap_blob(self, frame: bytes, id: bytes, record: str) -> bytes:
         """The content of the blob of that name, or `Corrupt`."""
@@ -124,16 +135,16 @@ class Frames:
             raise Corrupt(record, "its checksum does not hold")
         return content
 
-    def bare(self, frames: Sequence[bytes], records: Iterable[str]) -> Sequence[bytes]:
+    def bare(self, frames: Sequence[bytes], records: Iterable[str], allow: Allow | None = None) -> Sequence[bytes]:
         """Checked frames as one flag byte, the plain content, and four bytes: a frame that is stored raw is not copied.
-        `records` is used only when something has to be unpacked or is wrong."""
+        `records` is used only when something has to be unpacked or is wrong; `allow` as for `unwrap`."""
         if (
             set(map(type, frames)) <= _BYTES
             and set(map(zlib.crc32, frames)) <= _ALL_SOUND
             and not any(map(_FLAG, frames))
         ):
             return frames
-        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, records, strict=True)]
+        return [BEFORE + self.unwrap(f, p, allow) + BEHIND for f, p in zip(frames, records, strict=True)]
 
     def blob_id(self, content: bytes | memoryview) -> bytes:
         """The name of a blob: the hash of its content."""
@@ -211,7 +222,7 @@ class Frames:
             )
         return made[dictionary]
 
-    def _unpack(self, packed: bytes, record: str) -> bytes:
+    def _unpack(self, packed: bytes, record: str, allow: Allow | None = None) -> bytes:
         """The content that `_pack` packed."""
         kind = packed[0]
         if kind == RAW:
@@ -225,8 +236,13 @@ class Frames:
             raise LacksDictionary(record, name)
         body = packed[1 + len(name) :]
         try:
-            if zstandard.get_frame_parameters(body).content_size > _MAX_PLAIN:
+            size = zstandard.get_frame_parameters(body).content_size
+            if size > _ABSURD:
                 raise Corrupt(record, "its unpacked size is absurd")
+            if allow is not None:
+                allow(size)
+            elif size > self.most:
+                raise OverBudget(record, "bytes", self.most, size)
             return self._decompressor(name).decompress(body)
         except zstandard.ZstdError as error:
             raise Corrupt(record, f"zstd: {error}") from error
@@ -237,7 +253,7 @@ class Frames:
         """The contents that `_pack` packed, made with one call; None unless all have these names and sizes and are of
         the usual kinds."""
         kinds = [bytes(one[:1]) for one in packed]
-        if not _USUAL.issuperset(kinds) or min(sizes, default=0) < 0 or sum(sizes) > _MAX_PLAIN or not _AT_ONCE:
+        if not _USUAL.issuperset(kinds) or min(sizes, default=0) < 0 or sum(sizes) > self.most or not _AT_ONCE:
             return None
         views = [one[1:] for one in packed]
         squeezed = [at for at, kind in enumerate(kinds) if kind == b"\x01"]
@@ -262,6 +278,15 @@ class Frames:
             if len(found[-1]) != size:
                 raise Corrupt(record, f"it has {len(found[-1])} bytes, and not {size}")
         return found
+
+
+def _told_size(frame: bytes) -> int:
+    """The size of the content of a compressed frame, as its head tells it; 0 if it does not."""
+    try:
+        told = zstandard.get_frame_parameters(frame[1 if frame[0] == ZSTD else 1 + NAME :]).content_size
+    except zstandard.ZstdError:
+        return 0  # unpacking it will tell what is wrong
+    return told if told <= _ABSURD else 0
 
 
 def _without_checksum(frame: bytes) -> memoryview:

@@ -32,9 +32,8 @@ from backtrail.encode.row_format import (
     children_weight,
     pack_page,
     split_pages,
-    text_bytes,
 )
-from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values
+from backtrail.encode.values import MAX_DEPTH, MAX_VALUE, Values, text_bytes
 from backtrail.errors import EncodeError, InvalidInput
 
 MAX_INLINE = 96  # encoded bytes of a value that stays in the root

@@ -23,11 +23,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from backtrail.encode.values import MAX_DEPTH, is_clean
+from backtrail.encode.values import MAX_DEPTH, bytes_text, is_clean, text_bytes
 from backtrail.errors import Corrupt, UnsupportedFormat
 
 VERSION = 1
 MAX_TREE_WEIGHT = 1024  # bytes: the children of a heavier tree go into pages
+_MOST_PIECES = 1024  # of one list; a planner begins to fold at a few dozen
 MAX_TREE_DEPTH = MAX_DEPTH + 2  # no planned tree is deeper
 _INLINE, _SLOT, _BLOB, _LIST, _TREE, _PAGED_TREE = range(6)
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -148,22 +149,6 @@ def node_weight(node: Node) -> int:
 def children_weight(children: dict[str, Node]) -> int:
     """The approximate bytes of these nodes and their keys."""
     return sum(map(node_weight, children.values())) + sum(map(len, children)) + 2 * len(children)
-
-
-def text_bytes(text: str) -> bytes:
-    """The UTF-8 of a str; half of a surrogate pair, for which UTF-8 has no form, as the three bytes of its number."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-
-
-def bytes_text(data: bytes) -> str:
-    """The str that `text_bytes` encoded."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "surrogatepass")
 
 
 def split_pages(children: dict[str, Node]) -> list[dict[str, Node]]:
@@ -369,6 +354,8 @@ def _unpack(node: _Node, branches: list[bytes], depth: int) -> Node:
                 children[key] = _unpack(child, branches, depth + 1)
         return Tree(node.name, children, node.size)
     if isinstance(node, _List):
+        if len(node.pieces) > _MOST_PIECES:
+            raise ValueError(f"a list has {len(node.pieces):,} pieces")
         pieces = tuple(
             Piece(
                 *(branches[p.branch], p.stream, p.start, p.start + p.items, p.first, p.first + p.more, p.begin, p.span)

@@ -22,8 +22,9 @@ from typing import Any, Protocol
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode.frame import BEFORE, BEHIND, SEALED, Frames, check_sound
+from backtrail.encode.frame import BEFORE, BEHIND, SEALED, Allow, Frames, check_sound
 from backtrail.errors import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
+from backtrail.model import Budget
 
 _KEY = 32
 _NONCE = 12
@@ -108,8 +109,10 @@ def _ring_facts(created: int) -> bytes:
 class SealedFrames(Frames):
     """Frames that only the holder of the ring can make or open."""
 
-    def __init__(self, ring: Ring, compression: str | None = None, level: int | None = None) -> None:
-        super().__init__(compression, level)
+    def __init__(
+        self, ring: Ring, compression: str | None = None, level: int | None = None, most: int = Budget().bytes
+    ) -> None:
+        super().__init__(compression, level, most)
         self._ciphers = [_cipher(key) for key in ring.keys]
         self._names = ring.names
 
@@ -131,8 +134,8 @@ class SealedFrames(Frames):
             for packed, record in zip(self._pack_all(contents), records, strict=True)
         ]
 
-    def unwrap(self, frame: bytes, record: str) -> bytes:
-        return self._unpack(self._open(frame, record.encode(), record), record)
+    def unwrap(self, frame: bytes, record: str, allow: Allow | None = None) -> bytes:
+        return self._unpack(self._open(frame, record.encode(), record), record, allow)
 
     def unwrap_blobs(
         self, frames: Sequence[bytes], ids: Sequence[bytes], sizes: Sequence[int], records: Iterable[str]
@@ -142,8 +145,8 @@ class SealedFrames(Frames):
         found = self._unpack_all(opened, ids, sizes)
         return self._each_blob(frames, ids, sizes, where) if found is None else found
 
-    def bare(self, frames: Sequence[bytes], records: Iterable[str]) -> Sequence[bytes]:
-        return [BEFORE + self.unwrap(f, p) + BEHIND for f, p in zip(frames, records, strict=True)]
+    def bare(self, frames: Sequence[bytes], records: Iterable[str], allow: Allow | None = None) -> Sequence[bytes]:
+        return [BEFORE + self.unwrap(f, p, allow) + BEHIND for f, p in zip(frames, records, strict=True)]
 
     def bind(self, content: bytes, facts: bytes) -> bytes:
         return self._seal(content, facts)

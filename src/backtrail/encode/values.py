@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from backtrail.encode.budget import COLLISIONS, Meter, check_keys, collisions
 from backtrail.encode.record_types import Types, Unreadable, Unregistered, is_name, is_record
 from backtrail.errors import BacktrailError, Corrupt, EncodeError
 
@@ -36,6 +37,15 @@ _TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _DELTA, _UUID, _DECIMAL
 _ENCODER = msgspec.msgpack.Encoder()
 _LOW, _HIGH = -(2**63), 2**64
 _Ext = msgspec.msgpack.Ext
+
+
+_HASHED = frozenset({_SET, _FROZENSET, _MAP})
+_MANY = 4096  # extensions in a value from which on its keys are looked at
+_COLLIDE = "has too many members with the same hash"
+
+
+class _Many(Exception):
+    """Ends a decoding that meets many extensions."""
 
 
 class _Refused(Exception):
@@ -68,7 +78,15 @@ class Values:
 
     def __init__(self, types: Types) -> None:
         self.types = types
-        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._rebuild)
+        self.meter: Meter | None = None  #: of the load that this is for
+        self._extensions = 0  # in the value that is being decoded
+        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._rebuild_few)
+
+    def metered(self, meter: Meter) -> Values:
+        """The same codec; what it decodes is charged to `meter`."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, meter=meter)
+        return other
 
     def encode(self, value: Any, path: str = "state", depth: int = 0) -> bytes:
         """The canonical bytes of `value`; `EncodeError` names a part that cannot be encoded."""
@@ -83,11 +101,27 @@ class Values:
 
     def decode(self, data: bytes, where: str = "a value") -> Any:
         """The value that `encode` encoded; `Corrupt` if the bytes are invalid."""
+        if self.meter is not None:
+            self.meter.decode(data)
+        self._extensions = 0
         try:
             return self._decoder.decode(data)
+        except _Many:
+            return self._decode_many(data, where)
         except BacktrailError:
             raise
         except (ValueError, TypeError, ArithmeticError, RecursionError) as error:  # msgspec's own are ValueErrors
+            raise Corrupt(where, str(error)) from error
+
+    def _decode_many(self, data: bytes, where: str) -> Any:
+        """`decode` for a value with many extensions. msgspec would make dicts with them as keys, however their hashes
+        collide; so such dicts, which backtrail does not write, are looked for first."""
+        try:
+            check_keys(data)
+            return msgspec.msgpack.Decoder(ext_hook=self._rebuild_any).decode(data)
+        except BacktrailError:
+            raise
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise Corrupt(where, str(error)) from error
 
     def decode_items(self, parts: list[bytes], count: int, where: str) -> list[Any]:
@@ -121,6 +155,8 @@ class Values:
         if kind is tuple:
             return _Ext(_TUPLE, _ENCODER.encode(self._pack_items(value, depth)))
         if kind is set or kind is frozenset:
+            if collisions(list(value)) > COLLISIONS:
+                raise _Refused(_COLLIDE)
             members = sorted(_ENCODER.encode(self._pack(item, depth + 1)) for item in value)
             data = b"\xdd" + len(members).to_bytes(4, "big") + b"".join(members)
             return _Ext(_SET if kind is set else _FROZENSET, data)
@@ -156,6 +192,8 @@ class Values:
         except _Refused as refused:
             refused.parts.append(f"[{key!r}]" if type(key) is not str else f'["{key}"]')
             raise
+        if not all(type(key) is str for key in value) and collisions(list(value)) > COLLISIONS:
+            raise _Refused(_COLLIDE)
         return _as_map(packed)
 
     def _refuse_odd_key(self, key: Any) -> None:
@@ -192,11 +230,23 @@ class Values:
 
     # -- and back ---------------------------------------------------------------------------------------------------
 
-    def _rebuild(self, code: int, data: memoryview) -> Any:
+    def _rebuild_few(self, code: int, data: memoryview) -> Any:
+        self._extensions += 1
+        if self._extensions > _MANY:
+            raise _Many
+        return self._rebuild(code, data, self._decoder)
+
+    def _rebuild_any(self, code: int, data: memoryview) -> Any:
+        return self._rebuild(code, data, msgspec.msgpack.Decoder(ext_hook=self._rebuild_any))
+
+    def _rebuild(self, code: int, data: memoryview, decoder: msgspec.msgpack.Decoder[Any]) -> Any:
         build = _BUILDERS.get(code)
         if build is not None:
             return build(bytes(data))
-        inner = self._decoder.decode(data)
+        inner = decoder.decode(data)
+        hashed = inner if type(inner) is list and code in _HASHED else []
+        if collisions(hashed[::2] if code == _MAP else hashed) > COLLISIONS:
+            raise ValueError(_COLLIDE)
         match code, inner:
             case int(), list() if code == _TUPLE:
                 return tuple(inner)
@@ -229,7 +279,7 @@ class _CarefulValues(Values):
     def _pack(self, value: Any, depth: int) -> Any:
         if type(value) is not str or is_clean(value):
             return super()._pack(value, depth)
-        return _Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
+        return _Ext(_TEXT, text_bytes(value))
 
 
 def is_clean(text: str) -> bool:
@@ -241,6 +291,22 @@ def is_clean(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def text_bytes(text: str) -> bytes:
+    """The UTF-8 of a str; half of a surrogate pair, for which UTF-8 has no form, as the three bytes of its number."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def bytes_text(data: bytes) -> str:
+    """The str that `text_bytes` encoded."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogatepass")
 
 
 def _as_map(packed: list[Any]) -> Any:
@@ -314,7 +380,7 @@ _BUILDERS: dict[int, Callable[[bytes], Any]] = {
     _UUID: lambda data: uuid.UUID(bytes=data),
     _DECIMAL: lambda data: decimal.Decimal(data.decode()),
     _BYTEARRAY: bytearray,
-    _TEXT: lambda data: data.decode("utf-8", "surrogatepass"),
+    _TEXT: bytes_text,
 }
 _KEYS = {
     int,

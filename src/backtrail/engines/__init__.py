@@ -100,7 +100,9 @@ def connect(address: Address, options: dict[str, Any], *, asynchronous: bool) ->
     return engine
 
 
-STORE_OPTIONS = frozenset({"types", "retention", "compression", "compression_level", "detect", "key", "namespace"})
+STORE_OPTIONS = frozenset(
+    {"types", "retention", "compression", "compression_level", "detect", "key", "namespace", "budget"}
+)
 
 
 def _factory(address: Address) -> tuple[Callable[..., Any], bool]:

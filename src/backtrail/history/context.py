@@ -16,7 +16,7 @@ from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capabi
 from backtrail.errors import Closed, Corrupt, InvalidInput
 from backtrail.history.caches import Caches
 from backtrail.history.records import open_branch
-from backtrail.model import Retention
+from backtrail.model import Budget, Retention
 
 NO_PREFIX = bytes(2)  # of branches not made by a mirror: generation 0
 #: (context, thread, its living checkpoints as `ancestry.HistoryStep`) -> blobs they need in addition to those their
@@ -39,6 +39,7 @@ class Context:
         blob_finders: Mapping[str, BlobFinder] | None = None,
         own_paths: Sequence[str] = (),
         place: str | None = None,
+        budget: Budget | None = None,
     ) -> None:
         if detect not in ("exact", "identity"):
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
@@ -54,6 +55,7 @@ class Context:
         self.blob_finders = blob_finders or {}  #: by kind of thread
         self.own_paths = tuple(own_paths)  #: files and directories of the store itself, which workspaces exclude
         self.place = place  #: tells this store from others, also in another process; None if it ends with this one
+        self.budget = budget or Budget()  #: of each load
         self.closed = False
         self.failed_writes = 0  #: of sessions that log their errors instead of raising them
         self.trained_dictionary = b""  #: the one that this process trained last
@@ -72,6 +74,7 @@ class Context:
             blob_finders=self.blob_finders,
             own_paths=self.own_paths,
             place=self.place,
+            budget=self.budget,
         )
         other.closed = self.closed
         return other
@@ -97,7 +100,7 @@ class Context:
 
     def seal_with(self, ring: Ring) -> None:
         """Encrypt from now on with the keys of `ring`."""
-        self.frames = SealedFrames(ring, self.frames.compression, self.frames.level)
+        self.frames = SealedFrames(ring, self.frames.compression, self.frames.level, self.frames.most)
 
     def add_key(self, key: bytes) -> None:
         """Make `key` the user's current key; the earlier ones stay known."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import Any, TypeAlias
 
-from backtrail.encode.row_format import ListNode, Tree
+from backtrail.encode.row_format import MAX_TREE_DEPTH, ListNode, Tree
 from backtrail.encode.values import Values
+from backtrail.errors import Corrupt
 from backtrail.history.state_reader import StateReader
 from backtrail.model import Change
 from backtrail.sequence_diff import spans
@@ -25,30 +26,89 @@ Readers: TypeAlias = tuple[StateReader, StateReader]
 """The reader of the old state and that of the new one; the same, if both are in one lineage."""
 
 
-async def compare(readers: Readers, values: Values, a: Tree, b: Tree, path: str = "") -> list[Change]:
+async def compare(readers: Readers, values: Values, a: Tree, b: Tree) -> list[Change]:
     """All changes from tree `a` to tree `b`, including a change of type if these are whole states."""
-    before, after = readers
-    changes: list[Change] = []
-    if a.type != b.type:
-        changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
-    same = set(a.pages).intersection(b.pages)  # a page that both have is the same in both
-    one, other = await before.children(a, same), await after.children(b, same)
-    for key in [*one, *(key for key in other if key not in one)]:
-        old, new = one.get(key), other.get(key)
-        if old == new:
-            continue
-        at = step_into(path, key)
-        if old is None and new is not None:
-            changes.append(Change(at, "added", new=await after.value(new)))
-        elif new is None and old is not None:
-            changes.append(Change(at, "removed", old=await before.value(old)))
-        elif isinstance(old, Tree) and isinstance(new, Tree) and old.type == new.type:
-            changes += await compare(readers, values, old, new, at)
-        elif isinstance(old, ListNode) and isinstance(new, ListNode):
-            changes += await _compare_lists(readers, values, old, new, at)
-        elif old is not None and new is not None:
-            changes += _compare_values(values, await before.value(old), await after.value(new), at)
-    return changes
+    return await _Comparison(readers, values).trees(a, b, "", 0)
+
+
+class _Comparison:
+    """One comparison. The text of each path is charged to the budget of the new state: paths repeat the names on the
+    way to a change, so that few names can make much text."""
+
+    def __init__(self, readers: Readers, values: Values) -> None:
+        self._before, self._after = readers
+        self._values = values
+
+    async def trees(self, a: Tree, b: Tree, path: str, depth: int) -> list[Change]:
+        changes: list[Change] = []
+        if depth > MAX_TREE_DEPTH:
+            raise Corrupt("a state", f"its tree is more than {MAX_TREE_DEPTH} levels deep")
+        if a.type != b.type:
+            changes.append(Change(TYPE, "changed", a.type or "dict", b.type or "dict"))
+        same = set(a.pages).intersection(b.pages)  # a page that both have is the same in both
+        one, other = await self._before.children(a, same), await self._after.children(b, same)
+        differing = [key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
+        self._before.expect(one[key] for key in differing if key in one)
+        self._after.expect(other[key] for key in differing if key in other)
+        for key in differing:
+            old, new = one.get(key), other.get(key)
+            at = self._step(path, key)
+            if old is None and new is not None:
+                changes.append(Change(at, "added", new=await self._after.value(new)))
+            elif new is None and old is not None:
+                changes.append(Change(at, "removed", old=await self._before.value(old)))
+            elif isinstance(old, Tree) and isinstance(new, Tree) and old.type == new.type:
+                changes += await self.trees(old, new, at, depth + 1)
+            elif isinstance(old, ListNode) and isinstance(new, ListNode):
+                changes += await self._lists(old, new, at)
+            elif old is not None and new is not None:
+                changes += self._two_values(await self._before.value(old), await self._after.value(new), at)
+        return changes
+
+    def _step(self, path: str, key: str) -> str:
+        self._after.charge(len(path) + len(key))
+        return step_into(path, key)
+
+    async def _lists(self, old: ListNode, new: ListNode, path: str) -> list[Change]:
+        front = _common_items(old, new)
+        a = await self._before.items(old, front, old.count)
+        b = await self._after.items(new, front, new.count)
+        return self._items(a, b, front, path)
+
+    def _items(self, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
+        """Changes of a list: runs of equal items are matched, and the items between them are compared one by one."""
+        encode = self._values.encode
+        changes: list[Change] = []
+        for kind, a0, a1, b0, b1 in spans([encode(x) for x in a], [encode(x) for x in b]):
+            if kind == "equal":
+                continue
+            self._after.charge((len(path) + 8) * max(a1 - a0, b1 - b0))
+            pairs = min(a1 - a0, b1 - b0)
+            for i in range(pairs):
+                changes += self._two_values(a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]")
+            for i in range(a0 + pairs, a1):
+                changes.append(Change(f"{path}[{base + i}]", "removed", old=a[i]))
+            for i in range(b0 + pairs, b1):
+                changes.append(Change(f"{path}[{base + i}]", "added", new=b[i]))
+        return changes
+
+    def _two_values(self, old: Any, new: Any, path: str) -> list[Change]:
+        if self._values.encode(old) == self._values.encode(new):
+            return []
+        if type(old) is dict and type(new) is dict and all(type(key) is str for key in [*old, *new]):
+            changes: list[Change] = []
+            for key in [*old, *(key for key in new if key not in old)]:
+                at = self._step(path, key)
+                if key not in new:
+                    changes.append(Change(at, "removed", old=old[key]))
+                elif key not in old:
+                    changes.append(Change(at, "added", new=new[key]))
+                else:
+                    changes += self._two_values(old[key], new[key], at)
+            return changes
+        if type(old) is list and type(new) is list:
+            return self._items(old, new, 0, path)
+        return [Change(path, "changed", old=old, new=new)]
 
 
 def step_into(path: str, key: str) -> str:
@@ -57,13 +117,6 @@ def step_into(path: str, key: str) -> str:
         return f"{path}.{key}" if path else key
     quoted = key.replace("\\", "\\\\").replace('"', '\\"')
     return f'{path}["{quoted}"]'
-
-
-async def _compare_lists(readers: Readers, values: Values, old: ListNode, new: ListNode, path: str) -> list[Change]:
-    front = _common_items(old, new)
-    a = await readers[0].items(old, front, old.count)
-    b = await readers[1].items(new, front, new.count)
-    return _compare_items(values, a, b, front, path)
 
 
 def _common_items(a: ListNode, b: ListNode) -> int:
@@ -76,39 +129,3 @@ def _common_items(a: ListNode, b: ListNode) -> int:
         if one.stop != other.stop:
             break
     return count
-
-
-def _compare_items(values: Values, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
-    """Changes of a list: runs of equal items are matched, and the items between them are compared one by one."""
-    keys_a, keys_b = [values.encode(x) for x in a], [values.encode(x) for x in b]
-    changes: list[Change] = []
-    for kind, a0, a1, b0, b1 in spans(keys_a, keys_b):
-        if kind == "equal":
-            continue
-        pairs = min(a1 - a0, b1 - b0)
-        for i in range(pairs):
-            changes += _compare_values(values, a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]")
-        for i in range(a0 + pairs, a1):
-            changes.append(Change(f"{path}[{base + i}]", "removed", old=a[i]))
-        for i in range(b0 + pairs, b1):
-            changes.append(Change(f"{path}[{base + i}]", "added", new=b[i]))
-    return changes
-
-
-def _compare_values(values: Values, old: Any, new: Any, path: str) -> list[Change]:
-    if values.encode(old) == values.encode(new):
-        return []
-    if type(old) is dict and type(new) is dict and all(type(key) is str for key in [*old, *new]):
-        changes: list[Change] = []
-        for key in [*old, *(key for key in new if key not in old)]:
-            at = step_into(path, key)
-            if key not in new:
-                changes.append(Change(at, "removed", old=old[key]))
-            elif key not in old:
-                changes.append(Change(at, "added", new=new[key]))
-            else:
-                changes += _compare_values(values, old[key], new[key], at)
-        return changes
-    if type(old) is list and type(new) is list:
-        return _compare_items(values, old, new, 0, path)
-    return [Change(path, "changed", old=old, new=new)]

@@ -356,6 +356,7 @@ class LineageCheck:
             return known.faults[0] if known.faults else "its body is missing"
         tree = known.root.tree
         try:
+            self._reader.begin("a state")
             tree = await self._reader.with_pages(tree)
         except BacktrailError as error:
             return f"a page of it cannot be read: {_reason(error)}"

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 import msgspec
 
 from backtrail.encode.assemble import Needs, RowRanges, merge_spans, pages_of
-from backtrail.encode.frame import describe_row
-from backtrail.encode.row_format import unpack_root
 from backtrail.engines.base import Position
 from backtrail.engines.branch_origins import previous_position, walk_back_from_start
-from backtrail.errors import Corrupt, UnsafePath, UnsupportedFormat
+from backtrail.errors import Corrupt, OverBudget, UnsafePath, UnsupportedFormat
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView, Throttle
@@ -49,9 +47,7 @@ async def find_needed(context: Context, lineage: str, positions: Iterable[Positi
         for first, last in ranges:
             for start in range(first, last + 1, _BATCH):
                 for row in await context.engine.rows(lineage, branch, start, min(last, start + _BATCH - 1)):
-                    where = describe_row(branch, row.step)
-                    root = unpack_root(context.frames.unwrap(row.root, f"{where}: root"), branch, where)
-                    tree = await reader.with_pages(root.tree)
+                    tree = (await reader.root(branch, row.step, row.root)).tree
                     throttle.pause()
                     spans.update((page.branch, page.step, page.step) for page in pages_of(tree))
                     needs = Needs([tree])
@@ -109,7 +105,7 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
     if gone or all_blobs:
         try:
             blobs = await _unneeded_blobs(context, view, living, needed.blobs)
-        except (Corrupt, UnsafePath, UnsupportedFormat) as error:
+        except (Corrupt, OverBudget, UnsafePath, UnsupportedFormat) as error:
             unsure = str(error)  # rows can be freed all the same: only blobs are referenced from there
     size = sum(gone[position].meta.written for position in (*rows, *bodies))
     light = sum(one.meta.written for one in gone.values()) - size

@@ -23,7 +23,7 @@ from backtrail.history.ancestry import (
     to_checkpoint,
     to_checkpoints,
 )
-from backtrail.history.records import open_note
+from backtrail.history.records import open_note, uuid_text
 from backtrail.history.resolve import resolve
 from backtrail.history.retry import rereading
 from backtrail.history.salvage import SalvageReader, hole
@@ -61,7 +61,7 @@ async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
     wanted = as_ or thread.type
     values = thread.values if as_ is None else Values(thread.values.types.with_type(as_))
     head, id, position, data = await _read_row(thread, at)
-    reader = StateReader(thread.context, head.lineage, values)
+    reader = StateReader(thread.context, head.lineage, values, _subject(thread, id))
     state = await reader.value((await reader.root(*position, data, deep=False)).tree)
     if at is None:
         thread.base_id = id
@@ -105,13 +105,17 @@ async def read_root(thread: ThreadHandle[S], at: Any = None, deep: bool = True, 
     reads round damage."""
     head, id, position, data = await _read_row(thread, at, salvage)
     if salvage:
-        salvager = SalvageReader(thread.context, head.lineage, thread.values)
+        salvager = SalvageReader(thread.context, head.lineage, thread.values, _subject(thread, id))
         return RootRead(head, id, await salvager.root(*position, data, deep=False), salvager)
-    reader = StateReader(thread.context, head.lineage, thread.values)
+    reader = StateReader(thread.context, head.lineage, thread.values, _subject(thread, id))
     tip = thread.context.caches.tips.peek(thread.id) if at is None and deep else None
     if tip is not None and tip.head == head:  # then its root is in memory already
         return RootRead(head, id, tip.root, reader)
     return RootRead(head, id, await reader.root(*position, data, deep), reader)
+
+
+def _subject(thread: ThreadHandle[S], id: bytes) -> str:
+    return f"checkpoint {uuid_text(id)} of thread {thread.id!r}"
 
 
 async def read_end(thread: ThreadHandle[S], reader: StateReader, listing: ListNode, start: int) -> list[Any]:

@@ -32,6 +32,7 @@ _ID_FRONT = struct.Struct(">QB")
 NO_DIGEST = bytes(16)  # stands for the row before a thread's first one
 LAST_TIME = 253_402_300_799_999_999  # microseconds: the end of the year 9999, the last one that a datetime can have
 MOST = 2**53  # bounds every count, size and version: no store of ours comes near it
+MAX_FACTS = 4 << 20  # bytes of metadata; what a caller may give takes less
 MAX_MOVES = 32  # rewinds and jumps that can be undone
 _SHORT = 64 * 1024  # up to this many bytes, joining is faster than updating a digest twice
 
@@ -148,9 +149,15 @@ def seal_mark(frames: Frames, branch: bytes, step: int, mark: MarkBody) -> Mark:
     return Mark(branch, step, frames.wrap(data, _mark_of(branch, step)))
 
 
+def _allow_facts(size: int) -> None:
+    """A history unpacks the metadata of all its checkpoints, so none may be large."""
+    if size > MAX_FACTS:
+        raise Corrupt("the metadata of a checkpoint", f"it unpacks to {size:,} bytes")
+
+
 def open_mark(frames: Frames, branch: bytes, step: int, data: bytes) -> MarkBody:
     """The mark that `seal_mark` sealed for this row, or `Corrupt`."""
-    content = frames.unwrap(data, _mark_of(branch, step))
+    content = frames.unwrap(data, _mark_of(branch, step), _allow_facts)
     try:
         of_branch, of_step, mark = _MARK.decode(content)
     except (*DECODE_ERRORS, ValueError) as error:
@@ -357,7 +364,7 @@ def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, Ma
     where = describe_row(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may return anything
         raise Corrupt(where, "its id is not 16 bytes")
-    meta = unpack_meta(frames.unwrap(step.meta, meta_of(where, step.id)), where)
+    meta = unpack_meta(frames.unwrap(step.meta, meta_of(where, step.id), _allow_facts), where)
     return meta, None if step.mark is None else open_mark(frames, branch, step.step, step.mark)
 
 

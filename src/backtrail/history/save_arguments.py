@@ -9,7 +9,7 @@ import msgspec
 
 from backtrail.encode.values import Values
 from backtrail.errors import InvalidInput
-from backtrail.history.validation import check_custom, check_label, check_tags
+from backtrail.history.validation import MAX_CUSTOM, check_custom, check_label, check_tags
 
 OnConflict = Literal["raise", "branch"]
 
@@ -41,7 +41,12 @@ NO_FACTS = Facts()
 def pack_custom(values: Values, custom: Any) -> bytes:
     """The bytes of a custom dict; none for an empty one."""
     fields = check_custom(custom)
-    return values.encode(fields, "custom") if fields else b""
+    data = values.encode(fields, "custom") if fields else b""
+    if len(data) > MAX_CUSTOM:
+        raise InvalidInput(
+            f"custom takes {len(data):,} bytes, more than {MAX_CUSTOM:,}: keep what is large in the state"
+        )
+    return data
 
 
 def check_id(value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from backtrail.encode.assemble import (
     unread_pages,
     unread_trees,
 )
+from backtrail.encode.budget import Meter
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.frame import describe_row
 from backtrail.encode.payload_format import Section
@@ -24,14 +26,22 @@ from backtrail.errors import Corrupt, InvalidInput
 from backtrail.history.context import Context
 from backtrail.history.zstd_dictionary import with_dictionaries
 
+_TIMES = 4  # reads of one page while two states are compared; more is a tree that names its pages again and again
+_TWICE = "a page is named more often than a tree does it"
+
 
 class StateReader:
     """Reads states of one lineage. Fetched rows are kept until the reader is discarded."""
 
-    def __init__(self, context: Context, lineage: str, values: Values | None = None) -> None:
+    def __init__(
+        self, context: Context, lineage: str, values: Values | None = None, subject: str | None = None
+    ) -> None:
         self._context = context
         self._lineage = lineage
-        self._values = values or context.values
+        self._subject = subject  # what is read, for messages
+        self._meter = Meter(context.budget, time.monotonic)
+        self._values = (values or context.values).metered(self._meter)
+        self._pages_read: dict[Page, int] = {}
         self._rows = FetchedRows()
         self._blobs: dict[bytes, bytes] = {}
         self.assembler = Assembler(self._values, self._rows, self._blobs)
@@ -39,8 +49,24 @@ class StateReader:
     async def root(self, branch: bytes, step: int, data: bytes, deep: bool = True) -> Root:
         """The root in these bytes; `deep`: with every page of its tree, else `children` reads them one by one."""
         where = describe_row(branch, step)
-        root = unpack_root(self._context.frames.unwrap(data, f"{where}: root"), branch, where)
+        self.begin(where)
+        content = self._context.frames.unwrap(data, f"{where}: root", self._meter.unpack)
+        self._meter.decode(content)
+        root = unpack_root(content, branch, where)
         return Root(await self.with_pages(root.tree), root.streams) if deep else root
+
+    def begin(self, where: str) -> None:
+        """Begin with another state: it has the whole budget."""
+        self._meter.restart(self._subject or where)
+        self._pages_read.clear()
+
+    def expect(self, nodes: Iterable[Node]) -> None:
+        """The values of these nodes are about to be read, one after the other."""
+        self._meter.expect(Needs(nodes).size)
+
+    def charge(self, size: int) -> None:
+        """So many bytes of text are about to be made from what was read."""
+        self._meter.take_bytes(size)
 
     async def children(self, tree: Tree, without: Container[Page] = ()) -> dict[str, Node]:
         """The children of a tree, without reading the pages of those; the children on some of its own pages can be left
@@ -48,6 +74,10 @@ class StateReader:
         if tree.children is not None:
             return tree.children
         pages = [page for page in tree.pages if page not in without]
+        for page in pages:
+            self._pages_read[page] = times = self._pages_read.get(page, 0) + 1
+            if times > _TIMES:
+                raise Corrupt(describe_row(page.branch, page.step), _TWICE)
         await self.fetch((page.branch, page.step, page.step) for page in pages)
         return {key: node for page in pages for key, node in self.assembler.page(page).items()}
 
@@ -57,8 +87,15 @@ class StateReader:
             return tree
         top: dict[str, Node] = {"": tree}
         waiting = list(unread_trees(top))
+        known: set[Page] = set()
+        count = 0
         while waiting:
-            await self.fetch((page.branch, page.step, page.step) for unread in waiting for page in unread.tree.pages)
+            pages = [page for unread in waiting for page in unread.tree.pages]
+            known.update(pages)
+            count += len(pages)
+            if len(known) < count:
+                raise Corrupt(describe_row(pages[0].branch, pages[0].step), _TWICE)
+            await self.fetch((page.branch, page.step, page.step) for page in pages)
             waiting = [below for unread in waiting for below in self.assembler.fill(unread)]
         filled = top[""]
         assert isinstance(filled, Tree)
@@ -69,6 +106,8 @@ class StateReader:
         if isinstance(node, Tree):
             node = await self.with_pages(node)
         needs = Needs([node])
+        self._meter.expect(needs.size)
+        self._meter.take_pieces(needs.pieces)
         await self.fetch(needs.spans)
         await self.fetch_blobs(needs.blobs)
         return self.assembler.value(node)
@@ -76,7 +115,10 @@ class StateReader:
     async def known_lists(self, tree: Tree) -> KnownLists:
         """The long lists in `tree`, read for a planner to compare with."""
         lists = list(_lists_in(tree, ()))
-        await self.fetch(Needs(listing for _, listing in lists).spans)
+        needs = Needs(listing for _, listing in lists)
+        self._meter.expect(needs.size)
+        self._meter.take_pieces(needs.pieces)
+        await self.fetch(needs.spans)
         known: KnownLists = {}
         for path, listing in lists:
             row_index = RowIndex()
@@ -93,6 +135,7 @@ class StateReader:
                 return value[start:stop]
         if not isinstance(node, ListNode):
             raise InvalidInput("that part of the state is not a list")
+        self._meter.take_pieces(len(node.pieces))
         result: list[Any] = []
         for piece, low, high in pieces_between(node, start, stop):
             result += await self._read_items(piece, low, high)
@@ -182,18 +225,24 @@ class StateReader:
     async def fetch(self, spans: Iterable[tuple[bytes, int, int]]) -> None:
         """Fetch the payloads of these rows that have not been fetched."""
         ranges: RowRanges = self._rows.missing(merge_spans(spans))
-        for branch, pairs in ranges.items():
-            for first, last in pairs:
-                found = await self._context.engine.payloads(self._lineage, branch, first, last)
-                steps = [step for step, _ in found]
-                frames = [payload for _, payload in found]
-                self._rows.add(branch, steps, await self._bare(branch, steps, frames))
+        found = [
+            (branch, await self._context.engine.payloads(self._lineage, branch, first, last))
+            for branch, pairs in ranges.items()
+            for first, last in pairs
+        ]
+        frames = [[frame for _, frame in rows] for _, rows in found]
+        # All of them are looked at before the first is unpacked: together they may be too much.
+        self._meter.expect_unpacked(sum(map(self._context.frames.expected, frames)))
+        for (branch, rows), packed in zip(found, frames, strict=True):
+            steps = [step for step, _ in rows]
+            self._rows.add(branch, steps, await self._bare(branch, steps, packed))
 
     async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
         """The frames of payloads, checked and opened."""
 
         def unwrap() -> Sequence[bytes]:
-            return self._context.frames.bare(frames, (f"{describe_row(branch, step)}: payload" for step in steps))
+            records = (f"{describe_row(branch, step)}: payload" for step in steps)
+            return self._context.frames.bare(frames, records, self._meter.unpack)
 
         return await with_dictionaries(self._context, self._lineage, unwrap)
 
@@ -202,8 +251,10 @@ class StateReader:
         lacking = [id for id in dict.fromkeys(ids) if id not in self._blobs]
         if not lacking:
             return
-        for id, frame in (await self._context.engine.blobs(self._lineage, lacking)).items():
-            data = self._context.frames.unwrap(frame, f"blob {id.hex()}")
+        found = await self._context.engine.blobs(self._lineage, lacking)
+        self._meter.expect_unpacked(self._context.frames.expected(list(found.values())))
+        for id, frame in found.items():
+            data = self._context.frames.unwrap(frame, f"blob {id.hex()}", self._meter.unpack)
             if not self._context.frames.is_named(data, id):
                 raise Corrupt(f"blob {id.hex()}", "its content does not match its name")
             self._blobs[id] = data

@@ -9,7 +9,7 @@ from backtrail.engines.base import Head
 from backtrail.engines.capabilities import capability
 from backtrail.engines.namespace import NamespaceEngine, namespaces
 from backtrail.engines.reserved_names import count_user_threads, user_stats, user_threads
-from backtrail.errors import Corrupt, InvalidInput
+from backtrail.errors import Corrupt, InvalidInput, OverBudget
 from backtrail.history import keyring
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView
@@ -116,7 +116,7 @@ class StoreCore:
             try:
                 view = await LineageView.read(self.context, lineage)
                 found = await find_garbage(self.context, view, set(), all_blobs=False)
-            except Corrupt:
+            except (Corrupt, OverBudget):
                 if await self.context.engine.heads(lineage) == heads:
                     return 0, NO_GARBAGE  # `verify` reports it
                 continue

@@ -22,7 +22,7 @@ import msgspec
 from backtrail.engines.base import Commit, Drop, Head, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_names import user_lineages, user_threads
-from backtrail.errors import Corrupt, InvalidInput
+from backtrail.errors import Corrupt, InvalidInput, OverBudget
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.reachability import NO_GARBAGE, PLAIN_KINDS, Garbage, find_garbage
@@ -86,7 +86,7 @@ class Sweeper:
                     done = Pruned()
                 else:
                     done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
-            except Corrupt as error:  # the others can still be pruned; this one waits for a repair
+            except (Corrupt, OverBudget) as error:  # the others can still be pruned; this one waits for a repair
                 done = Pruned(damaged=(f"{lineage!r}: {error}",))
             total = Pruned(
                 damaged=total.damaged + done.damaged,
@@ -135,7 +135,7 @@ class Sweeper:
             heads = await self._context.engine.heads(lineage)
             try:
                 view, gone, doomed, found = await self._survey(lineage, given, all_blobs=all_blobs)
-            except Corrupt:
+            except (Corrupt, OverBudget):
                 # What looks like damage may be rows that another sweep was just freeing: then the heads have moved.
                 if await self._context.engine.heads(lineage) == heads:
                     raise

@@ -12,6 +12,8 @@ from backtrail.model import Kind
 
 MAX_NAME = 512
 KINDS: tuple[str, ...] = get_args(Kind)
+MAX_TAGS = 256  # of one checkpoint
+MAX_CUSTOM = 1 << 20  # encoded bytes of the custom fields of one checkpoint: histories and listings read them all
 
 
 def check_name(value: object, what: str) -> str:
@@ -35,14 +37,19 @@ def check_label(value: object) -> str | None:
 
 def check_tags(value: object) -> tuple[str, ...]:
     """Tags are names, kept in the order given, each once; None means no tags."""
-    return () if value is None else check_names(value, "tags", "tag")
+    return () if value is None else check_names(value, "tags", "tag", MAX_TAGS)
 
 
-def check_names(value: object, what: str, each: str) -> tuple[str, ...]:
-    """Several names, kept in the order given, each once."""
+def check_names(value: object, what: str, each: str, most: int | None = None) -> tuple[str, ...]:
+    """Several names, kept in the order given, each once; at most `most`."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidInput(f"{what} must be a collection of str, not {type(value).__qualname__}")
-    return tuple(dict.fromkeys(check_name(name, each) for name in value))
+    names: dict[str, None] = {}
+    for name in value:
+        names[check_name(name, each)] = None
+        if most is not None and len(names) > most:
+            raise InvalidInput(f"{what} has more than {most} names: one checkpoint has at most that many")
+    return tuple(names)
 
 
 def check_custom(value: object) -> dict[str, Any]:

@@ -62,7 +62,20 @@ class ForeignThread(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Identifies this content, so that it is imported once."""
         parts = [self.id, self.kind, [msgspec.structs.astuple(s) for s in self.segments], self.summary, self.fields]
-        return blake3(json.dumps(parts, sort_keys=True, default=repr).encode("utf-8", "surrogatepass")).hexdigest(16)
+        return blake3(json.dumps(_sorted(parts), default=repr).encode("utf-8", "surrogatepass")).hexdigest(16)
+
+
+def _sorted(value: Any) -> Any:
+    """The same content whatever the order of keys, which need not be text."""
+    if isinstance(value, dict):
+        pairs = [[repr(_sorted(key)), _sorted(item)] for key, item in value.items()]
+        return {"": sorted(pairs, key=lambda pair: pair[0])}
+    if isinstance(value, int) and value.bit_length() > _LONG_INT:
+        return hex(value)
+    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+_LONG_INT = 12_000  # bits: Python does not write a longer one in decimal
 
 
 def check_run(fields: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ def read(content: FileContent) -> list[ForeignThread]:
     try:
         messages = [from_json(line) for _, line in content.lines[1:]]
         fields = from_json(header.get("fields") or {})
+        summary = from_json(header.get("summary"))
     except InvalidInput as error:
         raise BadFile(str(error)) from error
     if type(fields) is not dict or not all(type(message) is dict for message in messages):
@@ -30,7 +31,7 @@ def read(content: FileContent) -> list[ForeignThread]:
         raise BadFile("its first line has no id")
     if header.get("kind") == "run":
         return [ForeignThread(id, kind="run", fields=check_run({**fields, "messages": messages}), notes=content.notes)]
-    turns, summary = header.get("user_turns"), header.get("summary")
+    turns = header.get("user_turns")
     return [
         ForeignThread(
             id,

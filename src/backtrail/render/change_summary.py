@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail import BacktrailError, Checkpoint, Corrupt, Hole, Outline, Thread
+from backtrail import BacktrailError, Checkpoint, Corrupt, Hole, Outline, OverBudget, Thread
 from backtrail.model import Part
 from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import ParsedMessage, parse_message
@@ -33,6 +33,8 @@ def summarize(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, O
         return _compare(thread, checkpoint, {} if outlines is None else outlines)
     except Corrupt as error:
         return ChangeSummary(f"damaged: {error.reason}")
+    except OverBudget as error:
+        return ChangeSummary(f"too large: more {error.limit} than one load may take")
 
 
 def _compare(thread: Thread[Any], checkpoint: Checkpoint, outlines: dict[str, Outline]) -> ChangeSummary:

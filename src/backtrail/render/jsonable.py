@@ -13,6 +13,7 @@ from backtrail.encode.tagged_json import from_json, to_json
 __all__ = ["from_json", "json_bytes", "short_text", "to_json", "truncate"]
 
 _MAX_ENTRIES = 200
+_LONG_INT = 12_000  # bits: Python does not write a longer one in decimal
 
 
 def truncate(value: Any, limit: int) -> Any:
@@ -42,6 +43,8 @@ def short_text(value: Any, width: int = 60) -> str:
         text += ", …}" if len(value) > 6 else "}"
     elif isinstance(value, list | tuple):
         text = "[" + ", ".join(short_text(item, 24) for item in value[:6]) + (", …]" if len(value) > 6 else "]")
+    elif isinstance(value, int) and value.bit_length() > _LONG_INT:
+        text = hex(value)
     else:
         text = str(value)
     text = " ".join(text.split())

@@ -23,6 +23,7 @@ from backtrail import (
     InvalidInput,
     LockTimeout,
     NotFound,
+    OverBudget,
     Store,
     Unavailable,
     __version__,
@@ -43,6 +44,7 @@ _STATUS: list[tuple[type[BacktrailError], int]] = [
     (InvalidInput, 400),
     (Conflict, 409),
     (LockTimeout, 409),
+    (OverBudget, 413),
     (Unavailable, 503),
     (BacktrailError, 500),
 ]
