@@ -315,8 +315,8 @@ def _facts(head: Head) -> bytes:
 
 
 def with_note(frames: Frames, head: Head, note: Note) -> Head:
-    """The head, carrying this note. None is made that a reader would refuse."""
-    if not _within_bounds(head):
+    """The head, carrying this note. None is made that a reader would refuse; these are the numbers that grow."""
+    if head.step > LAST_STEP or head.version > MOST or head.updated > LAST_TIME:
         raise Corrupt(f"the head of thread {head.thread!r}", "a number in it is out of bounds, or would be after this")
     return msgspec.structs.replace(head, note=seal_note(frames, head, note))
 
