@@ -174,3 +174,22 @@ def test_damaged_jsonl_lines_are_holes_too(tmp_path: Path) -> None:
         found = thread.load(salvage=True)["messages"]
         assert [n for n, message in enumerate(found) if isinstance(message, Hole)] == [11]
         assert found[:11] + found[12:] == right[:11] + right[12:]
+
+
+def test_one_damaged_snapshot_does_not_hide_the_others(tmp_path: Path) -> None:
+    root = tmp_path / "files"
+    root.mkdir()
+    with backtrail.open(tmp_path / "s.db") as store:
+        workspace = store.workspace(root, name="w")
+        for n in range(3):
+            (root / "a.txt").write_text(f"{n}")
+            taken = workspace.snapshot(label=f"number {n}")
+        spoil(store, taken.workspace, 2, "meta")
+    with backtrail.open(tmp_path / "s.db") as store:
+        found = store.workspace(root, name="w").snapshots()
+        assert [(one.label, one.reason) for one in found] == [
+            ("number 0", "snapshot"),
+            (None, "damaged"),
+            ("number 2", "snapshot"),
+        ]
+        assert found[1].damage is not None

@@ -122,6 +122,21 @@ class Journal:
         """All records, oldest first."""
         return [_record(checkpoint) for checkpoint in await self._thread.history(all=True)]
 
+    async def snapshots(self) -> list[Snapshot]:
+        """All records that users see as snapshots, oldest first. A damaged one is listed as such."""
+        found: list[Snapshot] = []
+        for checkpoint in await self._thread.history(all=True, salvage=True):
+            try:
+                if checkpoint.damage is not None:
+                    raise Corrupt(f"snapshot {checkpoint.id}", checkpoint.damage)
+                record = _record(checkpoint)
+            except Corrupt as error:
+                id, created = checkpoint.id, checkpoint.created_at
+                found.append(Snapshot(id, created, None, "", 0, 0, self.name, "damaged", damage=error.reason))
+            else:
+                found += [record.snapshot] if record.kind in SNAPSHOT_KINDS else []
+        return found
+
     async def last_state(self, tip: Record | None) -> Record | None:
         """The newest record whose tree is a state of the directory."""
         if tip is None or tip.kind != "part":

@@ -47,8 +47,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     files: int
     bytes: int
     workspace: str  #: the thread that keeps it
-    reason: str = "snapshot"  #: "snapshot", or "safety" if a restore took it
+    reason: str = "snapshot"  #: "snapshot", "safety" if a restore took it, or "damaged"
     flagged: tuple[Skipped, ...] = ()  #: files that could not be read, or kept changing while they were read
+    damage: str | None = None  #: why it cannot be read; then only its id is sure
 
     async def __file_reference__(self) -> str:
         """The reference to this snapshot in a checkpoint's `files`."""

@@ -25,7 +25,7 @@ from backtrail.workspace import diff as file_diff
 from backtrail.workspace.descent import Descent
 from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.joint_rewind import HeadMove
-from backtrail.workspace.journal import SNAPSHOT_KINDS, Journal
+from backtrail.workspace.journal import Journal
 from backtrail.workspace.lock import acquire
 from backtrail.workspace.model import Changes, FileDiff, Limits, Snapshot, Status
 from backtrail.workspace.registry import Registry, state_directory
@@ -165,9 +165,9 @@ class WorkspaceCore:
         raise Conflict(self.name, message=f"workspace {self.name!r} kept moving: try again when its writers rest")
 
     async def snapshots(self) -> list[Snapshot]:
-        """All snapshots, oldest first, including the safety snapshots of restores."""
+        """All snapshots, oldest first, including the safety snapshots of restores, and damaged ones, marked as such."""
         self._context.check_open()
-        return [record.snapshot for record in await self._journal.records() if record.kind in SNAPSHOT_KINDS]
+        return await self._journal.snapshots()
 
     async def __file_reference__(self) -> str:
         """Take a snapshot for a checkpoint; returns the reference for its `files`."""
