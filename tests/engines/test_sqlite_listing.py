@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -174,3 +176,40 @@ def test_counts_that_are_wrong_are_reported_by_verify_and_mended_by_a_repair(tmp
         assert store.verify().ok
         assert store.count() == 6
         assert [info.id for info in store.threads(newest_first=True)] == ["s", "t4", "t3", "t2", "t1", "t0"]
+
+
+CHILD = """
+import sys, backtrail
+store = backtrail.open(sys.argv[1], durability="normal")
+for number in range(100_000):
+    thread = store.thread(f"{sys.argv[2]}{number % 40}")
+    thread.append("items", [number])
+    if number % 7 == 0:
+        thread.rewind(1)
+        thread.append("items", ["again"])
+    if number % 5 == 0:
+        thread.delete()
+    if number == 60:
+        print("busy", flush=True)
+    if number % 50 == 0:
+        store.prune()
+"""
+
+
+def test_counts_are_exact_after_several_processes_were_killed_at_work(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    step(SQLiteEngine(path).close())
+    children = [
+        subprocess.Popen([sys.executable, "-c", CHILD, str(path), name], stdout=subprocess.PIPE) for name in "ab"
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"busy\n"
+    for child in children:
+        child.kill()
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+    with backtrail.open(path) as store:
+        assert store.verify().ok
+        assert store.count() == len(store.threads()) == len(store.threads(newest_first=True)) > 0
