@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import backtrail
-from backtrail.engines.base import Commit, Head, Swap
+from backtrail.engines.base import LAST_STEP, Commit, Head, Swap
 from backtrail.engines.sqlite import head_table
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite.engine import SQLiteEngine
@@ -78,6 +78,18 @@ def test_a_page_of_threads_and_a_count_cost_the_same_in_a_store_ten_times_as_lar
     begin(engine, range(200, 2000))
     after = {name: work(engine, lambda: page(engine)) for name, page in PAGES.items()}  # noqa: B023 - called at once
     assert {name: after[name] for name in PAGES if after[name] > 1.5 * before[name] + 50} == {}, before
+
+
+def test_the_end_of_a_long_branch_costs_its_end(engine: SQLiteEngine) -> None:
+    at = sample_records.branch("long")
+    step(engine.commit(sample_records.first(at, 200)))
+    short = work(engine, lambda: engine._readers.fetch(sql.LAST_STEP_OF, (1, 195)))
+    step(engine.commit(sample_records.following(sample_records.head(at, 200), at, 2000)))
+    assert work(engine, lambda: engine._readers.fetch(sql.LAST_STEP_OF, (1, 2195))) < 2 * short
+    begin(engine, range(3))  # rows of other branches follow
+    for first in 1, 2000, 2200, 2201, 2300, 5000:
+        found = [one.step for one in step(engine.steps("long", at.id, first, LAST_STEP))]
+        assert found == list(range(first, 2201))
 
 
 def test_every_listing_has_an_index(engine: SQLiteEngine) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
 from backtrail.engines.branch_origins import Segment, furthest, is_complete, walk_back
@@ -46,6 +46,7 @@ class LineageView:
         self.branches = {branch.id: branch for branch in branches}
         self.notes: dict[str, Note] = {}
         self.rows: dict[bytes, list[HistoryStep]] = {}  # ascending by step
+        self._by_owner: dict[bytes, list[Branch]] = {}
 
     @classmethod
     async def read(cls, context: Context, lineage: str) -> LineageView:
@@ -99,21 +100,27 @@ class LineageView:
             if (one.alive and one.step.step <= last) or one.position in positions
         }
 
-    def abandoned(self, head: Head, to_head: set[Position]) -> Iterator[tuple[HistoryStep, int]]:
-        """The living checkpoints of a thread that are not in its history (`to_head`), each with the time since when
-        they have been abandoned.
+    def abandoned(self, head: Head, history: Mapping[bytes, int]) -> Iterator[tuple[HistoryStep, int]]:
+        """The living checkpoints of a thread that are not in its history (the last step of each branch in it), each
+        with the time since when they have been abandoned.
 
         That time is not recorded. It is between the newest of them and the thread's next write; the later of the two is
         used, so that nothing is deleted early."""
-        own = [branch for branch in self.branches.values() if branch.owner == head.owner]
+        own = self._branches_of(head.owner)
+        parts = [[one for one in self.rows[branch.id] if one.step.step > history.get(branch.id, 0)] for branch in own]
+        if not any(parts):
+            return
         written = sorted(one.meta.created for branch in own for one in self.rows[branch.id])
-        for branch in own:
-            off = [one for one in self.rows[branch.id] if one.position not in to_head]
-            if not off:
-                continue
+        for off in filter(None, parts):
             newest = max(one.meta.created for one in off)
             since = next((created for created in written if created > newest), head.updated)
             yield from ((one, since) for one in off if one.alive)
+
+    def _branches_of(self, owner: bytes) -> list[Branch]:
+        if not self._by_owner:
+            for branch in self.branches.values():
+                self._by_owner.setdefault(branch.owner, []).append(branch)
+        return self._by_owner.get(owner, [])
 
 
 def _history_step(context: Context, branch: Branch, step: Step) -> HistoryStep:

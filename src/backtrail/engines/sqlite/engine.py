@@ -106,7 +106,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
 
     def _span(self, statement: str, number: int, first: int, last: int) -> list[Any]:
         if last >= LAST_STEP:  # to the branch's end: an open range would continue through rows of other branches
-            end = self._fetch_much(sql.LAST_STEP_OF, (number,))
+            end = self._fetch_much(sql.LAST_STEP_OF, (number, first))
             last = end[0][0] if end else NOWHERE
         fetch = self._fetch if last - first < SHORT else self._fetch_much
         return fetch(statement, (number, max(first, 0), last))

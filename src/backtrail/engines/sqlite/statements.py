@@ -174,7 +174,13 @@ DELETE_ROWS = f"DELETE FROM steps WHERE pos IN (SELECT s.pos {_BARE})"  # noqa: 
 _END = """coalesce(
     (SELECT s.pos - 1 FROM steps s WHERE s.pos > r.pos AND s.branch <> r.branch ORDER BY s.pos LIMIT 1),
     (SELECT max(s.pos) FROM steps s), r.pos)"""
-LAST_STEP_OF = f"SELECT {_END} - r.pos + r.first FROM stretches r WHERE r.branch = ? ORDER BY r.first DESC LIMIT 1"  # noqa: S608
+# Looks only at rows from step ?2 on: a long branch of which only the end is asked for costs that end.
+LAST_STEP_OF = """
+SELECT coalesce(
+    (SELECT s.pos - 1 FROM steps s
+        WHERE s.pos >= max(r.pos + 1, r.pos - r.first + ?2) AND s.branch <> r.branch ORDER BY s.pos LIMIT 1),
+    (SELECT max(s.pos) FROM steps s), r.pos) - r.pos + r.first
+FROM stretches r WHERE r.branch = ?1 ORDER BY r.first DESC LIMIT 1"""
 LOCATE = f"""
 SELECT b.id, s.step, s.id
 FROM branches b CROSS JOIN stretches r ON r.branch = b.n CROSS JOIN steps s ON s.pos BETWEEN r.pos AND coalesce(

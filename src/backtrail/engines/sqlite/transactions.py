@@ -166,7 +166,7 @@ def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
 def _drop_branch(cursor: sqlite3.Cursor, number: int) -> int:
     """Delete a branch and everything in it; the number of its rows."""
     rows = 0
-    end = cursor.execute(sql.LAST_STEP_OF, (number,)).fetchone()
+    end = cursor.execute(sql.LAST_STEP_OF, (number, 0)).fetchone()
     if end is not None:
         rows = cursor.execute(sql.DELETE_ROWS, (number, 0, end[0])).rowcount
         cursor.execute(sql.DELETE_STRETCHES, (number,))
