@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from backtrail.engines.sqlite import migrations
 from backtrail.errors import Corrupt, UnsupportedFormat
@@ -33,6 +34,8 @@ _STATISTICS = {
 _DEFENSIVE: int | None = getattr(sqlite3, "SQLITE_DBCONFIG_DEFENSIVE", None)
 
 Entry = tuple[str, str, str, str]  # type, name, table, SQL
+Rows = list[tuple[Any, Any, Any, Any]]
+_sound: dict[tuple[str, ...], Rows] = {}  # the last good schema, by the scripts that make it
 
 
 def harden(connection: sqlite3.Connection) -> None:
@@ -60,8 +63,13 @@ def limited(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 def check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Refuse a store whose schema is not exactly that of this format."""
-    found, expected = _entries(connection), _expected(tuple(migrations.SCRIPTS[:version]))
+    scripts = tuple(migrations.SCRIPTS[:version])
+    rows = connection.execute(_SCHEMA).fetchall()
+    if rows == _sound.get(scripts):  # as in the last store of this format, which nearly all of them are
+        return
+    found, expected = _entries(rows), _expected(scripts)
     if found == expected:
+        _sound[scripts] = rows
         return
     extra = [entry for entry in (found - expected).elements() if entry not in _STATISTICS]
     names = {entry[:2] for entry in expected}
@@ -85,13 +93,12 @@ def _expected(scripts: tuple[str, ...]) -> Counter[Entry]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         if scripts:
             migrations.run(connection, scripts)
-        return _entries(connection)
+        return _entries(connection.execute(_SCHEMA).fetchall())
 
 
-def _entries(connection: sqlite3.Connection) -> Counter[Entry]:
+def _entries(rows: Rows) -> Counter[Entry]:
     return Counter(
-        (str(kind), str(name), str(table), " ".join(str(sql or "").split()))
-        for kind, name, table, sql in connection.execute(_SCHEMA)
+        (str(kind), str(name), str(table), " ".join(str(sql or "").split())) for kind, name, table, sql in rows
     )
 
 
