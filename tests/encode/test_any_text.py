@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import backtrail
+from fix_stores import APIS, EVERY_ENGINE, Opener, open_stores
 
 HALF = "cut in an emoji \ud83d"
 ODD = [HALF, "\udc00", "\ud83d\ude00 as two halves", "\0", "\x1b[31m\x7f\x85\u2028\u202e", "\U0010ffff", "\ufffe", ""]
@@ -48,6 +50,25 @@ def test_a_state_with_any_text_comes_back_exactly(store: Any, text: str, name: s
     assert thread.diff(1, 2).changes
     thread.outline()
     assert store.verify().ok
+
+
+@pytest.fixture(params=[f"{engine}-{api}" for engine in EVERY_ENGINE for api in APIS])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    engine, _, api = request.param.partition("-")
+    yield from open_stores(engine, api, tmp_path, request)
+
+
+def test_any_text_is_kept_on_every_engine(anywhere: Opener) -> None:
+    store = anywhere()
+    for number, text in enumerate(ODD):
+        for name, state in states(text).items():
+            store.thread(f"{number} {name}").save(state, custom={"why": text, text: 1})
+    again = anywhere()
+    for number, text in enumerate(ODD):
+        for name, state in states(text).items():
+            thread = again.thread(f"{number} {name}")
+            assert thread.load() == state
+            assert thread.head.custom == {"why": text, text: 1}
 
 
 def test_clean_text_is_encoded_as_before(store: Any) -> None:

@@ -21,6 +21,8 @@ HOST = "Host: 127.0.0.1"
 BIG = "9" * 5000
 ODD_TEXTS = ["", "\0", "²", "１２", "-1", BIG, "1e999", "NaN", "null", "[]", "\ud800", "%ff", "a" * 10_000, "@~" + BIG]
 VALUES: list[Any] = [*ODD_TEXTS[:-4], 0, -1, 10**18, 1.5, True, None, [], {}, ["t"], "t", "@", "1"]
+# Numbers with the same hash: a set of them takes minutes to build.
+COLLIDING = b", ".join(b'{"$int": "%d"}' % ((2**61 - 1) * n + 5) for n in range(20, 20_000))
 BODIES = [
     b"",
     b"\xff\xfe",
@@ -36,6 +38,9 @@ BODIES = [
     b'{"thread": "t", "items": ["\\ud800"]}',
     b'{"thread": "t", "items": [' + b"[" * 5000 + b"]" * 5000 + b"]}",
     b'{"thread": "t", "items": [{"$type": 5, "value": 1}]}',
+    b'{"thread": "t", "items": [{"$set": [' + COLLIDING + b"]}]}",
+    b'{"thread": "t", "items": [{"$map": [' + COLLIDING.replace(b'{"$', b'[{"$').replace(b"}", b"}, 1]") + b"]}]}",
+    b'{"thread": "t", "items": ' + b'{"$tuple": [' * 400 + b"]}" * 400 + b"}",
     b'{"thread": "t", "items": [{"$bytes": "?"}]}',
     b'{"thread": "t", "items": [{"$int": "' + BIG.encode() + b'"}]}',
     b'{"thread": "\\u0000", "items": []}',
