@@ -220,8 +220,16 @@ def test_a_filter_is_compared_as_data_and_never_interpreted(store: Any) -> None:
     say(chat(saver), "hello")
     assert len(list(saver.list(at(), filter={"source": "loop"}))) == 2
     assert len(list(saver.list(at(), filter={"step": 1}))) == 1
-    for hostile in ({"source') OR 1=1 --": "x"}, {"step": True}, {"": None}, {"parents": {"$ne": 1}}):
+    for hostile in ({"source') OR 1=1 --": "x"}, {"parents": {"$ne": 1}}, {"source.loop": "x"}, {"": "x"}):
         assert list(saver.list(at(), filter=hostile)) == []
+
+
+def test_a_filter_finds_what_langgraphs_own_saver_finds(store: Any) -> None:
+    ours, theirs = BacktrailSaver(store), InMemorySaver()
+    for saver in (ours, theirs):
+        say(chat(saver), "hello")
+    for wanted in ({"step": True}, {"step": 1.0}, {"missing": None}, {"source": None}, {"parents": {}}, {}):
+        assert len(list(ours.list(at(), filter=wanted))) == len(list(theirs.list(at(), filter=wanted)))
 
 
 def test_a_checkpoint_that_does_not_exist_is_none(store: Any) -> None:
