@@ -59,6 +59,9 @@ def collisions(members: Sequence[Any]) -> int:
     return sum(count * (count - 1) // 2 for count in Counter(hashes).values())
 
 
+Where = str | Callable[[], str]  # a text, or what makes it if it is needed
+
+
 class Meter:
     """What one load has taken so far. `where` names the checkpoint in the error."""
 
@@ -80,9 +83,10 @@ class Meter:
         self._clock = clock
         self._free = budget.values // 4
         self._unpacked = self.decoded = self.pieces = self.values = 0
-        self._look, self._deadline, self.where = self._free, clock() + budget.seconds, "a state"
+        self._look, self._deadline = self._free, clock() + budget.seconds
+        self.where: Where = "a state"
 
-    def restart(self, where: str) -> None:
+    def restart(self, where: Where) -> None:
         """Begin another load."""
         self.where = where
         self._deadline = self._clock() + self._budget.seconds
@@ -142,7 +146,8 @@ class Meter:
             self._refuse("seconds", self._budget.seconds)
 
     def _refuse(self, limit: str, needed: float) -> None:
-        raise OverBudget(self.where, limit, getattr(self._budget, limit), needed)
+        where = self.where if isinstance(self.where, str) else self.where()
+        raise OverBudget(where, limit, getattr(self._budget, limit), needed)
 
 
 # -- walking over msgpack ---------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from backtrail.encode.frame import describe_row
@@ -114,8 +114,8 @@ async def read_root(thread: ThreadHandle[S], at: Any = None, deep: bool = True, 
     return RootRead(head, id, await reader.root(*position, data, deep), reader)
 
 
-def _subject(thread: ThreadHandle[S], id: bytes) -> str:
-    return f"checkpoint {uuid_text(id)} of thread {thread.id!r}"
+def _subject(thread: ThreadHandle[S], id: bytes) -> Callable[[], str]:
+    return lambda: f"checkpoint {uuid_text(id)} of thread {thread.id!r}"
 
 
 async def read_end(thread: ThreadHandle[S], reader: StateReader, listing: ListNode, start: int) -> list[Any]:

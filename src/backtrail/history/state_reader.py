@@ -15,7 +15,7 @@ from backtrail.encode.assemble import (
     unread_pages,
     unread_trees,
 )
-from backtrail.encode.budget import Meter
+from backtrail.encode.budget import Meter, Where
 from backtrail.encode.change_detection import KnownList, KnownLists, ListSnapshot, RowIndex
 from backtrail.encode.frame import describe_row
 from backtrail.encode.payload_format import Section
@@ -34,7 +34,7 @@ class StateReader:
     """Reads states of one lineage. Fetched rows are kept until the reader is discarded."""
 
     def __init__(
-        self, context: Context, lineage: str, values: Values | None = None, subject: str | None = None
+        self, context: Context, lineage: str, values: Values | None = None, subject: Where | None = None
     ) -> None:
         self._context = context
         self._lineage = lineage
