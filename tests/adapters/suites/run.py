@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -115,6 +116,7 @@ def main() -> int:
             for test, reason in suite.cannot_apply.items():
                 print(f"{suite.name}: {test}: {reason}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # by way of the `with`, which ends the servers
     good = True
     stores = arguments.store or STORES
     with servers(stores) as urls:
