@@ -121,7 +121,7 @@ class Checkpoints:
             return cast("Checkpoint", saved)
 
         if replace:
-            row = await self._replace(graph_thread, id, save)
+            row = await self._replace(graph_thread, id, save, first=base is None)
         else:
             saved = await save(backtrail_id(id))
             row = saved.id
@@ -133,7 +133,9 @@ class Checkpoints:
             self._cache.put(graph_thread.checkpoints, msgspec.structs.replace(result, row=row))
         return True
 
-    async def _replace(self, graph_thread: GraphThread, id: str, save: Callable[[str], Awaitable[Checkpoint]]) -> str:
+    async def _replace(
+        self, graph_thread: GraphThread, id: str, save: Callable[[str], Awaitable[Checkpoint]], *, first: bool
+    ) -> str:
         """Save a checkpoint in place of the one that has its id, and return backtrail's id of it.
 
         A checkpoint of backtrail never changes, so the old one is deleted, and another is saved under its id. While
@@ -146,7 +148,11 @@ class Checkpoints:
             await self._writes.detach(graph_thread, await self._load_plain(graph_thread, old))
         self._cache.remove(graph_thread.checkpoints)
         await delete_if_present(thread, standin_id(id))
+        # What has no parent is saved after the head: an empty state in between, and nothing of the old one is shared.
+        empty = await maybe_await(thread.save({})) if first else None
         await save(standin_id(id))
+        if empty is not None:
+            await delete_if_present(thread, empty.id)
         await delete_if_present(thread, backtrail_id(id))
         saved = await save(backtrail_id(id))
         if saved.thread_id != graph_thread.checkpoints:
