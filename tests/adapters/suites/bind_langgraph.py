@@ -66,8 +66,8 @@ class MemoryBoundSaver(_BoundSaver):
     async def aput(self, *args: Any, **kwargs: Any) -> Any:
         return await asyncio.to_thread(self.put, *args, **kwargs)
 
-    async def aput_writes(self, *args: Any, **kwargs: Any) -> Any:
-        return await asyncio.to_thread(self.put_writes, *args, **kwargs)
+    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> Any:
+        return await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
 
     async def aget_delta_channel_history(self, **kwargs: Any) -> Any:
         return await asyncio.to_thread(self.get_delta_channel_history, **kwargs)

@@ -191,6 +191,7 @@ SUITES = [
             for test in (
                 "channels.py::test_delta_channel_snapshot_version_based",
                 "delta_channel_update_state.py::test_bulk_update_state_replays_updates_in_the_order_given",
+                "delta_channel_update_state.py::test_abulk_update_state_replays_updates_in_the_order_given",
             )
         },
         stores=_EVERY_SYNC,
