@@ -22,7 +22,7 @@ from backtrail.history.context import Context
 from backtrail.history.records import to_datetime
 from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
-from backtrail.model import Hole
+from backtrail.model import MAX_NUMBER, Hole, text_of
 from backtrail.owned_files import replace_atomically
 
 _HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs: no file can hold them as text
@@ -121,19 +121,27 @@ def _markdown(document: Document) -> str:
         f"{document.kind}, {len(document.messages)} messages",
         f"last changed {document.updated:%Y-%m-%d %H:%M} UTC",
     ]
-    facts += [f"{name}: {document.fields[name]}" for name in ("task", "iteration") if document.fields.get(name)]
+    facts += [
+        f"{name}: {text_of(document.fields[name])}" for name in ("task", "iteration") if document.fields.get(name)
+    ]
     parts = [f"# {_one_line(document.id)}", " · ".join(map(_one_line, facts))]
     if document.fields.get("system_prompt"):
-        parts += ["## system prompt", str(document.fields["system_prompt"])]
+        parts += ["## system prompt", text_of(document.fields["system_prompt"])]
     if document.fields.get("summary"):
-        parts += ["## summary of what came before", str(document.fields["summary"])]
-    for number, message in enumerate(document.messages, int(document.fields.get("first", 1))):
+        parts += ["## summary of what came before", text_of(document.fields["summary"])]
+    for number, message in enumerate(document.messages, _first_number(document)):
         if isinstance(message, Hole):
             parts += [f"## damaged · {number}", _one_line(str(message))]
             continue
         parts.append(f"## {_one_line(message_shapes.role(message) or 'message')} · {number}")
         parts += _paragraphs(message) or ["*(nothing)*"]
     return _HALVES.sub("\N{REPLACEMENT CHARACTER}", "\n\n".join(parts)) + "\n"
+
+
+def _first_number(document: Document) -> int:
+    """The number of the first message; a caller may have saved something else under its key."""
+    first = document.fields.get("first")
+    return first if type(first) is int and 0 <= first < MAX_NUMBER else 1
 
 
 def _paragraphs(message: Message) -> list[str]:

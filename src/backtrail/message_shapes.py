@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from backtrail.model import text_of
+
 Message = dict[str, Any]
 
 _ID_KEYS = ("id", "uuid", "message_id", "messageId")
@@ -63,7 +65,7 @@ def own_id(message: Message) -> str | None:
             if type(value) is str and value:
                 return value
             if type(value) is int:
-                return str(value)
+                return text_of(value)
     return None
 
 
@@ -122,7 +124,7 @@ def name_and_arguments(call: Message) -> tuple[str, Any]:
     inner = next((call[key] for key in ("function", *_CALL_KEYS) if type(call.get(key)) is dict), call)
     names = (level.get(key) for level in (inner, call) for key in ("name", "tool_name", "toolName"))
     arguments = next((inner[key] for key in ("arguments", "args", "input") if key in inner), None)
-    return str(next(filter(None, names), "")), arguments
+    return text_of(next(filter(None, names), "")), arguments
 
 
 def results(message: Message) -> list[str]:

@@ -11,6 +11,8 @@ import msgspec
 
 from backtrail.errors import InvalidInput
 
+MAX_NUMBER = 2**63  #: counts and numbers of messages in a state that sessions and runs keep are below it
+
 Shape = Literal["dict", "list", "text", "bytes", "value"]
 Relation = Literal["child", "parent", "sibling"]
 Kind = Literal["thread", "session", "run", "workspace"]
@@ -101,11 +103,11 @@ class Diff(msgspec.Struct, frozen=True):
         lines = [self._title()]
         for change in self.changes:
             if change.kind == "added":
-                lines.append(f"  + {change.path} = {_brief(change.new)}")
+                lines.append(f"  + {change.path} = {short_repr(change.new)}")
             elif change.kind == "removed":
-                lines.append(f"  - {change.path} = {_brief(change.old)}")
+                lines.append(f"  - {change.path} = {short_repr(change.old)}")
             else:
-                lines.append(f"  ~ {change.path}: {_brief(change.old)} -> {_brief(change.new)}")
+                lines.append(f"  ~ {change.path}: {short_repr(change.old)} -> {short_repr(change.new)}")
         return "\n".join(lines)
 
 
@@ -265,6 +267,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def _brief(value: Any) -> str:
-    text = repr(value)
+def text_of(value: Any) -> str:
+    """`str(value)`, also of a number with more digits than Python is willing to write."""
+    return _write(str, value)
+
+
+def _write(write: Callable[[Any], str], value: Any) -> str:
+    try:
+        return write(value)
+    except ValueError:
+        return hex(value) if type(value) is int else f"<{type(value).__qualname__} with a very long number>"
+
+
+def short_repr(value: Any) -> str:
+    """The start of `repr(value)`."""
+    text = _write(repr, value)
     return text if len(text) <= 72 else text[:69] + "..."

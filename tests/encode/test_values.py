@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backtrail
+from backtrail.encode import values
 from backtrail.encode.record_types import Types
 from backtrail.encode.values import Values
 from backtrail.engines.memory import MemoryEngine
@@ -359,3 +360,14 @@ def test_a_pydantic_model_with_aliases_comes_back() -> None:
 def test_an_unregistered_value_that_could_not_be_loaded_again_is_refused(name: Any) -> None:
     with pytest.raises(backtrail.InvalidInput, match="must be a str"):
         backtrail.Unregistered(name, {"a": 1})
+
+
+def test_a_load_is_not_slowed_down_by_the_extensions_of_earlier_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values with thousands of extensions are looked at more closely, which is slow: each is counted by itself."""
+    looked_at: list[bytes] = []
+    monkeypatch.setattr(values, "check_keys", looked_at.append)
+    with backtrail.open("memory:") as store:
+        store.thread("t").save({"v": {"a": [(number,) for number in range(1000)]}})
+        for _ in range(10):
+            store.thread("t").load()
+    assert not looked_at

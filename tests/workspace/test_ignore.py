@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from backtrail.workspace.exclusions import ScanRoot
 from backtrail.workspace.ignore_files import Rules
+from backtrail.workspace.ignore_patterns import parse
 from backtrail.workspace.walk import walk
 
 PATTERNS = [
@@ -153,3 +154,10 @@ def test_names_with_newlines_and_broken_utf8_are_matched_whole() -> None:
     assert rules.ignores(b"two\nlines/x.log", False)
     assert rules.ignores(b"\xffname", False)
     assert not rules.ignores(b"x.log\n", False)
+
+
+def test_a_set_of_characters_takes_few_bytes_however_many_it_stands_for() -> None:
+    for line in (b"[!a]", b"[a-z]", b"[[:alnum:]]", b"[!a-y]"):
+        pattern = parse(line)
+        assert pattern is not None
+        assert len(pattern.regex) < 64, pattern.regex

@@ -12,6 +12,7 @@ from rich.tree import Tree
 from backtrail import Outline, Unregistered
 from backtrail.cli.formatting import one_line, safe, size
 from backtrail.cli.output import PIPE_WIDTH
+from backtrail.model import text_of
 from backtrail.render.jsonable import short_text
 from backtrail.render.message_parser import ParsedMessage
 
@@ -96,7 +97,7 @@ def _add_value(parent: Tree, name: str, value: Any, full: bool, depth: int) -> N
 def _add_children(parent: Tree, value: Any, full: bool, depth: int) -> None:
     entries = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
     for key, item in entries[: None if full else _MAX_ENTRIES]:
-        _add_value(parent, str(key), item, full, depth)
+        _add_value(parent, text_of(key), item, full, depth)
     _add_more(parent, len(entries), full)
 
 

@@ -28,6 +28,7 @@ from backtrail.errors import InvalidInput
 from backtrail.model import Hole
 
 _SAFE = 2**53
+_FAR = dt.timedelta.max.days  # a float of so many days may be rounded up to more than there can be
 _DECIMAL_INT = 10**4000  # a longer int is written in hex: Python limits the digits of decimal text
 
 
@@ -139,7 +140,7 @@ def _from_moment(cls: Any, text: str) -> Any:
 def _write_seconds(value: dt.timedelta) -> float | str:
     """A number, or the exact text of one that a float does not hold."""
     seconds = value.total_seconds()
-    if dt.timedelta(seconds=seconds) == value:
+    if value.days < _FAR and dt.timedelta(seconds=seconds) == value:
         return seconds
     return str(decimal.Decimal(value.days * 86_400 + value.seconds) + decimal.Decimal(value.microseconds).scaleb(-6))
 

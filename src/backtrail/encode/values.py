@@ -79,7 +79,7 @@ class Values:
     def __init__(self, types: Types) -> None:
         self.types = types
         self.meter: Meter | None = None  #: of the load that this is for
-        self._extensions = 0  # in the value that is being decoded
+        self._extensions = [0]  # in the value that is being decoded; one list for all copies, as they share the decoder
         self._decoder = msgspec.msgpack.Decoder(ext_hook=self._rebuild_few)
 
     def metered(self, meter: Meter) -> Values:
@@ -103,7 +103,7 @@ class Values:
         """The value that `encode` encoded; `Corrupt` if the bytes are invalid."""
         if self.meter is not None:
             self.meter.decode(data)
-        self._extensions = 0
+        self._extensions[0] = 0
         try:
             return self._decoder.decode(data)
         except _Many:
@@ -231,8 +231,8 @@ class Values:
     # -- and back ---------------------------------------------------------------------------------------------------
 
     def _rebuild_few(self, code: int, data: memoryview) -> Any:
-        self._extensions += 1
-        if self._extensions > _MANY:
+        self._extensions[0] += 1
+        if self._extensions[0] > _MANY:
             raise _Many
         return self._rebuild(code, data, self._decoder)
 

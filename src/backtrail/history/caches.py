@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from sys import getsizeof
 from types import NoneType
 from typing import Any
 
@@ -337,8 +338,8 @@ def _size(items: list[Item]) -> int:
     """The encoded size of items, or about that."""
     try:
         return len(_encode(items))
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return len(repr(items))
+    except (UnicodeEncodeError, OverflowError):  # half of a surrogate pair, an int of more than 64 bits
+        return sum(map(getsizeof, items))
 
 
 def _is_flat(item: Any) -> bool:

@@ -17,7 +17,7 @@ from backtrail.history.salvage import hole
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_limit
-from backtrail.model import Hole, Outline, Part
+from backtrail.model import Hole, Outline, Part, text_of
 
 _SMALL = 256  # encoded bytes up to which a value in the root is shown
 
@@ -120,7 +120,7 @@ def _describe(value: Any, start: int, stop: int | None, size: int) -> Outline:
     inner = value.value if isinstance(value, Unregistered) else value
     if isinstance(inner, dict):
         pairs = list(inner.items())[start:stop]
-        parts = tuple(Part(str(k), kind_of(v), 0, _count(v), v, True) for k, v in pairs)
+        parts = tuple(Part(text_of(k), kind_of(v), 0, _count(v), v, True) for k, v in pairs)
         return Outline("dict", size, len(inner), start, parts, type=name)
     if isinstance(inner, list | tuple):
         return Outline("list", size, len(inner), start, _items(list(inner[start:stop]), start), type=name)
@@ -151,8 +151,8 @@ def _step(value: Any, key: str | int, walked: list[str | int], thread: str) -> A
         value = value.value
     try:
         if isinstance(value, dict):
-            named = {str(name): item for name, item in value.items()}
-            return value[key] if key in value else named[str(key)]
+            named = {text_of(name): item for name, item in value.items()}
+            return value[key] if key in value else named[text_of(key)]
         if isinstance(value, list | tuple) and type(key) is int and key >= 0:
             return value[key]
     except (KeyError, IndexError):

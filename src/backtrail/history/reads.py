@@ -266,5 +266,12 @@ async def find(
         for c in await history(thread, all=True)
         if (tag is None or tag in c.tags)
         and (label is None or c.label == label)
-        and all(key in c.custom and c.custom[key] == value for key, value in fields.items())
+        and all(key in c.custom and _equal(c.custom[key], value) for key, value in fields.items())
     ]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except ArithmeticError:  # a signalling NaN: it equals nothing
+        return False

@@ -9,11 +9,11 @@ import msgspec
 
 from backtrail import Unregistered
 from backtrail.encode.tagged_json import from_json, to_json
+from backtrail.model import text_of
 
 __all__ = ["from_json", "json_bytes", "short_text", "to_json", "truncate"]
 
 _MAX_ENTRIES = 200
-_LONG_INT = 12_000  # bits: Python does not write a longer one in decimal
 
 
 def truncate(value: Any, limit: int) -> Any:
@@ -39,14 +39,12 @@ def short_text(value: Any, width: int = 60) -> str:
     elif isinstance(value, Unregistered):
         text = f"{value.type} {short_text(value.value, width)}"
     elif isinstance(value, dict):
-        text = "{" + ", ".join(f"{key}: {short_text(item, 24)}" for key, item in list(value.items())[:6])
+        text = "{" + ", ".join(f"{text_of(key)}: {short_text(item, 24)}" for key, item in list(value.items())[:6])
         text += ", …}" if len(value) > 6 else "}"
     elif isinstance(value, list | tuple):
         text = "[" + ", ".join(short_text(item, 24) for item in value[:6]) + (", …]" if len(value) > 6 else "]")
-    elif isinstance(value, int) and value.bit_length() > _LONG_INT:
-        text = hex(value)
     else:
-        text = str(value)
+        text = text_of(value)
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from backtrail import Hole, Outline, Unregistered, message_shapes
+from backtrail.model import MAX_NUMBER, text_of
 from backtrail.render.jsonable import to_json
 
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
@@ -65,7 +66,7 @@ def first_number(outline: Outline) -> int:
     their numbers when older ones are cut away: `first` is a field of its state."""
     fields = {part.name: part.value for part in outline.parts if part.known}
     first = fields.get("first")
-    return first if "user_turns" in fields and type(first) is int else 1
+    return first if "user_turns" in fields and type(first) is int and 0 <= first < MAX_NUMBER else 1
 
 
 def parse_message(value: Any) -> ParsedMessage:
@@ -99,7 +100,8 @@ def parse_message(value: Any) -> ParsedMessage:
         draft.results.append(result)
     else:
         _add_content(draft, _content_of(value))
-    for call in value.get("tool_calls") or ():
+    listed = value.get("tool_calls")
+    for call in listed if isinstance(listed, list | tuple) else ():
         draft.call(call)
     known = draft.done()
     if known == ParsedMessage(known.role) and "content" not in value and "parts" not in value:
@@ -110,12 +112,12 @@ def parse_message(value: Any) -> ParsedMessage:
 def _role(value: dict[Any, Any]) -> str:
     role = value.get("role") or value.get("author") or value.get("type")
     if role in (None, "message", "response", "request"):
-        role = {"response": "assistant", "request": "user"}.get(str(value.get("kind") or role), "message")
+        role = {"response": "assistant", "request": "user"}.get(text_of(value.get("kind") or role), "message")
     if role in ("function_call", "reasoning"):
         return "assistant"
     if role == "function_call_output":
         return "tool"
-    return _ROLES.get(str(role), str(role))
+    return _ROLES.get(name := text_of(role), name)
 
 
 def _content_of(value: dict[Any, Any]) -> Any:
@@ -185,7 +187,7 @@ def _add_block(draft: _Draft, block: Any) -> None:
     if not isinstance(block, dict):
         draft.extra.append(_text(block))
         return
-    kind = str(block.get("type") or block.get("part_kind") or "")
+    kind = text_of(block.get("type") or block.get("part_kind") or "")
     if kind in ("tool_use", "tool-call", "tool_call"):
         draft.call(block)
     elif kind in (*_RESULT_BLOCKS, "tool-return"):
@@ -219,7 +221,7 @@ def _flat(value: Any) -> str:
 
 
 def _str(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else text_of(value)
 
 
 def _text(value: Any) -> str:

@@ -17,10 +17,17 @@ from backtrail.errors import InvalidInput, LockLost, LockTimeout, ThreadNotFound
 from backtrail.history.context import Context
 from backtrail.history.save import check_facts
 from backtrail.history.thread_core import ThreadCore
-from backtrail.model import Checkpoint
+from backtrail.model import MAX_NUMBER, Checkpoint, short_repr
 from backtrail.run.lease_owner import is_gone, new_owner
 from backtrail.run.listing import KIND, NUMBERS, RUNS
 
+_FIELDS: dict[str, type] = {
+    "task": str,
+    "messages": list,
+    "system_prompt": str,
+    **dict.fromkeys(NUMBERS, int),
+    "custom": dict,
+}
 TTL = 30.0  # seconds from the last renewal of a lease until it expires
 
 
@@ -81,15 +88,27 @@ class RunCore:
         except ThreadNotFound:
             self.loaded = True
             return False
-        self.task = self.task or state.get("task", "")
-        self.iteration = state.get("iteration", 0)
-        self.messages = state.get("messages", [])
-        self.system_prompt = state.get("system_prompt", "")
-        self.input_tokens = state.get("input_tokens", 0)
-        self.output_tokens = state.get("output_tokens", 0)
-        self.custom = state.get("custom", {})
+        fields = self._fields(state)
+        fields["task"] = self.task or fields["task"]
+        for name, value in fields.items():
+            setattr(self, name, value)
         self.loaded = True
         return True
+
+    def _fields(self, state: Any) -> dict[str, Any]:
+        """The fields of a run's state, if they have the right types: any thread's state can be changed by hand."""
+        if type(state) is not dict:
+            raise self._unreadable(f"its state is a {type(state).__qualname__}")
+        fields = {name: state.get(name, kind()) for name, kind in _FIELDS.items()}
+        for name, value in fields.items():
+            if type(value) is not _FIELDS[name] or (name in NUMBERS and not 0 <= value < MAX_NUMBER):
+                raise self._unreadable(f"state[{name!r}] is {short_repr(value)}")
+        return fields
+
+    def _unreadable(self, why: str) -> InvalidInput:
+        return InvalidInput(
+            f"thread {self.id!r} cannot be read as a run: {why}; store.thread(id).load() gives its state"
+        )
 
     async def checkpoint(
         self,
@@ -120,8 +139,8 @@ class RunCore:
         if iteration is None:
             numbers["iteration"] += 1
         for name, value in numbers.items():
-            if type(value) is not int or value < 0:
-                raise InvalidInput(f"{name} must be an int from 0 up, not {value!r}")
+            if type(value) is not int or not 0 <= value < MAX_NUMBER:
+                raise InvalidInput(f"{name} must be an int from 0 up, of at most 63 bits, not {short_repr(value)}")
         prompt = self.system_prompt if system_prompt is None else system_prompt
         fields = {**self.custom, **custom}
         state = {"task": self.task, **numbers, "system_prompt": prompt, "messages": self.messages, "custom": fields}

@@ -17,6 +17,7 @@ from backtrail.errors import InvalidInput, NotFound
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_core import ThreadCore
 from backtrail.message_shapes import Message
+from backtrail.model import MAX_NUMBER, short_repr
 
 MESSAGES, TURNS, FIRST, SUMMARY = "messages", "user_turns", "first", "summary"
 _NUMBERED = re.compile("#[0-9]{1,15}")  # the name of a message that has no id of its own
@@ -30,6 +31,9 @@ def check_value(key: str, value: Any, thread: str = "the thread") -> Any:
     """The value of a session's key, if it has the right type: any thread can be opened as a session."""
     if key in _TYPES and type(value) is not _TYPES[key]:
         what = f"state[{key!r}] is of type {type(value).__qualname__}, not {_TYPES[key].__name__}"
+        raise InvalidInput(f"{thread} cannot be read as a session: {what}; load() gives its state")
+    if _TYPES.get(key) is int and not 0 <= value < MAX_NUMBER:
+        what = f"state[{key!r}] is {short_repr(value)}"
         raise InvalidInput(f"{thread} cannot be read as a session: {what}; load() gives its state")
     if key == MESSAGES and value and set(map(type, value)) != _DICT:
         kind = next(type(message).__qualname__ for message in value if type(message) is not dict)

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_NAME, MAX_PATH = 255, 4096  # bytes: a pattern that needs more matches nothing
 
+_ALL = set(range(1, 256))
 _SPECIAL = re.compile(rb"[*?\[\\]")
 _CLASSES: dict[bytes, Callable[[int], bool]] = {
     b"alnum": lambda c: chr(c).isalnum(),
@@ -152,11 +154,23 @@ def _set(text: bytes, at: int) -> tuple[bytes, int]:
         before = char
         at += 1
     if negated:
-        found = set(range(1, 256)) - found
+        found = _ALL - found
     found.discard(0x2F)
     if not found:
         raise ValueError("nothing is in the set")
-    return b"[" + b"".join(b"\\x%02x" % char for char in sorted(found)) + b"]", at + 1
+    return _one_of(frozenset(found)), at + 1
+
+
+@lru_cache(256)
+def _one_of(found: frozenset[int]) -> bytes:
+    """The expression for one of these characters, as ranges: a list would be a thousand bytes for each `[!a]`."""
+    ranges: list[bytes] = []
+    for first in sorted(char for char in found if char - 1 not in found):
+        last = first
+        while last + 1 in found:
+            last += 1
+        ranges.append(b"\\x%02x-\\x%02x" % (first, last) if last > first else b"\\x%02x" % first)
+    return b"[" + b"".join(ranges) + b"]"
 
 
 def _byte(text: bytes, at: int) -> int:
