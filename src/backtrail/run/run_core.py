@@ -99,7 +99,7 @@ class RunCore:
         """The fields of a run's state, if they have the right types: any thread's state can be changed by hand."""
         if type(state) is not dict:
             raise self._unreadable(f"its state is a {type(state).__qualname__}")
-        fields = {name: state.get(name, kind()) for name, kind in _FIELDS.items()}
+        fields: dict[str, Any] = {name: state.get(name, kind()) for name, kind in _FIELDS.items()}
         for name, value in fields.items():
             if type(value) is not _FIELDS[name] or (name in NUMBERS and not 0 <= value < MAX_NUMBER):
                 raise self._unreadable(f"state[{name!r}] is {short_repr(value)}")
