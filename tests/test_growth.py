@@ -212,6 +212,17 @@ def _diff(a: Any, b: Any) -> Callable[[], object]:
     return lambda: thread.diff(1, 2)
 
 
+@case(2_000)
+def diff_of_a_list_that_is_the_deeper_the_longer_it_is(size: int) -> Callable[[], object]:
+    def nested(last: int) -> Any:
+        value: Any = [*range(size), last]
+        for level in range(size // 160):
+            value = [value] if level % 2 else {"k": value}
+        return {"a": {"b": value}}
+
+    return _diff(nested(1), nested(2))
+
+
 @case(500)
 def comparing_lists_with_nothing_in_common(n: int) -> Callable[[], object]:
     return _diff({"l": list(range(n))}, {"l": list(range(n, 2 * n))})

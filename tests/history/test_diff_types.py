@@ -5,8 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 import backtrail
 from backtrail.engines.memory import MemoryEngine
+from backtrail.history import diff
 
 
 @dataclasses.dataclass
@@ -52,3 +57,29 @@ def test_a_store_without_the_types_registered_shows_the_change_too() -> None:
     with_types.save(Task("tea", []))
     without = backtrail.open(engine).thread("t")
     assert changes(without, 1, 2) == changes(with_types, 1, 2)
+
+
+_NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.floats(0, 1) | st.sampled_from(["", "a", "\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from("abc"), inner)
+        | st.dictionaries(st.integers(0, 2), inner)
+        | st.tuples(inner, inner)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(old=_NESTED, new=_NESTED)
+def test_what_lies_deep_is_compared_as_what_does_not(monkeypatch: pytest.MonkeyPatch, old: Any, new: Any) -> None:
+    found = []
+    for levels in (0, 1, 100):
+        monkeypatch.setattr(diff, "_ENCODED_LEVELS", levels)
+        with backtrail.open("memory:") as store:
+            thread = store.thread("t")
+            thread.save({"v": {"w": old}})
+            thread.save({"v": {"w": new}})
+            found.append(str(thread.diff(1, 2)).splitlines()[1:])
+    assert found[0] == found[1] == found[2]

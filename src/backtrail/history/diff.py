@@ -8,7 +8,10 @@ states of two lineages, each with its own reader, all of both is read and compar
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Any, TypeAlias
+
+from blake3 import blake3
 
 from backtrail.encode.row_format import MAX_TREE_DEPTH, ListNode, Tree
 from backtrail.encode.values import Values
@@ -19,6 +22,9 @@ from backtrail.sequence_diff import spans
 
 #: The path of a change of the state's own type. No key has this path: `step_into` would put it in quotes.
 TYPE = "(type)"
+_CONTAINERS = frozenset({dict, list})
+_ENCODED_LEVELS = 6  # of nested dicts and lists
+_NO_VALUE = b"\xc1"  # no encoded value begins with it
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -38,6 +44,7 @@ class _Comparison:
     def __init__(self, readers: Readers, values: Values) -> None:
         self._before, self._after = readers
         self._values = values
+        self._digests: dict[int, tuple[Any, bytes]] = {}
 
     async def trees(self, a: Tree, b: Tree, path: str, depth: int) -> list[Change]:
         changes: list[Change] = []
@@ -62,6 +69,7 @@ class _Comparison:
             elif isinstance(old, ListNode) and isinstance(new, ListNode):
                 changes += await self._lists(old, new, at)
             elif old is not None and new is not None:
+                self._digests.clear()
                 changes += self._two_values(await self._before.value(old), await self._after.value(new), at)
         return changes
 
@@ -70,30 +78,30 @@ class _Comparison:
         return step_into(path, key)
 
     async def _lists(self, old: ListNode, new: ListNode, path: str) -> list[Change]:
+        self._digests.clear()
         front = _common_items(old, new)
         a = await self._before.items(old, front, old.count)
         b = await self._after.items(new, front, new.count)
-        return self._items(a, b, front, path)
+        return self._items(a, b, front, path, 0)
 
-    def _items(self, a: list[Any], b: list[Any], base: int, path: str) -> list[Change]:
+    def _items(self, a: list[Any], b: list[Any], base: int, path: str, depth: int) -> list[Change]:
         """Changes of a list: runs of equal items are matched, and the items between them are compared one by one."""
-        encode = self._values.encode
         changes: list[Change] = []
-        for kind, a0, a1, b0, b1 in spans([encode(x) for x in a], [encode(x) for x in b]):
+        for kind, a0, a1, b0, b1 in spans([self._name(x, depth) for x in a], [self._name(x, depth) for x in b]):
             if kind == "equal":
                 continue
             self._after.charge((len(path) + 8) * max(a1 - a0, b1 - b0))
             pairs = min(a1 - a0, b1 - b0)
             for i in range(pairs):
-                changes += self._two_values(a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]")
+                changes += self._two_values(a[a0 + i], b[b0 + i], f"{path}[{base + b0 + i}]", depth + 1)
             for i in range(a0 + pairs, a1):
                 changes.append(Change(f"{path}[{base + i}]", "removed", old=a[i]))
             for i in range(b0 + pairs, b1):
                 changes.append(Change(f"{path}[{base + i}]", "added", new=b[i]))
         return changes
 
-    def _two_values(self, old: Any, new: Any, path: str) -> list[Change]:
-        if self._values.encode(old) == self._values.encode(new):
+    def _two_values(self, old: Any, new: Any, path: str, depth: int = 0) -> list[Change]:
+        if self._name(old, depth) == self._name(new, depth):
             return []
         if type(old) is dict and type(new) is dict and all(type(key) is str for key in [*old, *new]):
             changes: list[Change] = []
@@ -104,11 +112,34 @@ class _Comparison:
                 elif key not in old:
                     changes.append(Change(at, "added", new=new[key]))
                 else:
-                    changes += self._two_values(old[key], new[key], at)
+                    changes += self._two_values(old[key], new[key], at, depth + 1)
             return changes
         if type(old) is list and type(new) is list:
-            return self._items(old, new, 0, path)
+            return self._items(old, new, 0, path, depth + 1)
         return [Change(path, "changed", old=old, new=new)]
+
+    def _name(self, value: Any, depth: int) -> bytes:
+        """The same bytes for the same value, at one depth of the comparison. To encode it is quick; but what lies deep
+        would be encoded again for each level around it."""
+        return self._values.encode(value) if depth < _ENCODED_LEVELS else self._digest(value)
+
+    def _digest(self, value: Any) -> bytes:
+        """The bytes of a dict or list that holds others are made from theirs, and are kept."""
+        if type(value) not in _CONTAINERS:
+            return self._values.encode(value)
+        known = self._digests.get(id(value))
+        if known is not None:
+            return known[1]
+        items = list(chain.from_iterable(value.items())) if type(value) is dict else value
+        if _CONTAINERS.isdisjoint(map(type, items)):
+            return self._values.encode(value)
+        parts = [self._digest(item) for item in items]
+        hashed = blake3(type(value).__name__.encode())
+        for part in parts:
+            hashed.update(len(part).to_bytes(8, "big") + part)
+        digest = _NO_VALUE + hashed.digest()
+        self._digests[id(value)] = value, digest  # with the value, so that its id is not given to another one
+        return digest
 
 
 def step_into(path: str, key: str) -> str:

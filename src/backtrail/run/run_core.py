@@ -101,7 +101,8 @@ class RunCore:
             raise self._unreadable(f"its state is a {type(state).__qualname__}")
         fields: dict[str, Any] = {name: state.get(name, kind()) for name, kind in _FIELDS.items()}
         for name, value in fields.items():
-            if type(value) is not _FIELDS[name] or (name in NUMBERS and not 0 <= value < MAX_NUMBER):
+            wrong_type = type(value) is not _FIELDS[name]
+            if wrong_type or (name in NUMBERS and not 0 <= value < MAX_NUMBER):
                 raise self._unreadable(f"state[{name!r}] is {short_repr(value)}")
         return fields
 
