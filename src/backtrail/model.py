@@ -11,7 +11,8 @@ import msgspec
 
 from backtrail.errors import InvalidInput
 
-MAX_NUMBER = 2**63  #: counts and numbers of messages in a state that sessions and runs keep are below it
+MAX_NUMBER = 2**63  #: counts and numbers of messages in the state of a session or a run are below it
+MAX_GIVEN = 2**53  #: and those that a caller or a file begins with below this: counting never gets from here to there
 
 Shape = Literal["dict", "list", "text", "bytes", "value"]
 Relation = Literal["child", "parent", "sibling"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,3 +109,25 @@ def test_sessions_and_runs_whose_fields_were_changed_by_hand_are_shown_or_refuse
                 run.checkpoint(messages=[])
         except InvalidInput as refused:
             assert "cannot be read as a" in str(refused)  # noqa: PT017
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63 - 1, 2**63, 2**70, LONG], ids=range(5))
+def test_a_count_that_could_not_be_read_again_is_never_written(tmp_path: Path, number: int) -> None:
+    shown = number if number < LONG else 2**1000
+    files = {
+        "a.json": [{"sessions": {"A": {"UserTurns": shown, "Messages": [{"role": "user", "content": "x"}]}}}],
+        "b.jsonl": [{"backtrail": 1, "id": "B", "user_turns": shown}, {"role": "user", "content": "x"}],
+        "c.jsonl": [{"backtrail": 1, "id": "C", "kind": "run", "fields": {"iteration": shown}}],
+    }
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
+    with backtrail.open("memory:") as store:
+        store.import_(tmp_path)
+        assert {info.id for info in store.sessions()} == {"A", "B"}
+        assert not store.runs()
+        for id in ("A", "B"):
+            store.session(id).add("user", "y")
+            assert store.session(id).user_turns == 2
+        with pytest.raises(InvalidInput, match="user_turns"):
+            store.session("A").replace([], user_turns=number)
+        assert store.session("A").user_turns == 2

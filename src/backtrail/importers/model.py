@@ -9,6 +9,8 @@ from typing import Any, Literal
 import msgspec
 from blake3 import blake3
 
+from backtrail.model import MAX_GIVEN
+
 Message = dict[str, Any]
 
 
@@ -81,8 +83,8 @@ _LONG_INT = 12_000  # bits: Python does not write a longer one in decimal
 def check_run(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of a run, with defaults; `BadFile` if one has the wrong type."""
     for name in ("iteration", "input_tokens", "output_tokens"):
-        if type(fields.setdefault(name, 0)) is not int or fields[name] < 0:
-            raise BadFile(f"its {name} is no whole number from 0 up")
+        if type(fields.setdefault(name, 0)) is not int or not 0 <= fields[name] < MAX_GIVEN:
+            raise BadFile(f"its {name} is no whole number from 0 to {MAX_GIVEN:,}")
     for name, kind in (("task", str), ("system_prompt", str), ("messages", list), ("custom", dict)):
         if type(fields.setdefault(name, kind())) is not kind:
             raise BadFile(f"its {name} is no {kind.__name__}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from backtrail.importers.model import BadFile, FileContent, ForeignThread, Segment
+from backtrail.model import MAX_GIVEN
 
 
 def recognises(content: FileContent) -> bool:
@@ -44,7 +45,7 @@ def _session(id: str, value: Any) -> ForeignThread:
     return ForeignThread(
         value["ID"] if type(value.get("ID")) is str and value["ID"] else id,
         segments=tuple(segments),
-        user_turns=turns if type(turns) is int and turns >= 0 else None,
+        user_turns=turns if type(turns) is int and 0 <= turns < MAX_GIVEN else None,
         custom={name.lower(): value[name] for name in ("CreatedAt", "UpdatedAt") if type(value.get(name)) is str},
         notes=tuple(notes),
     )

@@ -6,6 +6,7 @@ from backtrail.encode.tagged_json import from_json
 from backtrail.errors import InvalidInput
 from backtrail.export import FORMAT_KEY
 from backtrail.importers.model import BadFile, FileContent, ForeignThread, Segment, check_run
+from backtrail.model import MAX_GIVEN
 
 
 def recognises(content: FileContent) -> bool:
@@ -37,7 +38,7 @@ def read(content: FileContent) -> list[ForeignThread]:
             id,
             segments=(Segment(messages),),
             summary=summary if type(summary) is str else "",
-            user_turns=turns if type(turns) is int and turns >= 0 else None,
+            user_turns=turns if type(turns) is int and 0 <= turns < MAX_GIVEN else None,
             notes=content.notes,
         )
     ]

@@ -27,7 +27,7 @@ from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.validation import check_limit, check_name
 from backtrail.message_shapes import Message, Problem
-from backtrail.model import Checkpoint
+from backtrail.model import MAX_GIVEN, Checkpoint
 from backtrail.session.edits import check_messages, message_list, plan_append, plan_keep, plan_replace
 from backtrail.session.listing import KIND, SESSIONS, SessionInfo
 from backtrail.session.message_compaction import Compaction
@@ -220,6 +220,8 @@ class SessionCore:
         handle last read or wrote."""
         new = check_messages(message_list(messages, "replace()"))
         number = check_limit(user_turns, "user_turns")
+        if number is not None and number >= MAX_GIVEN:
+            raise InvalidInput(f"user_turns must be below {MAX_GIVEN:,}")
         extra = {} if number is None else {TURNS: number}
 
         def plan(planner: Planner) -> PlannedRow:
