@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import backtrail
 from backtrail.model import Checkpoint
-from backtrail.render.graph import GraphRow, arrange, draw
+from backtrail.render.graph import MAX_LANES, GraphRow, arrange, draw, width
 
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -80,3 +80,14 @@ def test_a_head_below_what_it_left_behind_is_joined_from_the_side() -> None:
         head = thread.rewind(1)
         rows = arrange(thread.history(all=True), head.id)
     assert [text for _, text in draw(rows, head.id)] == ["  ○", "  ○", "╭─╯", "◉"]
+
+
+def test_thousands_of_abandoned_branches_do_not_make_thousands_of_lanes() -> None:
+    made = [_checkpoint(0, None, 0), *(_checkpoint(i, 0, i) for i in range(1, 2000))]
+    rows = arrange(made, "c700")
+    assert width(rows) == MAX_LANES + 1
+    assert sum(len(row.through) + len(row.joins) for row in rows) <= len(rows) * (MAX_LANES + 1)
+    assert {row.checkpoint.id for row in rows} == {checkpoint.id for checkpoint in made}
+    assert [row.lane for row in rows if row.on_trail] == [0, 0]
+    _lines_meet(rows)
+    assert len(draw(rows, "c700")) >= len(made)

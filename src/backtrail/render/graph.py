@@ -1,7 +1,9 @@
 """Lays out a history as a graph: each checkpoint is a row with a lane and the lines between lanes.
 
 Rows go from the newest to the oldest, children before parents whatever their clocks said. The head and its ancestors
-have lane 0; an abandoned branch has a lane of its own, down to the checkpoint it started from.
+have lane 0; an abandoned branch has a lane of its own, down to the checkpoint it started from. Of more branches side
+by side than there are lanes, the others' checkpoints stand in one more lane, without lines: else thousands of abandoned
+branches would make thousands of lanes in each of thousands of rows.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from backtrail.model import Checkpoint
+
+MAX_LANES = 64  # with lines
 
 
 class GraphRow(msgspec.Struct, frozen=True):
@@ -34,11 +38,11 @@ def arrange(checkpoints: Iterable[Checkpoint], head: str | None) -> list[GraphRo
     rows: list[GraphRow] = []
     for checkpoint in _ordered(known):
         joins = tuple(i for i, awaited in enumerate(lanes) if awaited == checkpoint.id)
-        lane = joins[0] if joins else _free_lane(lanes)
+        lane = joins[0] if joins else min(_free_lane(lanes), MAX_LANES)
         came = tuple(i for i in joins if not (i == 0 and checkpoint.id == head))  # no line enters the head from above
         for i in joins:
             lanes[i] = None
-        parent = checkpoint.parent_id if checkpoint.parent_id in known else None
+        parent = checkpoint.parent_id if checkpoint.parent_id in known and lane < MAX_LANES else None
         through = tuple(
             i for i, awaited in enumerate(lanes) if awaited is not None and not (i == 0 and awaited == head)
         )
