@@ -47,6 +47,7 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_at: dt.datetime
     updated_at: dt.datetime
     size: int  #: encoded bytes of the state at the head
+    version: int = 0  #: grows by one with every change of the thread: saves, moves of the head, annotations, deletions
     damage: str | None = None  #: why the thread cannot be read; then only its id is sure, and `head` is empty
 
 

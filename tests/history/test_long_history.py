@@ -9,6 +9,7 @@ import pytest
 
 import backtrail
 from backtrail.engines.base import Engine
+from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 
 
@@ -130,3 +131,41 @@ def test_listing_the_forks_of_a_thread_takes_as_many_calls_for_ten_as_for_a_hund
     assert [(fork.thread_id, fork.step) for fork in found if fork.thread_id.startswith("few")] == [
         (f"few-{number}", number + 1) for number in range(10)
     ]
+
+
+def _rewound(store: backtrail.Store, name: str, times: int, steps_back: int) -> backtrail.Thread[Any]:
+    """A thread that was rewound and went on that often; each time a branch was left behind."""
+    thread: backtrail.Thread[Any] = store.thread(name)
+    for number in range(5):
+        thread.append("items", [number])
+    for number in range(times):
+        thread.rewind(5 if not steps_back else -1 - steps_back)
+        for _ in range(1 + steps_back):
+            thread.append("items", [number])
+    return thread
+
+
+@pytest.mark.parametrize("steps_back", [0, 1], ids=["from one checkpoint", "from the branch before"])
+def test_a_history_with_many_branches_costs_a_few_calls_for_each(
+    store: backtrail.Store, monkeypatch: pytest.MonkeyPatch, steps_back: int
+) -> None:
+    monkeypatch.setattr(store._core.context.caches.branches, "_branches", LRU(8))
+    thread = _rewound(store, f"branches {steps_back}", 60, steps_back)
+    work = counted(store, monkeypatch, lambda: thread.history(all=True))
+    assert work.calls < 8 * 60
+    assert work.records < 16 * 60  # and not 60 times 60, which is what it costs to read all branches for each
+
+
+def test_a_rewind_does_not_read_every_branch_each_time(store: backtrail.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store._core.context.caches.branches, "_branches", LRU(8))
+    thread = _rewound(store, "rewound", 40, 0)
+    work = counted(store, monkeypatch, lambda: _rewound(store, "rewound", 40, 0))
+    assert thread.step == 6
+    assert work.records < 40 * 40
+
+
+def test_a_page_of_the_history_has_the_parents_that_the_whole_history_has(store: backtrail.Store) -> None:
+    thread = _rewound(store, "parents", 12, 1)
+    thread.delete(thread.history(all=True)[7])
+    whole = {one.id: one for one in thread.history(all=True)}
+    assert all(whole[one.id] == one == thread.get(one.id) for one in thread.history(limit=9, all=True))

@@ -6,7 +6,7 @@ on branches of its own. The walk itself is `engines.branch_origins.walk_back`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 import msgspec
 
@@ -57,10 +57,9 @@ class Ancestry:
         start = head.position if position is None else position
         segments = list(walk_back(start, context.caches.branches.get))
         if not is_complete(segments):
-            lookup = await context.branch_lookup(head.lineage)
-            segments = list(walk_back(start, lookup))
-            if not is_complete(segments):
-                raise broken_walk(head, start, segments, lookup)
+            segments = list(whole_walk(head, start, await context.branch_lookup(head.lineage)))
+            for segment in segments:  # a lineage may have more branches than are cached: these are needed again
+                context.caches.branches.put(segment.branch)
         return cls(context, head, segments)
 
     def __contains__(self, position: Position) -> bool:
@@ -70,27 +69,54 @@ class Ancestry:
         """The branch that holds the step of this number."""
         return next((s.branch for s in self.segments if s.first <= step <= s.last), None)
 
-    async def steps_back(
+    def steps_back(
         self, down_to: int = 0, chunk: int = CHUNK, up_to: int = LAST_STEP, salvage: bool = False
     ) -> AsyncIterator[HistoryStep]:
-        """Every step that has not been swept, deleted ones included, newest first. Reads `chunk` steps at first, then
-        larger chunks: of those that are empty there are few, however far apart the steps are."""
-        for segment in self.segments:
-            last = min(segment.last, up_to)
-            while last >= max(segment.first, down_to):
-                first = max(segment.first, last - chunk + 1, down_to)
-                steps = await self._context.engine.steps(self._head.lineage, segment.branch.id, first, last)
-                chunk = min(CHUNK, chunk * 8) if steps else chunk * 8
-                for step in reversed(steps):
-                    yield _history_step(self._context, self._head, segment.branch, step, salvage)
-                last = first - 1
+        """Every step that has not been swept, deleted ones included, newest first."""
+        return _steps_back(self._context, self._head, self.segments, down_to, chunk, up_to, salvage)
 
     async def newest_alive(self, salvage: bool = False) -> HistoryStep | None:
         """The newest checkpoint that was not deleted."""
-        async for step in self.steps_back(chunk=2, salvage=salvage):
-            if step.alive:
-                return step
-        return None
+        return await _newest_alive(self._context, self._head, self.segments, salvage)
+
+
+async def _steps_back(
+    context: Context,
+    head: Head,
+    segments: Iterable[Segment],
+    down_to: int = 0,
+    chunk: int = CHUNK,
+    up_to: int = LAST_STEP,
+    salvage: bool = False,
+) -> AsyncIterator[HistoryStep]:
+    """The steps of a walk, newest first. Reads `chunk` steps at first, then larger chunks: of those that are empty
+    there are few, however far apart the steps are."""
+    for segment in segments:
+        last = min(segment.last, up_to)
+        while last >= max(segment.first, down_to):
+            first = max(segment.first, last - chunk + 1, down_to)
+            steps = await context.engine.steps(head.lineage, segment.branch.id, first, last)
+            chunk = min(CHUNK, chunk * 8) if steps else chunk * 8
+            for step in reversed(steps):
+                yield _history_step(context, head, segment.branch, step, salvage)
+            last = first - 1
+
+
+async def _newest_alive(context: Context, head: Head, segments: Iterable[Segment], salvage: bool) -> HistoryStep | None:
+    async for step in _steps_back(context, head, segments, chunk=2, salvage=salvage):
+        if step.alive:
+            return step
+    return None
+
+
+def whole_walk(head: Head, start: Position, lookup: BranchLookup) -> Iterator[Segment]:
+    """The walk back from a position, which raises `Corrupt` where it should go on and cannot."""
+    segments: list[Segment] = []
+    for segment in walk_back(start, lookup):
+        segments.append(segment)
+        yield segment
+    if not is_complete(segments):
+        raise broken_walk(head, start, segments, lookup)
 
 
 def broken_walk(head: Head, start: Position, segments: list[Segment], lookup: BranchLookup) -> Corrupt:
@@ -125,14 +151,6 @@ async def step_at(context: Context, head: Head, branch: Branch, step: int, salva
 # -- checkpoints and their parents -------------------------------------------------------------------------------------
 
 
-def to_checkpoints(context: Context, steps: Sequence[HistoryStep]) -> Iterator[Checkpoint]:
-    """The checkpoints of steps of one ancestry, oldest first: each one's parent is the one before it."""
-    parent: HistoryStep | None = None
-    for one in steps:
-        yield make_checkpoint(context, one, parent)
-        parent = one
-
-
 async def to_checkpoint(context: Context, head: Head, one: HistoryStep) -> Checkpoint:
     """The checkpoint of a step, with its living parent. That may be damaged."""
     first = one.meta.parent is None and one.damage is None
@@ -149,11 +167,20 @@ def make_checkpoint(context: Context, one: HistoryStep, parent: HistoryStep | No
 
 
 async def parent_of(
-    context: Context, head: Head, branch: Branch, step: int, salvage: bool = False
+    context: Context,
+    head: Head,
+    branch: Branch,
+    step: int,
+    salvage: bool = False,
+    lookup: BranchLookup | None = None,
 ) -> HistoryStep | None:
-    """The newest living checkpoint before a step."""
+    """The newest living checkpoint before a step. With a `lookup`, the walk goes only as far back as it must."""
     before = previous_position(branch, step)
-    return None if before is None else await (await Ancestry.of(context, head, before)).newest_alive(salvage)
+    if before is None:
+        return None
+    if lookup is None:
+        return await (await Ancestry.of(context, head, before)).newest_alive(salvage)
+    return await _newest_alive(context, head, whole_walk(head, before, lookup), salvage)
 
 
 # -- what a thread wrote -----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from backtrail.encode.frame import describe_row
@@ -11,6 +11,7 @@ from backtrail.encode.record_types import conform
 from backtrail.encode.row_format import ListNode, Root
 from backtrail.encode.values import Values
 from backtrail.engines.base import Head, Position
+from backtrail.engines.branch_origins import furthest, previous_position
 from backtrail.errors import Corrupt, ThreadNotFound
 from backtrail.history.ancestry import (
     CHUNK,
@@ -18,10 +19,8 @@ from backtrail.history.ancestry import (
     HistoryStep,
     living_steps,
     make_checkpoint,
-    own_branches,
     parent_of,
     to_checkpoint,
-    to_checkpoints,
 )
 from backtrail.history.records import open_note, uuid_text
 from backtrail.history.resolve import resolve
@@ -203,29 +202,23 @@ async def history(
     keeps the newest. `all`: abandoned ones as well. `salvage`: damaged ones are listed too, marked as such."""
     most = check_limit(limit)
     found = await _find_head(thread)
-    if found is None:
+    if found is None or most == 0:
         return []
     ancestry = await Ancestry.of(thread.context, found)
-    steps: list[HistoryStep] = []
-    newest: Position | None = None
     chunk = CHUNK if most is None else min(most + 1, CHUNK)
-    async for one in ancestry.steps_back(chunk=chunk, salvage=salvage):
-        newest = newest or one.position
-        if one.alive:
-            steps.append(one)
-            if most is not None and len(steps) == most + 1:  # one more, for the oldest one's parent
-                break
-    if newest != found.position:
-        raise Corrupt(describe_row(*found.position), f"the row is missing, but it is the head of thread {thread.id!r}")
-    checkpoints = list(to_checkpoints(thread.context, steps[::-1]))
+    checkpoints: list[Checkpoint] = []
+    async for one, parent in _living(thread, found, ancestry, chunk, salvage):
+        checkpoints.append(make_checkpoint(thread.context, one, parent))
+        if len(checkpoints) == most:
+            break
     if all:
         # Abandoned checkpoints before the oldest one of a full page would not be among the newest either.
-        full = most is not None and len(steps) == most + 1
-        checkpoints += await _abandoned(thread, found, ancestry, steps[-1].step.step if full else 1, salvage)
-        checkpoints.sort(key=lambda c: (c.step, c.created_at, c.id))
-    if most is not None:
-        checkpoints = checkpoints[-most:] if most else []
-    return checkpoints[::-1] if newest_first else checkpoints
+        first = checkpoints[-1].step if len(checkpoints) == most else 1
+        async for one, parent in _abandoned(thread, found, ancestry, first, salvage):
+            checkpoints.append(make_checkpoint(thread.context, one, parent))
+        checkpoints.sort(key=lambda c: (c.step, c.created_at, c.id), reverse=True)
+    checkpoints = checkpoints[:most]
+    return checkpoints if newest_first else checkpoints[::-1]
 
 
 async def _find_head(thread: ThreadHandle[S]) -> Head | None:
@@ -236,23 +229,48 @@ async def _find_head(thread: ThreadHandle[S]) -> Head | None:
     return found
 
 
+async def _living(
+    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, chunk: int = CHUNK, salvage: bool = False
+) -> AsyncIterator[tuple[HistoryStep, HistoryStep | None]]:
+    """The checkpoints of a history, newest first, each with its parent."""
+    child: HistoryStep | None = None
+    newest: Position | None = None
+    async for one in ancestry.steps_back(chunk=chunk, salvage=salvage):
+        newest = newest or one.position
+        if newest != head.position:
+            break
+        if one.alive:
+            if child is not None:
+                yield child, one
+            child = one
+    if newest != head.position:
+        raise Corrupt(describe_row(*head.position), f"the row is missing, but it is the head of thread {thread.id!r}")
+    if child is not None:
+        yield child, None
+
+
 async def _abandoned(
-    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, first: int, salvage: bool
-) -> list[Checkpoint]:
-    """The checkpoints from step `first` on that this thread wrote and that are not in its history."""
+    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, first: int = 1, salvage: bool = False
+) -> AsyncIterator[tuple[HistoryStep, HistoryStep | None]]:
+    """The checkpoints from step `first` on that this thread wrote and that are not in its history, with their
+    parents."""
     context = thread.context
-    result: list[Checkpoint] = []
-    in_history = {segment.branch.id: segment.last for segment in ancestry.segments}
-    for branch in await own_branches(context, head):
+    in_history = furthest(ancestry.segments)
+    branches = {branch.id: branch for branch in await context.branches(head.lineage)}
+    origins: dict[Position | None, HistoryStep | None] = {}  # branches often begin at the same checkpoint
+    for branch in branches.values():
+        if branch.owner != head.owner:
+            continue
         parent: HistoryStep | None = None
         begin = max(first, in_history.get(branch.id, 0) + 1)
         for one in await living_steps(context, head, branch, begin, salvage):
-            if one.position not in ancestry:
-                if parent is None:
-                    parent = await parent_of(context, head, branch, one.step.step, salvage)
-                result.append(make_checkpoint(context, one, parent))
+            if parent is None:
+                before = previous_position(branch, one.step.step)
+                if before not in origins:
+                    origins[before] = await parent_of(context, head, branch, one.step.step, salvage, branches.get)
+                parent = origins[before]
+            yield one, parent
             parent = one
-    return result
 
 
 @rereading
@@ -261,13 +279,20 @@ async def find(
 ) -> list[Checkpoint]:
     """Checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones included."""
     fields = check_custom(custom)
-    return [
-        c
-        for c in await history(thread, all=True)
-        if (tag is None or tag in c.tags)
-        and (label is None or c.label == label)
-        and all(key in c.custom and _equal(c.custom[key], value) for key, value in fields.items())
-    ]
+    head = await _find_head(thread)
+    if head is None:
+        return []
+    ancestry = await Ancestry.of(thread.context, head)
+    found: list[Checkpoint] = []
+    for steps in _living(thread, head, ancestry), _abandoned(thread, head, ancestry):
+        async for one, parent in steps:
+            if (tag is None or tag in one.facts.tags) and (label is None or one.facts.label == label):
+                checkpoint = make_checkpoint(thread.context, one, parent)
+                if all(
+                    key in checkpoint.custom and _equal(checkpoint.custom[key], value) for key, value in fields.items()
+                ):
+                    found.append(checkpoint)
+    return sorted(found, key=lambda c: (c.step, c.created_at, c.id))
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -404,6 +404,7 @@ def thread_info(frames: Frames, head: Head) -> ThreadInfo:
         created_at=to_datetime(head.created),
         updated_at=to_datetime(head.updated),
         size=head.size,
+        version=head.version,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -30,40 +31,80 @@ class GraphRow(msgspec.Struct, frozen=True):
     on_trail: bool
 
 
-def arrange(checkpoints: Iterable[Checkpoint], head: str | None) -> list[GraphRow]:
-    """The rows of the graph, newest first; `head` is the id of the thread's head."""
-    known = {c.id: c for c in checkpoints}
-    trail = {checkpoint.id for checkpoint in ancestry(known, head)}
-    lanes: list[str | None] = [head if head in known else None]
-    rows: list[GraphRow] = []
-    for checkpoint in _ordered(known):
-        joins = tuple(i for i, awaited in enumerate(lanes) if awaited == checkpoint.id)
-        lane = joins[0] if joins else min(_free_lane(lanes), MAX_LANES)
-        came = tuple(i for i in joins if not (i == 0 and checkpoint.id == head))  # no line enters the head from above
-        for i in joins:
-            lanes[i] = None
-        parent = checkpoint.parent_id if checkpoint.parent_id in known and lane < MAX_LANES else None
-        through = tuple(
-            i for i, awaited in enumerate(lanes) if awaited is not None and not (i == 0 and awaited == head)
-        )
-        if parent is not None:
-            while len(lanes) <= lane:
-                lanes.append(None)
-            lanes[lane] = parent
-        rows.append(GraphRow(checkpoint, lane, came, through, parent is not None, checkpoint.id in trail))
-    return rows
+class Graph:
+    """The history of a thread, whose head has the id `head`. It grows at the head; a page of its rows costs that page
+    and the lanes of the rows above it."""
+
+    def __init__(self, checkpoints: Iterable[Checkpoint], head: str | None) -> None:
+        known = {c.id: c for c in checkpoints}
+        self.head = head
+        self._ids = set(known)
+        self._trail = {checkpoint.id for checkpoint in ancestry(known, head)}
+        self._oldest_first = [*_ordered(known)][::-1]
+        self.lanes = 1  #: the number of lanes
+        for lane, *_ in self._sweep():
+            self.lanes = max(self.lanes, lane + 1)
+
+    def __len__(self) -> int:
+        return len(self._oldest_first)
+
+    def checkpoints(self) -> dict[str, Checkpoint]:
+        """All checkpoints, by id."""
+        return {checkpoint.id: checkpoint for checkpoint in self._oldest_first}
+
+    def trail(self) -> Iterator[Checkpoint]:
+        """The head's ancestors and the head, oldest first."""
+        return (checkpoint for checkpoint in self._oldest_first if checkpoint.id in self._trail)
+
+    def extend(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Add what was saved after the head, oldest first; the last one is the new head."""
+        self._oldest_first += checkpoints
+        self._ids.update(checkpoint.id for checkpoint in checkpoints)
+        self._trail.update(checkpoint.id for checkpoint in checkpoints)
+        self.head = checkpoints[-1].id
+
+    def page(self, start: int = 0, stop: int | None = None) -> list[GraphRow]:
+        """The rows from `start` up to `stop`, counted from the newest."""
+        rows: list[GraphRow] = []
+        for number, (lane, checkpoint, joins, passing, open) in enumerate(islice(self._sweep(), stop)):
+            if number >= start:
+                on_trail = checkpoint.id in self._trail
+                rows.append(GraphRow(checkpoint, lane, tuple(joins), tuple(sorted(passing)), open, on_trail))
+        return rows
+
+    def _sweep(self) -> Iterator[tuple[int, Checkpoint, list[int], set[int], bool]]:
+        """(lane, checkpoint, lanes that join it, lanes that pass by, does a line leave it) for each row, newest first.
+        The lanes that pass by are those of the moment: the next row changes them."""
+        awaited: dict[str, list[int]] = {}  # the lanes whose lines end in a checkpoint further down
+        passing: set[int] = set()
+        free: list[int] = []  # lanes that were used and are not any more, as a heap
+        beyond = 1  # the first lane that was never used
+        for checkpoint in reversed(self._oldest_first):
+            joins = sorted(awaited.pop(checkpoint.id, ()))
+            passing.difference_update(joins)
+            if checkpoint.id in self._trail:
+                lane = 0
+            elif joins:
+                lane = joins[0]
+            elif free:
+                lane = heapq.heappop(free)
+            else:
+                lane, beyond = beyond, min(beyond + 1, MAX_LANES)
+            for joined in joins:
+                if joined not in (0, lane):
+                    heapq.heappush(free, joined)
+            parent = checkpoint.parent_id if checkpoint.parent_id in self._ids and lane < MAX_LANES else None
+            yield lane, checkpoint, joins, passing, parent is not None
+            if parent is not None:
+                awaited.setdefault(parent, []).append(lane)
+                passing.add(lane)
+            elif 0 < lane < MAX_LANES:
+                heapq.heappush(free, lane)
 
 
 def width(rows: Sequence[GraphRow]) -> int:
-    """The number of lanes."""
+    """The number of lanes of these rows."""
     return 1 + max((max((row.lane, *row.joins, *row.through)) for row in rows), default=0)
-
-
-def _free_lane(lanes: list[str | None]) -> int:
-    for i, awaited in enumerate(lanes):
-        if awaited is None and i > 0:
-            return i
-    return max(1, len(lanes))
 
 
 def ancestry(known: Mapping[str, Checkpoint], id: str | None) -> Iterator[Checkpoint]:

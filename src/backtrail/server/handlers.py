@@ -1,14 +1,14 @@
 """The operations of the API: one method each, over the public API of a store.
 
-Methods block; the application calls them in threads. Checkpoints never change, so what is computed of them is cached:
-the graph of a thread until its head moves, the change summary of a checkpoint until the cache is full.
+Methods block; the application calls them in threads. Checkpoints never change, so the change summary of each is cached,
+and so is the history of the threads that were looked at last (`server/history_cache.py`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,35 +17,22 @@ from backtrail.errors import DECODE_ERRORS
 from backtrail.lru import LRU
 from backtrail.render.change_summary import ChangeSummary, summarize
 from backtrail.render.checkpoint_export import MEDIA_TYPES, export_checkpoint
-from backtrail.render.graph import GraphRow, ancestry, arrange, width
+from backtrail.render.graph import GraphRow, ancestry
 from backtrail.render.head_moves import left_behind, redo, undo
 from backtrail.render.json_records import CheckpointJson, change_json, checkpoint_json, fork_json, thread_json
 from backtrail.render.jsonable import from_json, to_json, truncate
 from backtrail.render.message_parser import conversation_key, first_number, parse_message
 from backtrail.server import requests, responses
+from backtrail.server.history_cache import HistoryCache
 
 if TYPE_CHECKING:
     from backtrail.workspace import Change, Changes, Workspace
 
 _SHOWN_TEXT = 20_000  # characters of a text that are sent, unless `whole` was requested
 _SHOWN_VALUE = 2_000
-_CACHED_GRAPHS = 16
 _CACHED_SUMMARIES = 20_000
 _SEARCH_PAGE = 500
-_CHART_POINTS = 400
 _SHOWN_FILES = 200
-
-
-class Graph(NamedTuple):
-    """The history of a thread as rows of a graph, and the number of its lanes."""
-
-    info: ThreadInfo
-    rows: list[GraphRow]
-    lanes: int
-
-    def checkpoints(self) -> dict[str, Checkpoint]:
-        """All checkpoints, by id."""
-        return {row.checkpoint.id: row.checkpoint for row in self.rows}
 
 
 class Handlers:
@@ -56,8 +43,8 @@ class Handlers:
         self.name = name
         self.read_only = read_only
         self._lock = threading.Lock()  # around the caches: requests run in several threads
-        self._graphs: LRU[tuple[str, bool], Graph] = LRU(_CACHED_GRAPHS)
-        self._summaries: LRU[str, ChangeSummary] = LRU(_CACHED_SUMMARIES)
+        self._histories = HistoryCache(store, self.thread_info)
+        self._summaries: LRU[tuple[str, str | None], ChangeSummary] = LRU(_CACHED_SUMMARIES)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
@@ -110,51 +97,33 @@ class Handlers:
     def history(self, request: requests.HistoryRequest) -> responses.HistoryResponse:
         """A page of the history as rows of a graph, newest first."""
         handle = self._handle(request.thread)
-        info, rows, lanes = self._graph(request.thread, request.trail)
-        page = rows[request.start : request.start + request.limit]
+        with self._histories.read(request.thread, request.trail) as history:
+            info, graph = history.info, history.graph
+            total, lanes, rows = len(graph), graph.lanes, graph.page(request.start, request.start + request.limit)
         outlines: dict[str, Outline] = {}
         return {
             "thread": thread_json(info),
-            "total": len(rows),
+            "total": total,
             "start": request.start,
             "lanes": lanes,
-            "rows": [self._row(handle, row, outlines) for row in page],
+            "rows": [self._row(handle, row, outlines) for row in rows],
         }
 
     def sizes(self, request: requests.ThreadRequest) -> responses.SizesResponse:
         """For a chart of the path to the head: the bytes that each step wrote, and the size of the state."""
-        path = [row.checkpoint for row in reversed(self._graph(request.thread).rows) if row.on_trail]
-        per_point = -(-len(path) // _CHART_POINTS)  # each point stands for the step that wrote most
-        groups = [path[i : i + per_point] for i in range(0, len(path), per_point)]
-        largest = [max(group, key=lambda c: c.written) for group in groups]
-        return {
-            "steps": len(path),
-            "written": sum(c.written for c in path),
-            "size": path[-1].size,
-            "points": [[c.step, c.written, c.size] for c in largest],
-        }
-
-    def _graph(self, thread: str, trail: bool = False) -> Graph:
-        info = self.thread_info(thread)
-        key = (thread, trail)
-        with self._lock:
-            cached = self._graphs.get(key)
-        if cached is not None and cached.info == info:
-            return cached
-        rows = arrange(self._handle(thread).history(all=not trail, salvage=True), info.head)
-        graph = Graph(info, rows, width(rows))
-        with self._lock:
-            self._graphs.put(key, graph)
-        return graph
+        with self._histories.read(request.thread) as history:
+            chart = history.chart
+            return {"steps": chart.steps, "written": chart.written, "size": chart.size, "points": chart.points()}
 
     def _row(self, handle: Thread[Any], row: GraphRow, outlines: dict[str, Outline]) -> responses.HistoryRowJson:
         checkpoint = row.checkpoint
+        key = (checkpoint.id, checkpoint.parent_id)  # when a checkpoint is deleted, the next one gets another parent
         with self._lock:
-            change = self._summaries.get(checkpoint.id)
+            change = self._summaries.get(key)
         if change is None:
             change = summarize(handle, checkpoint, outlines)
             with self._lock:
-                self._summaries.put(checkpoint.id, change)
+                self._summaries.put(key, change)
         return {
             **checkpoint_json(checkpoint),
             "lane": row.lane,
@@ -255,7 +224,8 @@ class Handlers:
 
     def _snapshot_before(self, thread: str, checkpoint: Checkpoint) -> Checkpoint | None:
         """The nearest ancestor of a checkpoint that has files."""
-        ancestors = ancestry(self._graph(thread).checkpoints(), checkpoint.parent_id)
+        with self._histories.read(thread) as history:
+            ancestors = ancestry(history.graph.checkpoints(), checkpoint.parent_id)
         return next((ancestor for ancestor in ancestors if ancestor.files is not None), None)
 
     def export(self, request: requests.ExportRequest) -> tuple[str, str]:
@@ -293,8 +263,8 @@ class Handlers:
         """Move the head. `left` are the checkpoints that it leaves behind; they stay, and `undo` goes back."""
         handle = self._handle(request.thread)
         target = handle.get(request.at)
-        graph = self._graph(request.thread)
-        left = left_behind(graph.checkpoints().values(), graph.info.head, target)
+        with self._histories.read(request.thread) as history:
+            left = left_behind(history.graph.checkpoints().values(), history.graph.head, target)
         changes: Changes | None = None
         if request.files:
             changes = handle.rewind_files(target, request.dry_run, request.keep_untracked)

@@ -52,10 +52,10 @@ def command(context: CommandContext, thread: str, limit: int, trail: bool) -> No
 
 def _print_graph(thread: Thread[Any], history: list[Checkpoint], head: str, forks: list[Fork], *, more: bool) -> None:
     from backtrail.cli.ansi import Span, print_lines
-    from backtrail.render.graph import arrange, draw
+    from backtrail.render.graph import Graph, draw
     from backtrail.render.short_ids import shorten_ids
 
-    rows = arrange(history, head)
+    rows = Graph(history, head).page()
     by_id = {row.checkpoint.id: row for row in rows}
     short = shorten_ids(by_id)
     graph = draw(rows, head)
