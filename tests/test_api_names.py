@@ -171,7 +171,7 @@ def test_the_arguments_have_their_names(method: Any, arguments: str) -> None:
 def test_the_values_and_errors_have_their_names() -> None:
     fields = "id thread_id parent_id step created_at label tags custom size written files damage"
     assert set(fields.split()) == set(backtrail.Checkpoint.__struct_fields__)
-    listed = "id kind head step count created_at updated_at size damage"
+    listed = "id kind head step count created_at updated_at size version damage"
     assert set(listed.split()) == set(backtrail.ThreadInfo.__struct_fields__)
     policy = "keep_last max_age ttl keep_labelled keep_tags undo_window"
     assert set(policy.split()) == set(backtrail.Retention.__struct_fields__)
