@@ -210,4 +210,4 @@ def test_a_text_that_changes_at_every_step_is_no_dead_weight_between_the_items_o
     cold.thread("t").load()
     assert sum(reads) < 2 * cold.thread("t").head.size
     cold.prune(backtrail.Retention(keep_last=1))
-    assert cold.stats()["bytes"] < 3 * cold.thread("t").head.size  # with what each row has around its items
+    assert cold.stats()["bytes"] < 2.1 * cold.thread("t").head.size  # with the mark of each deleted checkpoint
