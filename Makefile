@@ -19,12 +19,13 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test           all tests: real servers, faults, the adapters, the inspector in a browser"
 	@echo "make test-fast      those that need no server, browser or framework and no patience: under two minutes"
+	@echo "make test-nightly   those that take minutes each: faults at every place, not at some"
 	@echo "make test-adapters  those of the frameworks' adapters only, in an environment of their own"
 	@echo "make test-adapters-newest  the same with the newest releases of the frameworks, and which those are"
 	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
@@ -94,8 +95,12 @@ pictures: $(READY) browser
 test: $(READY) browser shells $(if $(ARGS),,test-adapters)
 	$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
+# Whatever is tried in samples by `make test` is tried completely.
+test-nightly: $(READY)
+	$(BIN)/python -m pytest $(SPREAD) -m nightly --timeout 3600 $(ARGS)
+
 test-fast: $(READY)
-	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow" $(ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not server and not browser and not slow and not nightly" $(ARGS)
 
 test-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m pytest $(SPREAD) tests/adapters $(ADAPTER_ARGS)

@@ -31,7 +31,7 @@ from backtrail.engines.base import (
     Step,
     Taken,
 )
-from backtrail.engines.dict_engine import check_rows, page
+from backtrail.engines.dict_engine import HeadIndex, check_rows
 from backtrail.errors import Unavailable
 
 
@@ -167,7 +167,8 @@ class MsgpackEngine(Engine):
         newest_first: bool = False,
     ) -> list[Head]:
         with self._contents() as here:
-            return page(here.heads, prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+            index = HeadIndex(here.heads.values())
+            return index.page(prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._contents() as here:

@@ -4,7 +4,7 @@ Each case runs a store through all that it does, and lets one call of the C libr
 A call then works or raises `Unavailable`: `Corrupt` would blame the bytes, which are sound. Closing never fails.
 When the fault is over, the same handle and a new one find everything that was acknowledged, and `verify` finds nothing.
 
-One test tries some of the places where a fault can strike, a `slow` one all of them.
+One test tries some of the places where a fault can strike, a `nightly` one all of them.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def test_a_failing_disk_is_not_damage_and_loses_nothing(kind: str) -> None:
     run(kind, SOME[kind])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", STORES)
 def test_a_failing_disk_is_not_damage_and_loses_nothing_wherever_it_fails(kind: str) -> None:
     run(kind, 1)

@@ -187,7 +187,7 @@ def test_no_record_can_take_the_place_of_another(codec: str) -> None:
     replace_records(codec, every=11)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("codec", SEALED)
 def test_no_record_can_take_the_place_of_any_other(codec: str) -> None:
     replace_records(codec, every=1)

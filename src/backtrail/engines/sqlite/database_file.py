@@ -102,7 +102,7 @@ class DatabaseFile:
         except sqlite3.OperationalError as error:
             # A WAL database can be read without its -wal and -shm files only if there is no writer. There is no
             # -wal now, but one may appear at any moment: such a connection is used once.
-            if error.sqlite_errorcode & 0xFF not in _NO_FILES or beside(self.path, "-wal").exists():
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _NO_FILES or beside(self.path, "-wal").exists():
                 raise
             self.immutable = True
             return self._ready(_open(self.path, "ro&immutable=1"), False)

@@ -54,7 +54,7 @@ def limited(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:  # damaged text has no code
             raise Corrupt(str(path), "its list of tables has no end") from error
         raise
     finally:
