@@ -281,7 +281,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
         problems = [
-            (f"the number of {what}", f"{kept:,} are recorded, and {counted:,} are there")
+            (f"the number of {what}", f"{kept} are recorded, and {counted} are there")
             for what, kept, counted in self._readers.fetch(sql.COMPARED, ())
             if kept != counted
         ]

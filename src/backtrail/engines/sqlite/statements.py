@@ -196,7 +196,7 @@ ANYTHING = "SELECT 1 FROM branches LIMIT 1"
 
 # A position is never used twice; the number of a deleted blob may be, if it was the highest.
 _ROWS, _BLOBS = "(SELECT coalesce(max(pos), 0) FROM steps)", "(SELECT coalesce(max(n), 0) FROM blobs)"
-_COUNT = "(SELECT n FROM counts WHERE what = '{}')"
+_COUNT = "coalesce((SELECT n FROM counts WHERE what = '{}'), 0)"  # a damaged store may lack it
 COUNTS = f"""
 SELECT {_ROWS} - {_COUNT.format("missing rows")} AS rows, {_COUNT.format("branches")} AS branches,
     {_BLOBS} - {_COUNT.format("missing blobs")} AS blobs"""
