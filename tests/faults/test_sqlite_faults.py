@@ -351,7 +351,7 @@ def test_damaged_pages_are_named_and_the_rest_stays_readable(tmp_path: Path) -> 
         append(engine, size=2000)
     step(engine.close())
     data = bytearray(path.read_bytes())
-    data[30 * 8192 : 40 * 8192] = random.Random(1).randbytes(10 * 8192)
+    data[40 * 8192 : 50 * 8192] = random.Random(1).randbytes(10 * 8192)
     path.write_bytes(data)
     engine = SQLiteEngine(path)
     branch = sample_records.branch().id
