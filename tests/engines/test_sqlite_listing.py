@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,8 @@ from backtrail.engines.base import LAST_STEP, Commit, Head, Swap
 from backtrail.engines.sqlite import head_table
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite.engine import SQLiteEngine
+from backtrail.engines.sqlite.reader_pool import ReaderPool
+from backtrail.engines.sqlite.writer import GroupCommitWriter
 from backtrail.testing import sample_records
 from backtrail.testing.call_modes import step
 
@@ -225,3 +228,30 @@ def test_counts_are_exact_after_several_processes_were_killed_at_work(tmp_path: 
     with backtrail.open(path) as store:
         assert store.verify().ok
         assert store.count() == len(store.threads()) == len(store.threads(newest_first=True)) > 0
+
+
+def test_verify_and_prune_ask_a_few_times_for_each_small_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "a.db")
+    with backtrail.open(path, durability="normal") as store:
+        for number in range(30):
+            store.thread(f"t{number}").save({"n": number})
+    asked = 0
+    for reader, name in ((GroupCommitWriter, "read"), (ReaderPool, "fetch")):
+        original = getattr(reader, name)
+
+        def counting(self: Any, *args: Any, _original: Any = original, **options: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return _original(self, *args, **options)
+
+        monkeypatch.setattr(reader, name, counting)
+    with backtrail.open(path) as store:
+        asked = 0
+        assert store.verify().ok
+        assert asked <= 30 * 6 + 10  # heads, branches, blobs, the last step, steps, rows
+    with backtrail.open(path) as store:
+        asked = 0
+        store.prune(backtrail.Retention(keep_last=1), dry_run=True)
+        assert asked <= 30 * 4 + 10

@@ -26,6 +26,7 @@ from backtrail.engines.sqlite.transactions import NOWHERE, Leasing, Numbers, Wri
 from backtrail.engines.sqlite.writer import GroupCommitWriter, SharedWrite
 from backtrail.errors import BacktrailError, Corrupt, Unavailable
 
+FEW = 256  #: branches of a lineage whose numbers are remembered when they are listed
 REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as cached tips
 SHORT = 256  #: a range of at most this many steps counts as short
 SEARCHED = 4096  #: the newest threads among which those with a prefix are looked for, before all threads with it
@@ -212,9 +213,12 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         return names
 
     async def branches(self, lineage: str) -> list[Branch]:
-        found = self._fetch(sql.BRANCHES, (lineage,))
+        numbered = self._fetch(sql.BRANCHES, (lineage,))
+        found = [record for _, *record in numbered]
         if not all(map(_is_branch, found)):
             raise Corrupt(f"{self._file.path}: a branch of {lineage!r}", "its record makes no sense")
+        if len(found) <= FEW:  # whoever asks for them reads their rows next
+            self._learn({(lineage, record[0]): number for number, *record in numbered})
         return [
             Branch(id, where, thread, owner, None if origin is None else (origin, step), seal)
             for id, where, thread, owner, origin, step, seal in found

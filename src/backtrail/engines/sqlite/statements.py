@@ -155,7 +155,8 @@ WITH RECURSIVE names (name) AS (
     UNION ALL SELECT ({_NEXT.format("> name")}) FROM names WHERE name IS NOT NULL
 )
 SELECT name FROM names WHERE name IS NOT NULL LIMIT ?2"""  # noqa: S608
-BRANCHES = "SELECT id, lineage, thread, owner, origin, origin_step, seal FROM branches WHERE lineage = ? ORDER BY n"
+BRANCHES = """
+SELECT n, id, lineage, thread, owner, origin, origin_step, seal FROM branches WHERE lineage = ? ORDER BY n"""
 _SPAN = """
 FROM stretches r CROSS JOIN steps s ON s.pos BETWEEN r.pos - r.first + max(?2, r.first) AND r.pos - r.first + min(?3,
     coalesce((SELECT min(x.first) - 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first), ?3))
