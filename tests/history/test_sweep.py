@@ -12,7 +12,10 @@ import pytest
 
 import backtrail
 from backtrail import Retention
+from backtrail.engines.coroutines import finish
 from backtrail.errors import Conflict, NotFound
+from backtrail.history.ancestry import HistoryStep
+from backtrail.history.lineage_view import LineageView
 
 STRICT = Retention(keep_last=1, undo_window=dt.timedelta(0), keep_labelled=False)
 
@@ -300,3 +303,32 @@ def test_a_sweep_that_dies_anywhere_leaves_work_and_no_harm(
     assert store.stats()["garbage"] == 0
     assert store.stats()["blobs"] == 2
     assert store.verify().ok
+
+
+def test_a_fork_of_a_long_thread_costs_what_it_inherited() -> None:
+    looked_at = 0
+
+    class Counted(list[HistoryStep]):
+        def __getitem__(self, index: Any) -> Any:
+            nonlocal looked_at
+            found = super().__getitem__(index)
+            looked_at += len(found) if isinstance(index, slice) else 1
+            return found
+
+        def __iter__(self) -> Any:
+            return map(self.__getitem__, range(len(self)))
+
+        def __reversed__(self) -> Any:
+            return map(self.__getitem__, reversed(range(len(self))))
+
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("long")
+        for number in range(1000):
+            thread.append("items", [number])
+        thread.fork("fork", at=3)
+        view = finish(LineageView.read(store._core.context, "long"))
+    view.rows = {branch: Counted(rows) for branch, rows in view.rows.items()}
+    fork, long = view.heads
+    assert [one.step.step for one in view.steps_to(fork)] == [3, 2, 1]
+    assert looked_at < 20
+    assert [one.step.step for one in view.steps_to(long)] == list(range(1000, 0, -1))

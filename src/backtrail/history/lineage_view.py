@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
@@ -78,13 +79,13 @@ class LineageView:
         return segments
 
     def steps_to(self, head: Head) -> list[HistoryStep]:
-        """Every step in the ancestry of a head, newest first, deleted ones included."""
-        return [
-            one
-            for segment in self.segments_to(head)
-            for one in reversed(self.rows[segment.branch.id])
-            if one.step.step <= segment.last
-        ]
+        """Every step in the ancestry of a head, newest first, deleted ones included. A fork of a long thread costs what
+        it inherited: rows after that are not looked at."""
+        found: list[HistoryStep] = []
+        for segment in self.segments_to(head):
+            rows = self.rows[segment.branch.id]
+            found += rows[: bisect_right(rows, segment.last, key=_number)][::-1]
+        return found
 
     def living(self) -> dict[Position, HistoryStep]:
         """Every checkpoint that some thread can see, and every row that a head is at. Forks share most of their
@@ -121,6 +122,10 @@ class LineageView:
             for branch in self.branches.values():
                 self._by_owner.setdefault(branch.owner, []).append(branch)
         return self._by_owner.get(owner, [])
+
+
+def _number(one: HistoryStep) -> int:
+    return one.step.step
 
 
 def _history_step(context: Context, branch: Branch, step: Step) -> HistoryStep:
