@@ -8,7 +8,7 @@ from typing import Any
 import backtrail
 from backtrail.errors import BacktrailError
 from backtrail.render.change_summary import summarize
-from backtrail.render.graph import arrange, draw
+from backtrail.render.graph import Graph, draw
 from backtrail.render.json_records import checkpoint_json, thread_json
 from backtrail.render.jsonable import json_bytes, to_json
 from backtrail.render.message_parser import parse_message
@@ -38,7 +38,7 @@ def read_all(store: backtrail.Store) -> None:
         thread: backtrail.Thread[Any] = store.thread(info.id)
         _try(lambda info=info: json_bytes(thread_json(info)))
         history = _try(thread.history, all=True) or []
-        _try(lambda history=history: draw(arrange(history, history[-1].id if history else None), None))
+        _try(lambda history=history: draw(Graph(history, history[-1].id if history else None).page(0, 50), None))
         for checkpoint in history[:6] + history[-6:]:
             _read(thread, history[0], checkpoint)
         _try(thread.find, tag="x")
