@@ -40,7 +40,7 @@ WHOLE: dict[str, Call] = {  # these read everything: at most in proportion
     "forks() of a thread with n/100 forks": lambda store: store.thread("long").forks(),
     "find(label=…)": lambda store: store.thread("long").find(label="middle"),
     "stats()": lambda store: store.stats(),
-    "prune(dry_run=True), nothing to do": lambda store: store.prune(backtrail.Retention(keep_last=2), dry_run=True),
+    "prune(keep_last=2, dry_run=True)": lambda store: store.prune(backtrail.Retention(keep_last=2), dry_run=True),
     "verify()": lambda store: store.verify(),
 }
 
