@@ -103,10 +103,11 @@ class TipCache(ForkSafe):
 class _ThreadIds:
     """The ids of the thread whose head is `head`, and of the rest of its lineage when they were fetched."""
 
-    __slots__ = ("head", "positions")
+    __slots__ = ("absent", "head", "positions")
 
     def __init__(self, head: Head) -> None:
         self.head = head
+        self.absent: bytes | None = None  # an id that was looked up and is not there
         self.positions: dict[bytes, tuple[Position, ...]] | None = None  # None: not fetched yet, after one lookup
 
     def add(self, id: bytes, position: Position) -> bool:
@@ -132,12 +133,15 @@ class IdCache(ForkSafe):
 
     async def positions(self, engine: Engine, head: Head, id: bytes) -> tuple[Position, ...]:
         """The positions of rows of this id: all in the thread whose head is `head`, and perhaps some in other threads.
-        The first lookup is passed to the engine; at the second one for the same head, all ids are fetched."""
+        The first lookup is passed to the engine; at the second one for the same head, all ids are fetched. An id that
+        was not there is not looked up again for the same head."""
         with self._lock:
             known = self._threads.get(head.thread)
             again = known is not None and known.head == head
             if known is not None and again and known.positions is not None:
                 return known.positions.get(id, ())
+            if known is not None and again and known.absent == id:
+                return ()
             newer = known is not None and known.head.owner == head.owner and known.head.version > head.version
         if again:
             rows = await engine.locate(head.lineage, bytes(16), b"\xff" * 16, MAX_IDS)
@@ -150,7 +154,13 @@ class IdCache(ForkSafe):
                 return fetched.positions.get(id, ())
         elif not newer:  # else the caller's head is old: its save is refused, and the next attempt uses the cached ids
             self._remember(_ThreadIds(head), 1)
-        return tuple((branch, step) for branch, step, _ in await engine.locate(head.lineage, id, id, MAX_SAME_ID))
+        found = await engine.locate(head.lineage, id, id, MAX_SAME_ID)
+        if not found:
+            with self._lock:
+                known = self._threads.peek(head.thread)
+                if known is not None and known.head == head:
+                    known.absent = id
+        return tuple((branch, step) for branch, step, _ in found)
 
     def saved(self, before: Head, now: Head, id: bytes, position: Position) -> None:
         """Record that a save of this process moved a head from `before` to `now`, with a checkpoint at `position`."""
@@ -159,6 +169,8 @@ class IdCache(ForkSafe):
             if known is None or known.head != before:
                 return
             known.head = now
+            if known.absent == id:
+                known.absent = None
             if known.positions is not None and known.add(id, position):
                 self._threads.grow(now.thread, 1)
 

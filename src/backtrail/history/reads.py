@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from backtrail.encode.frame import describe_row
 from backtrail.encode.planner import PlannedRow
 from backtrail.encode.record_types import conform
-from backtrail.encode.row_format import ListNode, Root
+from backtrail.encode.row_format import ListNode, Root, Tree
 from backtrail.encode.values import Values
-from backtrail.engines.base import Head, Position
+from backtrail.engines.base import Head, Position, Row
 from backtrail.engines.branch_origins import furthest, previous_position
 from backtrail.errors import Corrupt, ThreadNotFound
 from backtrail.history.ancestry import (
@@ -22,8 +22,9 @@ from backtrail.history.ancestry import (
     parent_of,
     to_checkpoint,
 )
+from backtrail.history.caches import Tip
 from backtrail.history.records import open_note, uuid_text
-from backtrail.history.resolve import resolve
+from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import rereading
 from backtrail.history.salvage import SalvageReader, hole
 from backtrail.history.state_reader import StateReader
@@ -46,10 +47,10 @@ async def load(thread: ThreadHandle[S], at: Any = None, as_: Any = None, salvage
 
 
 async def _salvage(thread: ThreadHandle[S], at: Any) -> Any:
-    head, _, position, data = await _read_row(thread, at, salvage=True)
+    head, _, position, row = await _read_row(thread, at, salvage=True)
     reader = SalvageReader(thread.context, head.lineage, thread.values)
     try:
-        root = await reader.root(*position, data, deep=False)
+        root = await reader.root(*position, row.root, deep=False)
     except Corrupt as damage:
         return hole(damage)
     return await reader.value(root.tree)
@@ -59,9 +60,12 @@ async def _salvage(thread: ThreadHandle[S], at: Any) -> Any:
 async def _load(thread: ThreadHandle[S], at: Any, as_: Any) -> Any:
     wanted = as_ or thread.type
     values = thread.values if as_ is None else Values(thread.values.types.with_type(as_))
-    head, id, position, data = await _read_row(thread, at)
+    head, id, position, row = await _read_row(thread, at)
     reader = StateReader(thread.context, head.lineage, values, _subject(thread, id))
-    state = await reader.value((await reader.root(*position, data, deep=False)).tree)
+    root = await reader.root(*position, row.root, deep=False)
+    state = await reader.value(root.tree)
+    if position == head.position:
+        _remember_tip(thread, head, row, root)
     if at is None:
         thread.base_id = id
     return state if wanted is None else conform(state, wanted)
@@ -102,15 +106,15 @@ class RootRead(NamedTuple):
 async def read_root(thread: ThreadHandle[S], at: Any = None, deep: bool = True, salvage: bool = False) -> RootRead:
     """For views: the root at the head, or at `at`; `deep`: with every page of its tree. `salvage`: with a reader that
     reads round damage."""
-    head, id, position, data = await _read_row(thread, at, salvage)
+    head, id, position, row = await _read_row(thread, at, salvage)
     if salvage:
         salvager = SalvageReader(thread.context, head.lineage, thread.values, _subject(thread, id))
-        return RootRead(head, id, await salvager.root(*position, data, deep=False), salvager)
+        return RootRead(head, id, await salvager.root(*position, row.root, deep=False), salvager)
     reader = StateReader(thread.context, head.lineage, thread.values, _subject(thread, id))
     tip = thread.context.caches.tips.peek(thread.id) if at is None and deep else None
     if tip is not None and tip.head == head:  # then its root is in memory already
         return RootRead(head, id, tip.root, reader)
-    return RootRead(head, id, await reader.root(*position, data, deep), reader)
+    return RootRead(head, id, await reader.root(*position, row.root, deep), reader)
 
 
 def _subject(thread: ThreadHandle[S], id: bytes) -> Callable[[], str]:
@@ -139,8 +143,8 @@ def remember_end(thread: ThreadHandle[S], key: str, planned: PlannedRow) -> None
         thread.context.caches.tails.add_written(node, planned.payload, thread.values)
 
 
-async def _read_row(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> tuple[Head, bytes, Position, bytes]:
-    """(head, checkpoint id, position, bytes of the root) of the checkpoint that `at` names."""
+async def _read_row(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> tuple[Head, bytes, Position, Row]:
+    """(head, checkpoint id, position, row) of the checkpoint that `at` names."""
     context = thread.context
     context.check_open()
     if at is None:
@@ -151,12 +155,25 @@ async def _read_row(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> 
         id, position = open_note(context.frames, head).checkpoint, head.position
     else:
         head = await thread.require_head()
-        one = await resolve(context, head, at, salvage=salvage)
-        id, position = one.step.id, one.position
+        id, position = open_note(context.frames, head).checkpoint, head.position
+        if whole_id(at) != id:
+            one = await resolve(context, head, at, salvage=salvage)
+            id, position = one.step.id, one.position
         row = await context.engine.row(head.lineage, *position)
     if row is None:
         raise Corrupt(describe_row(*position), "the row is missing")
-    return head, id, position, row.root
+    return head, id, position, row
+
+
+def _remember_tip(thread: ThreadHandle[S], head: Head, row: Row, root: Root) -> None:
+    """Cache the tip that was read, so that the next save does not read it; not if pages of its tree are missing."""
+    context = thread.context
+    if context.spool is None and context.caches.tips.peek(thread.id) is None and _has_all_pages(root.tree):
+        context.caches.tips.put(Tip(head, open_note(context.frames, head), row.digest, root, None))
+
+def _has_all_pages(tree: Tree) -> bool:
+    children = tree.children
+    return children is not None and all(_has_all_pages(node) for node in children.values() if isinstance(node, Tree))
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------

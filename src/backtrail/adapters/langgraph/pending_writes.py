@@ -7,8 +7,9 @@ does with the input, is stored as a reference to that part.
 
 from __future__ import annotations
 
-import os
+import random
 from collections.abc import Container, Sequence
+from functools import partial
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -66,12 +67,18 @@ class PendingWrites:
         """Save the record that follows `before`; `Conflict` if another writer was faster."""
         # Tasks that write at once choose the same record id, and the store keeps the first: this value identifies its
         # writer.
-        author = os.urandom(6)
+        author = random.randbytes(6)  # not from the system: a call of it lets other threads run, before this is stored
         number = before.number + 1
         thread: Any = self._store.thread(graph_thread.writes)
+        known = len(before.items)
+        if items[:known] != before.items:
+            saving = partial(thread.save, {"writes": items})
+        elif before.number:
+            saving = partial(thread.update, {}, append=("writes", items[known:]))
+        else:  # the list that is there belongs to another checkpoint
+            saving = partial(thread.update, {}, remove=["writes"], append=("writes", items))
         saved = await maybe_await(
-            thread.save(
-                {"writes": items},
+            saving(
                 expect=before.head,
                 id=writes_id(before.checkpoint, number),
                 custom={"checkpoint": before.checkpoint, "number": number, "by": author},
@@ -104,12 +111,15 @@ class PendingWrites:
 
         `cache`: more are likely to follow.
         """
+        known = self._cache.writes(graph_thread.writes)
         newest = await self._newest(graph_thread, checkpoint.id, None)
-        if cache:
-            self._cache.put(graph_thread.writes, newest)  # a run that continues here writes its first without a read
+        if cache:  # a run that continues here saves its first writes without a read
+            self._cache.put(graph_thread.writes, newest)
+            if newest.head is not None and (known is None or known.head != newest.head):
+                await self._look_up(graph_thread, writes_id(checkpoint.id, newest.number + 1))
         return [
             (task_id, channel, self._codec.decode(_resolve(value, checkpoint)))
-            for task_id, _, _, channel, value in newest.items
+            for task_id, _, _, channel, value in sorted(newest.items, key=_order)
             if only is None or channel in only
         ]
 
@@ -133,6 +143,13 @@ class PendingWrites:
             head = cached.head
         number, items = await self._find(thread, checkpoint_id)
         return CachedWrites(checkpoint_id, number, items, head)
+
+    async def _look_up(self, graph_thread: GraphThread, id: str) -> None:
+        """Look for a record that is hardly ever there: the store remembers that, and need not look when it is saved."""
+        try:
+            await maybe_await(self._store.thread(graph_thread.writes).get(id))
+        except NotFound:
+            return
 
     async def _find(self, thread: Any, checkpoint_id: str) -> tuple[int, list[Any]]:
         """The number of a checkpoint's newest record, and its items. Numbers grow by one: double until a record is
@@ -169,14 +186,19 @@ def saving_key(graph_thread: GraphThread) -> str:
 
 
 def _merge(stored: list[Any], new: list[list[Any]]) -> list[Any]:
-    """All writes in LangGraph's order. One with a negative index replaces; of the others the first one counts."""
+    """All writes, new ones last. One with a negative index replaces; of the others the first one counts."""
     merged = {(item[0], item[2]): item for item in stored}
     for item in new:
         if item[2] < 0:
             merged[item[0], item[2]] = item
         else:
             merged.setdefault((item[0], item[2]), item)
-    return sorted(merged.values(), key=lambda item: (item[1], item[0], item[2]))
+    return list(merged.values())
+
+
+def _order(item: list[Any]) -> tuple[str, str, int]:
+    """LangGraph's order of writes: by the path of their task, its id, and their index."""
+    return item[1], item[0], item[2]
 
 
 def _refer(value: Any, key: str, checkpoint: CachedCheckpoint) -> Any:
