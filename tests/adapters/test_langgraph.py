@@ -7,6 +7,7 @@ import operator
 import threading
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -277,6 +278,67 @@ def test_concurrent_tasks_lose_no_pending_write(store: Any) -> None:
         worker.join()
     for reader in (saver, BacktrailSaver(store)):
         assert [value for _, _, value in reader.get_tuple(config).pending_writes] == [[n] for n in range(12)]
+
+
+def test_pending_writes_after_a_load_are_committed_without_a_read(tmp_path: Any, monkeypatch: Any) -> None:
+    """A process may die right after a task returned: each read before the commit makes it more likely to lose it."""
+    with backtrail.open(tmp_path / "s.db") as store:
+        config = BacktrailSaver(store).put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+        for n in range(3):
+            BacktrailSaver(store).put_writes(config, [("seen", n)], f"task-{n}")
+    with backtrail.open(tmp_path / "s.db") as store:
+        saver, engine, calls = BacktrailSaver(store), store._core.context.engine, list[str]()
+        saver.get_tuple(at())
+
+        def counting(name: str, call: Any, *args: Any, **options: Any) -> Any:
+            calls.append(name)
+            return call(*args, **options)
+
+        for name in ("tip", "head", "row", "rows", "steps", "payloads", "locate", "blobs", "branches", "commit"):
+            monkeypatch.setattr(engine, name, partial(counting, name, getattr(engine, name)))
+        saver.put_writes(config, [("seen", 3)], "task-3")
+        assert calls == ["commit"], "the first after a load"
+        saver.put_writes(config, [("seen", 4)], "task-4")
+        calls.clear()
+        saver.put_writes(config, [("seen", 5)], "task-5")
+        assert calls == ["commit"], "the ones after it"
+        assert [value for _, _, value in BacktrailSaver(store).get_tuple(at()).pending_writes] == [0, 1, 2, 3, 4, 5]
+
+
+def test_pending_writes_are_in_langgraphs_order_whatever_order_they_came_in(store: Any) -> None:
+    saver, stock = BacktrailSaver(store), InMemorySaver()
+    checkpoint = empty_checkpoint()
+    config = saver.put(at(checkpoint_ns=""), checkpoint, {}, {})
+    stock.put(at(checkpoint_ns=""), checkpoint, {}, {})
+    for task in ("c", "a", "b"):
+        for one in (saver, stock):
+            one.put_writes(config, [("x", task), ("__error__", f"{task} failed")], task, task)
+    for one in (saver, stock):  # an error replaces the one before, a value does not
+        one.put_writes(config, [("x", "late"), ("__error__", "a failed again")], "a", "a")
+    expected = [("a", "a failed again"), ("a", "a"), ("b", "b failed"), ("b", "b"), ("c", "c failed"), ("c", "c")]
+    for reader in (saver, BacktrailSaver(store)):
+        assert [(task, value) for task, _, value in reader.get_tuple(config).pending_writes] == expected
+    assert sorted((t, v) for t, _, v in stock.get_tuple(config).pending_writes) == sorted(expected)
+
+
+def test_writes_after_an_older_checkpoint_do_not_mix_with_those_after_a_newer_one(reopen_store: Any) -> None:
+    store = reopen_store()
+    saver = BacktrailSaver(store)
+    old = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+    new = saver.put(old, empty_checkpoint(), {}, {})
+    seen: dict[str, list[str]] = {"old": [], "new": []}
+    for n, name in enumerate(("old", "new", "old", "old", "new", "new", "old")):
+        saver.put_writes(old if name == "old" else new, [("x", f"{name} {n}")], f"task-{n}")
+        seen[name].append(f"{name} {n}")
+        for reader in (saver, BacktrailSaver(store)):
+            assert [value for _, _, value in reader.get_tuple(old).pending_writes] == seen["old"]
+            assert [value for _, _, value in reader.get_tuple(new).pending_writes] == seen["new"]
+    store.close()
+    again = BacktrailSaver(reopen_store())
+    again.get_tuple(old)
+    again.put_writes(old, [("x", "old 7")], "task-7")
+    assert [value for _, _, value in again.get_tuple(old).pending_writes] == [*seen["old"], "old 7"]
+    assert [value for _, _, value in again.get_tuple(new).pending_writes] == seen["new"]
 
 
 def test_a_thread_that_another_process_deleted_or_pruned_can_be_continued(store: Any) -> None:

@@ -148,8 +148,31 @@ def test_a_checkpoint_that_was_fetched_before_its_save_told_of_it_is_there_once(
     finish(context.caches.ids.positions(context.engine, before, bytes(16)))
     with backtrail.open(tmp_path / "s.db", durability="normal") as other:  # stands for a save that has just committed
         saved = other.thread("t").append("log", [1], id=chosen(1))
-    finish(context.caches.ids.positions(context.engine, before, bytes(16)))
+    finish(context.caches.ids.positions(context.engine, before, b"\1" * 16))
     now = finish(context.engine.head("t"))
     context.caches.ids.saved(before, now, uuid.UUID(saved.id).bytes, (now.branch, now.step))
     thread.append("log", [2])
     assert thread.get(chosen(1)) == saved
+
+
+def test_an_id_that_was_looked_for_in_vain_is_not_looked_for_again_by_its_save(store: Any, counted: list[str]) -> None:
+    thread = store.thread("t")
+    thread.save({"log": []})
+    with pytest.raises(backtrail.CheckpointNotFound):
+        thread.get(chosen(1))
+    before = len(counted)
+    saved = thread.append("log", [1], id=chosen(1))
+    assert len(counted) == before
+    assert thread.append("log", ["again"], id=chosen(1)) == saved
+    assert thread.load() == {"log": [1]}
+
+
+def test_an_id_that_was_looked_for_in_vain_is_found_once_another_process_saved_it(store: Any, tmp_path: Path) -> None:
+    thread = store.thread("t")
+    thread.save({"log": []})
+    with pytest.raises(backtrail.CheckpointNotFound):
+        thread.get(chosen(1))
+    with backtrail.open(tmp_path / "s.db", durability="normal") as other:
+        theirs = other.thread("t").append("log", ["theirs"], id=chosen(1))
+    assert thread.append("log", ["ours"], id=chosen(1)) == theirs
+    assert thread.load() == {"log": ["theirs"]}

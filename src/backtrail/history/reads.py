@@ -171,6 +171,7 @@ def _remember_tip(thread: ThreadHandle[S], head: Head, row: Row, root: Root) -> 
     if context.spool is None and context.caches.tips.peek(thread.id) is None and _has_all_pages(root.tree):
         context.caches.tips.put(Tip(head, open_note(context.frames, head), row.digest, root, None))
 
+
 def _has_all_pages(tree: Tree) -> bool:
     children = tree.children
     return children is not None and all(_has_all_pages(node) for node in children.values() if isinstance(node, Tree))

@@ -1,8 +1,11 @@
 """LangGraph's pending writes: the values that tasks wrote after a checkpoint, kept against a crash before the next.
 
-Each call of `put_writes` saves one record with all writes of its checkpoint so far, under an id made of the
-checkpoint's and a number that grows by one. A write that repeats a part of its checkpoint, as the first task of a turn
-does with the input, is stored as a reference to that part.
+Each call of `put_writes` saves one record with all writes of its checkpoint so far, in the order in which they came,
+under an id made of the checkpoint's and a number that grows by one. A write that repeats a part of its checkpoint, as
+the first task of a turn does with the input, is stored as a reference to that part.
+
+A process may die right after a task returned. So the save of its writes comes first: new writes are appended, which
+needs nothing of the old ones, and everything else that a save reads has been read when the checkpoint was loaded.
 """
 
 from __future__ import annotations
@@ -66,17 +69,17 @@ class PendingWrites:
     async def _save(self, graph_thread: GraphThread, before: CachedWrites, items: list[Any]) -> None:
         """Save the record that follows `before`; `Conflict` if another writer was faster."""
         # Tasks that write at once choose the same record id, and the store keeps the first: this value identifies its
-        # writer.
-        author = random.randbytes(6)  # not from the system: a call of it lets other threads run, before this is stored
+        # writer. It is no secret, and a call of the system would let other threads run before the writes are stored.
+        author = random.randbytes(6)  # noqa: S311
         number = before.number + 1
         thread: Any = self._store.thread(graph_thread.writes)
         known = len(before.items)
-        if items[:known] != before.items:
-            saving = partial(thread.save, {"writes": items})
-        elif before.number:
-            saving = partial(thread.update, {}, append=("writes", items[known:]))
-        else:  # the list that is there belongs to another checkpoint
+        if not before.number:  # the list at the head belongs to another checkpoint
             saving = partial(thread.update, {}, remove=["writes"], append=("writes", items))
+        elif before.head == writes_id(before.checkpoint, before.number) and items[:known] == before.items:
+            saving = partial(thread.update, {}, append=("writes", items[known:]))
+        else:
+            saving = partial(thread.save, {"writes": items})
         saved = await maybe_await(
             saving(
                 expect=before.head,
