@@ -1,7 +1,7 @@
 """The caches of one open store. All of them are bounded, and correctness never depends on them: they only save work.
 
-* `TipCache`: the state in which the last save of a thread left it, for the next save. The engine checks every commit
-  against the real head, so a stale tip costs a retry and never a wrong write.
+* `TipCache`: the tip of a thread as its last save left it or a load read it, for the next save. The engine checks
+  every commit against the real head, so a stale tip costs a retry and never a wrong write.
 * `IdCache`: the positions of checkpoints by id, for threads whose caller chooses the ids.
 * `ListTailCache`: the last items of long lists, for a caller that appends and reads the end.
 * `BranchCache`: records of branches, checked when they were read; they never change.
@@ -64,7 +64,7 @@ class Tip(msgspec.Struct):
 
 
 class TipCache(ForkSafe):
-    """The tips of the threads saved last. `take` removes a tip from the cache, so that it has one user at a time."""
+    """The tips of the threads saved or loaded last. `take` removes a tip from the cache, so that it has one user at a time."""
 
     def __init__(self) -> None:
         super().__init__()
