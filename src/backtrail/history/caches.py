@@ -64,7 +64,7 @@ class Tip(msgspec.Struct):
 
 
 class TipCache(ForkSafe):
-    """The tips of the threads saved or loaded last. `take` removes a tip from the cache, so that it has one user at a time."""
+    """The tips of the threads used last. `take` removes a tip from the cache, so that it has one user at a time."""
 
     def __init__(self) -> None:
         super().__init__()

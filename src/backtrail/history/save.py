@@ -1,8 +1,8 @@
 """Saving: one save is one row, one head swap, one commit.
 
 `save`, `append` and `update` are the public calls; each makes a plan and passes it to `save_plan`. That takes the tip
-that the last save or load cached and tries once. Only if the tip is missing or stale does it read the head, and retry for as
-long as other writers are faster. On any error, nothing has been written and the tip is dropped.
+that the last save or load cached and tries once. Only if the tip is missing or stale does it read the head, and retry
+for as long as other writers are faster. On any error, nothing has been written and the tip is dropped.
 """
 
 from __future__ import annotations
