@@ -50,6 +50,7 @@ def without_wal(path: Path) -> bytes:
 def make(rng: random.Random) -> bytes:
     """A store with a few of its cells changed."""
     connection = sqlite3.connect(":memory:")
+    connection.text_factory = lambda data: data.decode(errors="replace")
     connection.deserialize(_store(rng.choice((None, "zstd"))))
     for _ in range(rng.choice((1, 1, 2, 4))):
         change_cell(connection, rng)

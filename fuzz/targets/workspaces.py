@@ -38,6 +38,7 @@ def _store() -> bytes:
 def make(rng: random.Random) -> bytes:
     """A store whose snapshots are changed."""
     connection = sqlite3.connect(":memory:")
+    connection.text_factory = lambda data: data.decode(errors="replace")
     connection.deserialize(_store())
     for _ in range(rng.choice((1, 2, 3))):
         sqlite_rows.change_cell(connection, rng)

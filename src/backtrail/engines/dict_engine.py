@@ -73,7 +73,8 @@ class HeadIndex:
             found = (name for name in self._newest(kind, after) if name.startswith(prefix))
         else:
             found = takewhile(lambda name: name.startswith(prefix), self._from(kind, prefix, after))
-        return [self.heads[name] for name in islice(found, limit)]
+        most = len(self.heads) if limit is None else min(limit, len(self.heads))
+        return [self.heads[name] for name in islice(found, most)]
 
     def _from(self, kind: str | None, prefix: str, after: str | None) -> Iterator[str]:
         names = self._names.get(kind, [])

@@ -8,9 +8,10 @@ from typing import Any, get_args
 
 from backtrail.engines.reserved_names import RESERVED
 from backtrail.errors import InvalidInput
-from backtrail.model import Kind
+from backtrail.model import Kind, short_repr
 
 MAX_NAME = 512
+_EVERYTHING = 1 << 40  # a limit beyond everything that a store can hold
 KINDS: tuple[str, ...] = get_args(Kind)
 MAX_TAGS = 256  # of one checkpoint
 MAX_CUSTOM = 1 << 20  # encoded bytes of the custom fields of one checkpoint: histories and listings read them all
@@ -66,8 +67,8 @@ def check_limit(value: object, what: str = "limit") -> int | None:
     if value is None:
         return None
     if type(value) is not int or value < 0:
-        raise InvalidInput(f"{what} must be None or an int from 0 up, not {value!r}")
-    return value
+        raise InvalidInput(f"{what} must be None or an int from 0 up, not {short_repr(value)}")
+    return min(value, _EVERYTHING)
 
 
 def check_kind(value: object) -> str | None:

@@ -66,7 +66,8 @@ class Graph:
     def page(self, start: int = 0, stop: int | None = None) -> list[GraphRow]:
         """The rows from `start` up to `stop`, counted from the newest."""
         rows: list[GraphRow] = []
-        for number, (lane, checkpoint, joins, passing, open) in enumerate(islice(self._sweep(), stop)):
+        end = len(self) if stop is None else min(stop, len(self))
+        for number, (lane, checkpoint, joins, passing, open) in enumerate(islice(self._sweep(), end)):
             if number >= start:
                 on_trail = checkpoint.id in self._trail
                 rows.append(GraphRow(checkpoint, lane, tuple(joins), tuple(sorted(passing)), open, on_trail))

@@ -161,7 +161,16 @@ class Journal:
     async def state(self, record: Record) -> dict[str, Any]:
         """The data that only a restore needs: "withheld" paths, and the "journal" (its intent)."""
         state = await self._thread.load(record.id)
-        return dict(state)
+        if type(state) is not dict:
+            raise Corrupt(f"snapshot {record.id}", "its state is not that of a snapshot")
+        return state
+
+    async def withheld(self, record: Record) -> list[bytes]:
+        """The paths that a snapshot left out."""
+        paths = (await self.state(record)).get("withheld")
+        if type(paths) is not list or not all(type(path) is bytes for path in paths):
+            raise Corrupt(f"snapshot {record.id}", "its list of paths that were left out makes no sense")
+        return paths
 
     async def intent(self, record: Record) -> RestoreIntent:
         """The intent of a restore in progress."""

@@ -178,7 +178,7 @@ class Restorer:
         removed = removals(ops)
         untracked = await untracked_paths(self._journal, self.directory.id, removed, keep_untracked)
         rules = await rules_of(self._journal, target.tree, removed)
-        withheld = (await self._journal.state(target))["withheld"] if removed else ()
+        withheld = await self._journal.withheld(target) if removed else ()
         skipped = dict(scan.index.skipped()) | {os.fsencode(item.path): item.reason for item in scan.flagged}
 
         def plan() -> RestorePlan:

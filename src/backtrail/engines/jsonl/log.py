@@ -258,7 +258,7 @@ class LineageLog:
                 step,
                 index.ids[step],
                 self._reveal(row.meta, index.offsets[step].offset),
-                bytes.fromhex(row.digest),
+                self._digest(row, index.offsets[step].offset),
                 self.mark(index, step),
             )
             for step, row in self.row_lines(index, index.between(first, last))
@@ -281,7 +281,7 @@ class LineageLog:
             step,
             index.ids[step],
             self._reveal(row.meta, offset),
-            bytes.fromhex(row.digest),
+            self._digest(row, offset),
             self.mark(index, step),
             self._reveal(row.root, offset) if whole else b"",
             self._reveal(row.payload, offset) if whole and payload else b"",
@@ -295,6 +295,12 @@ class LineageLog:
         try:
             return readable_json.hide(shown)
         except readable_json.NOT_OURS as error:
+            raise self._foreign(offset, error) from error
+
+    def _digest(self, row: RowLine, offset: int) -> bytes:
+        try:
+            return bytes.fromhex(row.digest)
+        except ValueError as error:
             raise self._foreign(offset, error) from error
 
     def _foreign(self, offset: int, error: Exception) -> Corrupt:
