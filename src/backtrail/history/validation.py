@@ -62,13 +62,19 @@ def check_custom(value: object) -> dict[str, Any]:
     return dict(value)
 
 
-def check_limit(value: object, what: str = "limit") -> int | None:
-    """A limit is None or an int of at least 0."""
+def check_number(value: object, what: str) -> int | None:
+    """A number that may be given is None or an int of at least 0."""
     if value is None:
         return None
     if type(value) is not int or value < 0:
         raise InvalidInput(f"{what} must be None or an int from 0 up, not {short_repr(value)}")
-    return min(value, _EVERYTHING)
+    return value
+
+
+def check_limit(value: object, what: str = "limit") -> int | None:
+    """A limit is such a number; one beyond everything means everything."""
+    limit = check_number(value, what)
+    return None if limit is None else min(limit, _EVERYTHING)
 
 
 def check_kind(value: object) -> str | None:

@@ -25,7 +25,7 @@ from backtrail.history.retry import attempts
 from backtrail.history.save import Plan, check_facts
 from backtrail.history.save_arguments import NO_FACTS, Facts
 from backtrail.history.thread_core import ThreadCore
-from backtrail.history.validation import check_limit, check_name
+from backtrail.history.validation import check_limit, check_name, check_number
 from backtrail.message_shapes import Message, Problem
 from backtrail.model import MAX_GIVEN, Checkpoint
 from backtrail.session.edits import check_messages, message_list, plan_append, plan_keep, plan_replace
@@ -219,7 +219,7 @@ class SessionCore:
         """Replace all messages; unchanged ones are not written again. `Conflict` if another writer has saved since this
         handle last read or wrote."""
         new = check_messages(message_list(messages, "replace()"))
-        number = check_limit(user_turns, "user_turns")
+        number = check_number(user_turns, "user_turns")
         if number is not None and number >= MAX_GIVEN:
             raise InvalidInput(f"user_turns must be below {MAX_GIVEN:,}")
         extra = {} if number is None else {TURNS: number}
