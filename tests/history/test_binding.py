@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 import backtrail
-from backtrail.encode.frame import Frames
+from backtrail.encode.frame import Frames, describe_row
 from backtrail.engines.base import Branch, Head
 from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import AmbiguousCheckpoint, BacktrailError, Corrupt, NotFound
-from backtrail.history.records import seal_branch
+from backtrail.history.records import chain, meta_of, seal_branch
 
 KEY = bytes(range(32))
 ROW = ("id", "meta", "digest", "root", "payload")
@@ -410,6 +410,27 @@ def test_what_is_written_after_a_rekey_is_sealed_with_the_new_data_key() -> None
         assert set(map(key_number, sealed)) == {1}
     with pytest.raises(backtrail.InvalidInput, match="wrong key"):
         backtrail.open(stage.engine, key=KEY)
+
+
+def test_verify_finds_a_row_that_was_made_with_a_retired_key_after_one_made_with_the_new() -> None:
+    """A thief knows the data keys of before the rekey, and can write to the store."""
+    engine = MemoryEngine()
+    thief = backtrail.open(engine, key=KEY)._core.context.frames
+    thief = copy.copy(thief)
+    thief._ciphers = list(thief._ciphers)  # what a rekey adds does not reach them
+    store = backtrail.open(engine, key=KEY)
+    store.thread("t").append("messages", ["before"])
+    store.rekey(bytes(32))
+    for text in ("after", "forged"):
+        saved = store.thread("t").append("messages", [text])
+    assert store.verify().ok
+    (log,) = logs(engine)
+    row, where = log.rows[saved.step], describe_row(log.branch.id, saved.step)
+    meta = thief.wrap(store._core.context.frames.unwrap(row.meta, meta_of(where, row.id)), meta_of(where, row.id))
+    digest = chain(log.rows[saved.step - 1].digest, row.id, meta)
+    set_row(log.branch.id, saved.step, meta=meta, digest=digest)(engine)
+    (problem,) = backtrail.open(engine, key=bytes(32)).verify().problems
+    assert "retired" in str(problem)
 
 
 def test_a_fresh_copy_accepts_nothing_that_the_old_store_sealed() -> None:

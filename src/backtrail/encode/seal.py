@@ -33,6 +33,7 @@ _HEAD = struct.Struct("<BB")  # flag, number of the data key
 _SOUND = 0x2144DF1C
 _LEAST = _HEAD.size + _NONCE + 16 + 4  # an empty content, sealed
 _MAX_KEYS = 255
+_SEALED_FLAG = bytes([SEALED])
 _HINT = "make one with secrets.token_bytes(32), and give it as bytes, as 64 hexadecimal digits or in base64"
 
 
@@ -174,6 +175,11 @@ class SealedFrames(Frames):
             return self._ciphers[number].decrypt(frame[2 : 2 + _NONCE], frame[2 + _NONCE : -4], bound)
         except _invalid_tag():
             raise Corrupt(record, "it was not written here with this store's key: forged, moved or put back") from None
+
+
+def data_key_of(frame: bytes) -> int:
+    """The number of the data key that a sealed frame was made with; 0 for one that is not sealed."""
+    return frame[1] if frame[:1] == _SEALED_FLAG and len(frame) >= _LEAST else 0
 
 
 def require_crypto() -> None:

@@ -16,6 +16,7 @@ from backtrail.encode.assemble import pages_of
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.payload_format import unpack_payload
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_root
+from backtrail.encode.seal import data_key_of
 from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
 from backtrail.engines.branch_origins import (
     first_step,
@@ -296,6 +297,9 @@ class LineageCheck:
         unknown = previous is not None and not previous.accepted
         if not unknown and known.meta.parent != (previous.id if previous is not None else None):
             known.chain_faults.append("its parent is not the checkpoint before it")
+        # Who saves after a row has its data key: an older one after it means a forger who knows a retired key.
+        if previous is not None and data_key_of(known.packed_meta) < data_key_of(previous.packed_meta):
+            known.chain_faults.append("its data key was retired before the row before it was written")
         # A row with a wrong digest must not make all later rows look wrong: they may be chained to either digest.
         links = previous.accepted if previous else (NO_DIGEST,)
         if step == first_step(known.branch):
