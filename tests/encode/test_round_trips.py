@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import struct
 import uuid
 import zoneinfo
 from pathlib import Path
@@ -127,6 +128,7 @@ def test_values(value: Any) -> None:
 
 @settings(max_examples=300)
 @given(values)
+@example(struct.unpack(">d", bytes.fromhex("7ff8000000000001"))[0])
 def test_tagged_json(value: Any) -> None:
     data = encoded(value)
     if data is not None:

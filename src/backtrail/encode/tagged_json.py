@@ -17,6 +17,7 @@ import datetime as dt
 import decimal
 import math
 import reprlib
+import struct
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ from backtrail.errors import InvalidInput
 from backtrail.model import Hole
 
 _SAFE = 2**53
+_NAN = struct.pack(">d", math.nan)
 _FAR = dt.timedelta.max.days  # a float of so many days may be rounded up to more than there can be
 _DECIMAL_INT = 10**4000  # a longer int is written in hex: Python limits the digits of decimal text
 
@@ -50,7 +52,7 @@ def to_json(value: Any) -> Any:
             return value
         return {"$int": str(value) if -_DECIMAL_INT < value < _DECIMAL_INT else hex(value)}
     if kind is float:
-        return value if math.isfinite(value) else {"$float": repr(value)}
+        return value if math.isfinite(value) else {"$float": _write_float(value)}
     if kind in (tuple, set, frozenset):
         items = [to_json(item) for item in value]
         return {f"${kind.__name__}": items if kind is tuple else sorted(items, key=repr)}
@@ -137,6 +139,22 @@ def _from_moment(cls: Any, text: str) -> Any:
     return in_zone(value, zone[:-1])
 
 
+def _write_float(value: float) -> str:
+    """The text of a float; one that is not a number has its bits behind it, if they are not the usual ones."""
+    bits = struct.pack(">d", value)
+    return f"nan {bits.hex()}" if math.isnan(value) and bits != _NAN else repr(value)
+
+
+def _read_float(text: str) -> float:
+    if not text.startswith("nan "):
+        return float(text)
+    bits = bytes.fromhex(text[4:])
+    value: float = struct.unpack(">d", bits)[0] if len(bits) == 8 else 0.0
+    if not math.isnan(value):
+        raise ValueError("these are not the bits of a NaN")
+    return value
+
+
 def _write_seconds(value: dt.timedelta) -> float | str:
     """A number, or the exact text of one that a float does not hold."""
     seconds = value.total_seconds()
@@ -162,7 +180,7 @@ _INNER: dict[str, tuple[type, ...]] = {
 _SCALARS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "$text": (str, str, lambda text: bytes_text(base64.b64decode(text, validate=True))),
     "$int": (int, str, lambda text: int(text, 16 if text.lstrip("-").startswith("0x") else 10)),
-    "$float": (float, repr, float),
+    "$float": (float, _write_float, _read_float),
     "$datetime": (dt.datetime, _moment, lambda text: _from_moment(dt.datetime, text)),
     "$date": (dt.date, dt.date.isoformat, dt.date.fromisoformat),
     "$time": (dt.time, _moment, lambda text: _from_moment(dt.time, text)),
