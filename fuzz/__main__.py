@@ -25,6 +25,7 @@ from fuzz.targets import TARGETS
 
 HERE = Path(__file__).parent
 CORPUS, FOUND = HERE / "corpus", HERE / "found"
+_FORK = multiprocessing.get_context("fork")
 _BATCH = 20  # inputs after which a child reports
 _PATIENCE = 6 * SECONDS  # seconds without a word after which a child is stuck where no signal reaches it
 
@@ -46,7 +47,7 @@ def try_input(target: str, data: bytes) -> str | None:
 
 
 def make_input(target: str, number: int) -> bytes:
-    """The input with this number; the same one each time."""
+    """The input with this number; the same one each time in this process and its children."""
     data: bytes = TARGETS[target].make(random.Random(f"{target} {number}"))
     return data
 
@@ -83,9 +84,7 @@ class _Worker:
     def _start(self, first: int) -> None:
         self.heard = time.monotonic()
         self._reports, theirs = multiprocessing.Pipe(duplex=False)
-        self._process = multiprocessing.Process(
-            target=_child, args=(self.target, first, self.stride, theirs), daemon=True
-        )
+        self._process = _FORK.Process(target=_child, args=(self.target, first, self.stride, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -124,6 +123,7 @@ def fuzz(targets: list[str], seconds: float, first: int) -> int:
             if problem := try_input(target, path.read_bytes()):
                 total += 1
                 print(f"{target}: the kept input {path.name}: {problem}")
+        make_input(target, first)  # the store that inputs are made from: children inherit it, and so make the same ones
         width = os.cpu_count() or 1
         workers = [_Worker(target, first + i, width) for i in range(width)]
         kinds: Counter[str] = Counter()
