@@ -18,6 +18,7 @@ from backtrail.encode.row_format import Blob, Inline, ListNode, Piece, Root, Slo
 from backtrail.encode.tagged_json import from_json, to_json
 from backtrail.encode.values import Values
 from backtrail.engines.jsonl import readable_json
+from backtrail.errors import DECODE_ERRORS
 from backtrail.history import records
 from backtrail.history.records import MarkBody, Meta
 from backtrail.workspace import trees
@@ -120,7 +121,7 @@ def make(rng: random.Random) -> bytes:
         try:
             scalars = JSON_SCALARS if library is msgspec.json else (*JSON_SCALARS, b"x", msgspec.msgpack.Ext(12, b"x"))
             data = library.encode(change(library.decode(data), rng, scalars))
-        except (msgspec.DecodeError, OverflowError, RecursionError, TypeError):
+        except (*DECODE_ERRORS, OverflowError, TypeError):
             data = damage(data, rng)
     if rng.random() < 0.5:
         data = damage(data, rng)

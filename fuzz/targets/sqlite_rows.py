@@ -17,6 +17,7 @@ import zstandard
 import backtrail
 from backtrail.encode.frame import Frames
 from backtrail.engines.base import Branch
+from backtrail.errors import DECODE_ERRORS
 from backtrail.history.records import NO_DIGEST, body_digest, chain, first_link, seal_branch
 from fuzz.mutate import BYTES, INTEGERS, TEXTS, change, damage
 from fuzz.targets import battery
@@ -109,7 +110,7 @@ def _reframe(frame: bytes, rng: random.Random) -> bytes:
             if rng.random() < 0.7
             else damage(content, rng)
         )
-    except (msgspec.DecodeError, OverflowError, RecursionError):
+    except (*DECODE_ERRORS, OverflowError):
         content = damage(content, rng)
     if kind == b"\x01":
         content = zstandard.ZstdCompressor().compress(content)
