@@ -85,7 +85,7 @@ def change_cell(connection: sqlite3.Connection, rng: random.Random) -> None:
     try:
         where = " AND ".join(f"{column} IS ?" for column in key)
         connection.execute(f"UPDATE {table} SET {name} = ? WHERE {where}", (new, *chosen))
-    except sqlite3.Error:  # the schema itself does not allow it: a forger could not either
+    except (sqlite3.Error, OverflowError):  # SQLite itself does not allow it: a forger could not either
         return
 
 
