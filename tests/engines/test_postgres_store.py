@@ -119,6 +119,27 @@ def test_a_store_of_an_older_format_is_migrated_when_it_is_opened(
         step(one.close())
 
 
+def test_a_migration_between_the_reads_of_an_opening_is_not_taken_for_damage(
+    engine: PostgresEngine, postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any]
+) -> None:
+    at = sample_records.branch("t")
+    step(engine.commit(sample_records.first(at)))
+    admin.execute(f"CREATE FUNCTION {schema}.of_the_older_format() RETURNS bigint LANGUAGE sql RETURN 1")
+    later = PostgresEngine(postgres_server.url, schema=schema)
+    run, reads = later._client.run, []
+
+    async def migrated_after_the_first_read(query: Any, params: Any) -> Any:
+        found = await run(query, params)
+        reads.append(query)
+        if len(reads) == 1:
+            admin.execute(f"DROP FUNCTION {schema}.of_the_older_format")
+        return found
+
+    assert step(later._schema.format(migrated_after_the_first_read)) == migrations.newest()
+    assert step(later.head("t")) == sample_records.head(at)
+    step(later.close())
+
+
 def test_a_new_store_runs_every_migration(
     postgres_server: PostgresServer, schema: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,11 +82,21 @@ class Schema:
         number = int(found[0][0])
         if number > newest():
             raise UnsupportedFormat(f"the schema {self.name!r} was written by a newer backtrail: install that one")
-        self._check(objects, current=number == newest())
+        current = number == newest()
+        if self._strange(objects, current=current):
+            # The objects may be those from before a migration that ended before the format was read: look again.
+            objects = await run(self["objects"], [self.name])
+        strange = self._strange(objects, current=current)
+        if strange:
+            more = ", …" if len(strange) > _SHOWN else ""
+            raise UnsupportedFormat(
+                f"the schema {self.name!r} is not as backtrail makes it: look at {', '.join(strange[:_SHOWN])}{more}. "
+                "If you made this yourself, undo it; otherwise do not trust this database. Nothing was changed"
+            )
         return number
 
-    def _check(self, objects: Iterable[Sequence[Any]], *, current: bool) -> None:
-        """Refuse what is not ours. A migration replaces all functions, so those of an older format may differ."""
+    def _strange(self, objects: Iterable[Sequence[Any]], *, current: bool) -> Sequence[str]:
+        """What is not ours. A migration replaces all functions, so those of an older format may differ."""
         strange = []
         functions = set()
         for kind, name, source in objects:
@@ -96,13 +106,7 @@ class Schema:
                 strange.append(f"{kind} {name!r}")
         if current:
             strange += sorted(f"function {name!r}" for name, _ in functions ^ self._functions)
-        if strange:
-            strange = list(dict.fromkeys(strange))
-            more = ", …" if len(strange) > _SHOWN else ""
-            raise UnsupportedFormat(
-                f"the schema {self.name!r} is not as backtrail makes it: look at {', '.join(strange[:_SHOWN])}{more}. "
-                "If you made this yourself, undo it; otherwise do not trust this database. Nothing was changed"
-            )
+        return list(dict.fromkeys(strange))
 
 
 def _read(file: str) -> str:
