@@ -26,7 +26,7 @@ from rich.console import Console
 from bench import page, workloads
 from bench.measure import Target
 from bench.report import show, show_targets
-from bench.run_context import RunContext
+from bench.run_context import ENGINES, RunContext
 from bench.summary import dumps, summarise
 
 HERE = Path(__file__).parent
@@ -49,6 +49,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="rounds per workload (default 3)")
     parser.add_argument("--only", nargs="+", choices=workloads.NAMES, help="some workloads only; no files are written")
     parser.add_argument("--size", type=int, default=5000, help="threads of the smaller store of `scale`")
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the engine of `scale`")
     parser.add_argument(
         "--dir", type=Path, help="scratch directory, on the disk to be measured (default: a fresh one here)"
     )
@@ -68,7 +69,8 @@ def main() -> int:
         )
     with tempfile.TemporaryDirectory(prefix=".scratch-", dir=options.dir or HERE) as root:
         raw, targets = run(
-            RunContext(Path(root), options.rounds, options.quick, console, options.size), options.only or workloads.FULL
+            RunContext(Path(root), options.rounds, options.quick, console, options.size, options.engine),
+            options.only or workloads.FULL,
         )
     show_targets(console, targets, options.quick)
     console.print(f"{perf_counter() - start:.0f} seconds")

@@ -14,6 +14,8 @@ from time import perf_counter
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+ENGINES = ("sqlite", "jsonl", "postgres", "redis")  #: on which `scale` can be run
+
 
 @dataclass
 class RunContext:
@@ -24,6 +26,7 @@ class RunContext:
     quick: bool = False
     console: Console = field(default_factory=Console)
     size: int = 5000  #: threads and steps of the smaller store of `scale`
+    engine: str = ENGINES[0]  #: of `scale`
 
     def __post_init__(self) -> None:
         columns = (TextColumn("{task.description:<32}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -2,7 +2,8 @@
 forks. The table has the ratio of the two times: 1 is flat, 10 is linear.
 
 Not part of a full run: `make bench ARGS='--only scale --size 100000'` (the default is 5,000: with fewer threads, most
-are still unsorted in SQLite, and a page of the newest reads them all).
+are still unsorted in SQLite, and a page of the newest reads them all). `--engine postgres`, `redis` or `jsonl` measures
+another engine.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import backtrail
 import backtrail.aio
 from bench.measure import Outcome, Target
 from bench.run_context import RunContext
+from bench.workloads.store_urls import store_urls
 
 AT_ONCE = 500  #: saves that share a commit, while a store is filled
 FLAT = 2.0  #: a ratio up to this counts as flat: the rest is depth of trees and noise
@@ -45,9 +47,9 @@ WHOLE: dict[str, Call] = {  # these read everything: at most in proportion
 }
 
 
-async def fill(path: str, size: int, advance: Callable[[], None]) -> None:
+async def fill(url: str, size: int, advance: Callable[[], None]) -> None:
     """`size` threads, every tenth a session; a thread of `size` steps; a hundredth as many forks of it."""
-    async with await backtrail.aio.open(path, durability="normal") as store:
+    async with await backtrail.aio.open(url) as store:
         for first in range(0, size, AT_ONCE):
             numbers = range(first, min(first + AT_ONCE, size))
             await asyncio.gather(*(_save(store, number) for number in numbers))
@@ -69,10 +71,10 @@ async def _save(store: backtrail.aio.AsyncStore, number: int) -> None:
         await store.thread(name).save({"n": number})
 
 
-def measure(path: str, rounds: int) -> dict[str, float]:
+def measure(url: str, rounds: int) -> dict[str, float]:
     """The median of each call's time, in a store that has just been opened."""
     found: dict[str, float] = {}
-    with backtrail.open(path) as store:
+    with backtrail.open(url) as store:
         for name, call in (THREADS | STEPS | WHOLE).items():
             times = []
             for _ in range(1 if name in WHOLE else 3 * rounds):
@@ -86,11 +88,14 @@ def measure(path: str, rounds: int) -> dict[str, float]:
 def run(context: RunContext) -> Outcome:
     sizes = (context.size, 10 * context.size)
     taken: list[dict[str, float]] = []
-    with context.progress("scale", sum(2 * -(-size // AT_ONCE) for size in sizes)) as bar, context.scratch() as scratch:
+    with (
+        context.progress("scale", sum(2 * -(-size // AT_ONCE) for size in sizes)) as bar,
+        store_urls(context) as new_url,
+    ):
         for size in sizes:
-            path = str(scratch.new_directory() / "a.db")
-            asyncio.run(fill(path, size, bar.advance))
-            taken.append(measure(path, context.rounds))
+            url = new_url()
+            asyncio.run(fill(url, size, bar.advance))
+            taken.append(measure(url, context.rounds))
     small, large = taken
     ratios = {name: large[name] / small[name] for name in small}
     rows = [
@@ -105,5 +110,5 @@ def run(context: RunContext) -> Outcome:
     ]
     raw: dict[str, Any] = {"sizes": sizes, "seconds": taken, "ratios": ratios}
     columns = ["call", f"ms at {sizes[0]:,}", f"ms at {sizes[1]:,}", "ratio"]
-    note = f"SQLite: {sizes[0]:,} and {sizes[1]:,} threads, and a thread of as many steps"
+    note = f"{context.engine}: {sizes[0]:,} and {sizes[1]:,} threads, and a thread of as many steps"
     return Outcome("Scale: what should not grow", columns, rows, targets, raw, note)
