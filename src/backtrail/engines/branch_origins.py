@@ -43,11 +43,17 @@ def walk_back_from_start(id: bytes, branch_of: BranchLookup) -> Iterator[Segment
     return iter(()) if branch is None else walk_back((id, first_step(branch)), branch_of)
 
 
-def furthest(segments: Iterable[Segment]) -> dict[bytes, int]:
-    """The highest step of each branch in some walks. All steps of the branch up to it are in one of them."""
+def furthest(positions: Iterable[Position], branch_of: BranchLookup) -> dict[bytes, int]:
+    """The highest step of each branch in the walks back from these positions. All steps of the branch up to it are in
+    one of them. Each branch is passed once, however many walks lead through it."""
     found: dict[bytes, int] = {}
-    for segment in segments:
-        found[segment.branch.id] = max(segment.last, found.get(segment.branch.id, 0))
+    for position in positions:
+        for segment in walk_back(position, branch_of):
+            id = segment.branch.id
+            passed = id in found
+            found[id] = max(segment.last, found.get(id, 0))
+            if passed:
+                break
     return found
 
 

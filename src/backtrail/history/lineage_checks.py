@@ -339,7 +339,7 @@ class LineageCheck:
     def _find_living(self) -> None:
         owners = {head.owner for head in self.heads}
         positions = {head.position for head in self.heads}
-        reach = furthest(segment for head in self.heads for segment in walk_back(head.position, self.branches.get))
+        reach = furthest((head.position for head in self.heads), self.branches.get)
         # A damaged head may name a wrong owner: then the thread's branches are found by its name.
         damaged = {head.thread for head in self.heads if head.thread not in self.notes}
         for at, known in self.rows.items():

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from backtrail.engines.base import LAST_STEP, Branch, Engine, Head, Position, Step
-from backtrail.engines.branch_origins import Segment, furthest, is_complete, walk_back
+from backtrail.engines.branch_origins import Segment, first_step, furthest, is_complete, walk_back
 from backtrail.history.ancestry import HistoryStep, broken_walk
 from backtrail.history.context import Context
 from backtrail.history.records import Note, open_note, read_step
@@ -48,6 +48,7 @@ class LineageView:
         self.notes: dict[str, Note] = {}
         self.rows: dict[bytes, list[HistoryStep]] = {}  # ascending by step
         self._by_owner: dict[bytes, list[Branch]] = {}
+        self._living: dict[Position, HistoryStep] | None = None
 
     @classmethod
     async def read(cls, context: Context, lineage: str) -> LineageView:
@@ -87,27 +88,81 @@ class LineageView:
             found += rows[: bisect_right(rows, segment.last, key=_number)][::-1]
         return found
 
-    def living(self) -> dict[Position, HistoryStep]:
-        """Every checkpoint that some thread can see, and every row that a head is at. Forks share most of their
-        ancestry: each row is looked at once, however many there are."""
-        owners = {head.owner for head in self.heads}
-        positions = {head.position for head in self.heads}
-        reach = furthest(segment for head in self.heads for segment in self.segments_to(head))
-        return {
-            one.position: one
-            for branch, rows in self.rows.items()
-            for last in (LAST_STEP if self.branches[branch].owner in owners else reach.get(branch, 0),)
-            for one in rows
-            if (one.alive and one.step.step <= last) or one.position in positions
-        }
+    # Forks share most of their ancestry. So the next three look at each branch and each row once, however many threads
+    # have it in their histories.
 
-    def abandoned(self, head: Head, history: Mapping[bytes, int]) -> Iterator[tuple[HistoryStep, int]]:
-        """The living checkpoints of a thread that are not in its history (the last step of each branch in it), each
-        with the time since when they have been abandoned.
+    def reach(self, heads: Iterable[Head]) -> dict[bytes, int]:
+        """The last step of each branch that is in the history of one of these heads."""
+        heads = list(heads)
+        found = furthest((head.position for head in heads), self.branches.get)
+        origins = (self.branches[id].origin for id in found)
+        if not all(map(self._is_possible, (*(head.position for head in heads), *filter(None, origins)))):
+            for head in heads:
+                self.segments_to(head)  # raises, for one of them
+        return found
+
+    def newest(self, heads: Iterable[Head], count: int) -> Iterator[HistoryStep]:
+        """The checkpoints that are among the `count` newest living ones in the history of one of these heads."""
+        wanted: dict[bytes, list[tuple[int, int]]] = {}  # (step, how many back from it), by branch
+        heads = list(heads)
+        for head in heads:
+            wanted.setdefault(head.branch, []).append((head.step, count))
+        # A branch begins later than the branch that it continues. So when a branch's turn comes, it is known how many
+        # are wanted from each step of it.
+        for id in sorted(self.reach(heads), key=lambda id: first_step(self.branches[id]), reverse=True):
+            starts = sorted(wanted.pop(id, ()))
+            left = 0
+            for one in reversed(self.rows[id]):
+                while starts and starts[-1][0] >= one.step.step:
+                    left = max(left, starts.pop()[1])
+                if left and one.alive:
+                    left -= 1
+                    yield one
+            origin, left = self.branches[id].origin, max([left, *(more for _, more in starts)])
+            if origin is not None and left:
+                wanted.setdefault(origin[0], []).append((origin[1], left))
+
+    def living(self) -> dict[Position, HistoryStep]:
+        """Every checkpoint that some thread can see, and every row that a head is at."""
+        if self._living is None:
+            owners = {head.owner for head in self.heads}
+            positions = {head.position for head in self.heads}
+            reach = self.reach(self.heads)
+            self._living = {
+                one.position: one
+                for branch, rows in self.rows.items()
+                for last in (LAST_STEP if self.branches[branch].owner in owners else reach.get(branch, 0),)
+                for one in rows
+                if (one.alive and one.step.step <= last) or one.position in positions
+            }
+        return self._living
+
+    def with_ancestors(self, ids: Iterable[bytes]) -> set[bytes]:
+        """These branches, and every branch that one of them continues, whatever the step."""
+        found: set[bytes] = set()
+        for start in ids:
+            branch = self.branches.get(start)
+            while branch is not None and branch.id not in found:
+                found.add(branch.id)
+                branch = None if branch.origin is None else self.branches.get(branch.origin[0])
+        return found
+
+    def _is_possible(self, position: Position) -> bool:
+        branch = self.branches.get(position[0])
+        return branch is not None and position[1] >= first_step(branch)
+
+    def abandoned(self, head: Head) -> Iterator[tuple[HistoryStep, int]]:
+        """The living checkpoints of a thread that are not in its history, each with the time since when they have been
+        abandoned.
 
         That time is not recorded. It is between the newest of them and the thread's next write; the later of the two is
         used, so that nothing is deleted early."""
         own = self._branches_of(head.owner)
+        history: dict[bytes, int] = {}
+        for segment in walk_back(head.position, self.branches.get):
+            if segment.branch.owner != head.owner:
+                break  # what a fork inherited: none of its own branches is before that
+            history[segment.branch.id] = segment.last
         parts = [[one for one in self.rows[branch.id] if one.step.step > history.get(branch.id, 0)] for branch in own]
         if not any(parts):
             return

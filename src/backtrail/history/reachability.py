@@ -9,7 +9,7 @@ import msgspec
 
 from backtrail.encode.assemble import Needs, RowRanges, merge_spans, pages_of
 from backtrail.engines.base import Position
-from backtrail.engines.branch_origins import previous_position, walk_back_from_start
+from backtrail.engines.branch_origins import previous_position
 from backtrail.errors import Corrupt, OverBudget, UnsafePath, UnsupportedFormat
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
@@ -92,11 +92,7 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
         row = await context.engine.row(view.lineage, branch, step)
         if row is not None and row.root:
             bodies.append((branch, step))
-    needed_branches = {  # with all branches in their ancestry, whatever the step
-        segment.branch.id
-        for branch in {*(branch for branch, _ in staying), *(head.branch for head in view.heads)}
-        for segment in walk_back_from_start(branch, view.branches.get)
-    }
+    needed_branches = view.with_ancestors({*(branch for branch, _ in staying), *(head.branch for head in view.heads)})
     needed_branches |= {branch for branch, step in gone if (branch, step) in links}
     branches = [branch for branch in view.branches if branch not in needed_branches]
     whole = set(branches)  # deleted with all their rows

@@ -11,7 +11,7 @@ from backtrail.encode.record_types import conform
 from backtrail.encode.row_format import ListNode, Root, Tree
 from backtrail.encode.values import Values
 from backtrail.engines.base import Head, Position, Row
-from backtrail.engines.branch_origins import furthest, previous_position
+from backtrail.engines.branch_origins import previous_position
 from backtrail.errors import Corrupt, ThreadNotFound
 from backtrail.history.ancestry import (
     CHUNK,
@@ -273,7 +273,7 @@ async def _abandoned(
     """The checkpoints from step `first` on that this thread wrote and that are not in its history, with their
     parents."""
     context = thread.context
-    in_history = furthest(ancestry.segments)
+    in_history = {segment.branch.id: segment.last for segment in ancestry.segments}
     branches = {branch.id: branch for branch in await context.branches(head.lineage)}
     origins: dict[Position | None, HistoryStep | None] = {}  # branches often begin at the same checkpoint
     for branch in branches.values():

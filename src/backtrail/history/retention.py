@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from backtrail.engines.base import Head
+from backtrail.engines.base import LAST_STEP, Head
 from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
 from backtrail.history.ancestry import HistoryStep
+from backtrail.history.lineage_view import LineageView
 from backtrail.history.records import MarkBody, Meta, open_note, with_note
 from backtrail.history.save_arguments import Facts
 from backtrail.history.thread_handle import S, ThreadHandle
@@ -118,24 +119,16 @@ def protected(policy: Retention, facts: Facts | Meta | MarkBody) -> bool:
     return bool(policy.keep_tags) and not set(policy.keep_tags).isdisjoint(facts.tags)
 
 
-def kept(
-    policy: Retention, now: int, to_head: Sequence[HistoryStep], abandoned: Iterable[tuple[HistoryStep, int]]
-) -> Iterable[HistoryStep]:
-    """The checkpoints that a thread keeps. `to_head`: its living ones from the head back; `abandoned`: the abandoned
-    ones, each with the time (microseconds) since when it has been abandoned."""
-    oldest = None if policy.max_age is None else now - micros(policy.max_age)
-    for number, one in enumerate(to_head):
-        if (
-            number == 0
-            or (
-                (policy.keep_last is None or number < policy.keep_last)
-                and (oldest is None or one.meta.created >= oldest)
-            )
-            or protected(policy, one.facts)
-        ):
-            yield one
+def kept(policy: Retention, now: int, view: LineageView, heads: Sequence[Head]) -> Iterator[HistoryStep]:
+    """The checkpoints that threads of this policy keep, all or some of them."""
+    oldest = 0 if policy.max_age is None else now - micros(policy.max_age)
+    yield from view.newest(heads, 1)
+    recent = view.newest(heads, policy.keep_last or LAST_STEP)
+    yield from (one for one in recent if one.meta.created >= oldest)
+    if policy.keep_labelled or policy.keep_tags:
+        yield from (one for one in view.newest(heads, LAST_STEP) if protected(policy, one.facts))
     window = now - micros(policy.undo_window)
-    for one, since in abandoned:
+    for one, since in (pair for head in heads for pair in view.abandoned(head)):
         if policy == KEEP_ALL or since > window or protected(policy, one.facts):
             yield one
 

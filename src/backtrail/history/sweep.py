@@ -20,11 +20,9 @@ from typing import Any
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Head, Position, Swap
-from backtrail.engines.branch_origins import Segment, furthest
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_names import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput, OverBudget
-from backtrail.history.ancestry import HistoryStep
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.reachability import NO_GARBAGE, PLAIN_KINDS, Garbage, find_garbage
@@ -180,28 +178,18 @@ class Sweeper:
 
     def _doomed(self, view: LineageView, given: Retention | None, now: int) -> set[Position]:
         """The living checkpoints that no thread keeps."""
-        visible: set[Position] = set()
-        keep: set[Position] = set()
-        whole: list[
-            Segment
-        ] = []  # the histories that are kept as a whole: rows that forks share are not looked at again
+        keep = {head.position for head in view.heads}
+        threads: dict[Retention, list[Head]] = {}
         for head in view.heads:
-            policy = self._policy(view.notes[head.thread], head, given)
-            segments = view.segments_to(head)
-            off = list(view.abandoned(head, furthest(segments)))
-            visible.update(one.position for one, _ in off)
-            keep.add(head.position)
-            if policy.keep_last is None and policy.max_age is None:
-                whole += segments
-                living: list[HistoryStep] = []
-            else:
-                living = [one for one in view.steps_to(head) if one.alive]
-                visible.update(one.position for one in living)
-            keep.update(one.position for one in kept(policy, now, living, off))
-            if head.kind == WORKSPACE:
-                keep.update(position for position in visible if self._is_referenced(view, head.thread, position))
-        kept_up_to = furthest(whole)
-        return {(branch, step) for branch, step in visible - keep if step > kept_up_to.get(branch, 0)}
+            threads.setdefault(self._policy(view.notes[head.thread], head, given), []).append(head)
+        for policy, heads in threads.items():
+            keep.update(one.position for one in kept(policy, now, view, heads))
+        workspaces = [head.thread for head in view.heads if head.kind == WORKSPACE]
+        return {
+            position
+            for position in view.living()
+            if position not in keep and not any(self._is_referenced(view, name, position) for name in workspaces)
+        }
 
     def _is_referenced(self, view: LineageView, workspace: str, position: Position) -> bool:
         """True if a conversation needs a snapshot. Until all conversations have been read, every snapshot counts as
