@@ -21,10 +21,8 @@ from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
 from backtrail.engines.branch_origins import (
     first_step,
     furthest,
-    is_complete,
     previous_position,
     walk_back,
-    walk_back_from_start,
 )
 from backtrail.errors import BacktrailError, Corrupt
 from backtrail.history.context import Context
@@ -256,11 +254,14 @@ class LineageCheck:
             except BacktrailError as error:
                 self._report(f"branch {branch.id.hex()}", _reason(error))
                 self.detached.add(branch.id)
-        sound = {id: branch for id, branch in self.branches.items() if id not in self.detached}
-        for id in list(sound):
-            if not is_complete(list(walk_back_from_start(id, sound.get))):
-                self._report(f"branch {id.hex()}", "a branch that it hangs on is missing or damaged")
-                self.detached.add(id)
+        sound = (branch for id, branch in self.branches.items() if id not in self.detached)
+        attached: dict[bytes, int] = {}  # the first step of each
+        for branch in sorted(sound, key=first_step):  # a branch begins later than the one that it hangs on
+            if branch.origin is None or attached.get(branch.origin[0], LAST_STEP) <= branch.origin[1]:
+                attached[branch.id] = first_step(branch)
+            else:
+                self._report(f"branch {branch.id.hex()}", "a branch that it hangs on is missing or damaged")
+                self.detached.add(branch.id)
         for id in self.detached:
             del self.branches[id]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ Progress = Callable[[int, int], object]  #: called with (lineages done, total li
 _ROWS_PER_DROP = 128  # few, so that writers never wait long
 _PAGE = 1000
 WORKSPACE = "workspace"
+_COUNTED = ("threads", "checkpoints", "rows", "blobs", "bytes")
 
 
 async def lineages(context: Context) -> AsyncIterator[str]:
@@ -75,7 +77,8 @@ class Sweeper:
                 raise InvalidInput(f"max_age must be a timedelta, not {max_age!r}")
             given = msgspec.structs.replace(given or Retention(), max_age=max_age)
         names = [name async for name in lineages(context)]
-        total = Pruned(dry_run=dry_run)
+        total = Counter[str]()
+        damaged: list[str] = []
         self._files = set()
         last = {head.lineage for head in await user_threads(context.engine, kind=WORKSPACE)}
         # The references that conversations have to snapshots are found only by reading all of them.
@@ -88,18 +91,12 @@ class Sweeper:
                     done = await self.lineage(lineage, given, dry_run=dry_run, all_blobs=all_blobs)
             except (Corrupt, OverBudget) as error:  # the others can still be pruned; this one waits for a repair
                 done = Pruned(damaged=(f"{lineage!r}: {error}",))
-            total = Pruned(
-                damaged=total.damaged + done.damaged,
-                threads=total.threads + done.threads,
-                checkpoints=total.checkpoints + done.checkpoints,
-                rows=total.rows + done.rows,
-                blobs=total.blobs + done.blobs,
-                bytes=total.bytes + done.bytes,
-                dry_run=dry_run,
-            )
+            damaged += done.damaged
+            for what in _COUNTED:
+                total[what] += getattr(done, what)
             if progress is not None:
                 progress(number, len(names))
-        return total
+        return Pruned(**total, damaged=tuple(damaged), dry_run=dry_run)
 
     async def _untouched(self, given: Retention | None) -> set[str]:
         """Lineages of one thread that was only ever saved to, one step at a time, and that keeps all of its

@@ -7,6 +7,8 @@ its newest sound checkpoint.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
@@ -27,27 +29,24 @@ async def verify(context: Context, repair: bool = False, progress: Progress | No
     """Check everything. `progress` is called with (lineages done, total lineages)."""
     context.check_open()
     names = [name async for name in lineages(context)]
-    total = Verified(repaired=repair)
+    found = Counter[str]()
+    problems: list[Damage] = []
     for number, lineage in enumerate(names, 1):
         check = await _check(context, lineage)
         if repair and check.problems:
             await _repair(context, check)
-        orphans = await _count_orphans(context, check)
-        total = Verified(
-            threads=total.threads + len(check.heads),
-            checkpoints=total.checkpoints + len(check.living),
-            rows=total.rows + len(check.rows),
-            blobs=total.blobs + len(check.pool),
-            orphans=total.orphans + orphans,
-            problems=(*total.problems, *check.problems),
-            repaired=repair,
-        )
+        found["orphans"] += await _count_orphans(context, check)
+        found["threads"] += len(check.heads)
+        found["checkpoints"] += len(check.living)
+        found["rows"] += len(check.rows)
+        found["blobs"] += len(check.pool)
+        problems += check.problems
         if progress is not None:
             progress(number, len(names))
     kept = await context.engine.check(repair=repair)
-    if not total.problems:  # a record that is lost makes the counts wrong, too: that is one problem, not two
-        total = msgspec.structs.replace(total, problems=tuple(Damage("", *found) for found in kept))
-    return total
+    if not problems:  # a record that is lost makes the counts wrong, too: that is one problem, not two
+        problems = [Damage("", *disagreement) for disagreement in kept]
+    return Verified(**found, problems=tuple(problems), repaired=repair)
 
 
 async def _check(context: Context, lineage: str) -> LineageCheck:
@@ -109,7 +108,8 @@ class _Repair:
             swaps.append(Swap(head.thread, head.key, new))
             heads.extend([] if new is None else [new])
         now, frames = now_micros(), self._context.frames
-        doomed = [at for at in check.unsound if at not in self._damaged and not self._is_head(at, heads)]
+        standing = {head.position for head in heads}
+        doomed = [at for at in check.unsound if at not in self._damaged and at not in standing]
         marks = [deletion(frames, *at, now) for at in doomed]
         blobs = await self._set_aside()
         for (branch, step), known in check.rows.items():
@@ -120,8 +120,8 @@ class _Repair:
             if known.mark_fault is not None:
                 marks.append(Mark(branch, step, None))
         if check.bad_gaps:  # a blob that exists is never overwritten
-            standing = [(head.thread, head.key) for head in check.heads]
-            await context.engine.drop(Drop(check.lineage, standing, blobs=check.bad_gaps))
+            before_that = [(head.thread, head.key) for head in check.heads]
+            await context.engine.drop(Drop(check.lineage, before_that, blobs=check.bad_gaps))
         await context.engine.commit(Commit(check.lineage, swaps, marks=marks, blobs=blobs))
         for head in check.heads:
             context.caches.tips.take(head.thread)
@@ -130,9 +130,6 @@ class _Repair:
         await context.engine.drop(
             Drop(check.lineage, expect, rows=sorted(self._damaged), branches=sorted(check.detached), blobs=bad)
         )
-
-    def _is_head(self, at: Position, heads: list[Head]) -> bool:
-        return any(head.position == at for head in heads)
 
     async def _set_aside(self) -> dict[bytes, bytes]:
         """The damaged records, byte for byte, as blobs."""
@@ -151,7 +148,7 @@ class _Repair:
         """The head after the repair: as it is, or at the newest sound checkpoint; None if there is no sound one."""
         check = self._check
         note = check.notes.get(head.thread)
-        to_head = check.positions_to(head) if note is not None else []
+        to_head = dict.fromkeys(check.positions_to(head)) if note is not None else {}
         if note is not None:
             own = [at for at in self._sound if check.rows[at].branch.owner == head.owner or at in to_head]
         else:
