@@ -203,6 +203,32 @@ def summarizing_a_change_of_a_state_with_many_keys(n: int) -> Callable[[], objec
     return lambda: summarize(thread, last)
 
 
+def _forked(n: int, *, of_forks: bool) -> backtrail.Store:
+    store = backtrail.open("memory:")
+    thread: backtrail.Thread[Any] = store.thread("t")
+    for i in range(n):
+        thread.append("messages", [i])
+    for i in range(n):
+        fork = thread.fork(f"fork {i}", at=None if of_forks else i + 1)
+        fork.append("messages", [i])
+        thread = fork if of_forks else thread
+    return store
+
+
+@case(100)
+def pruning_verifying_and_listing_many_forks(n: int) -> Callable[[], object]:
+    store = _forked(n, of_forks=False)
+    policy = backtrail.Retention(keep_last=2)
+    return lambda: (store.prune(policy, dry_run=True), store.verify(), store.thread("t").forks())
+
+
+@case(100)
+def pruning_verifying_and_listing_forks_of_forks(n: int) -> Callable[[], object]:
+    store = _forked(n, of_forks=True)
+    policy = backtrail.Retention(keep_last=2)
+    return lambda: (store.prune(policy, dry_run=True), store.verify(), store.thread("t").forks())
+
+
 # -- differences -------------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish as step
 from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.engines.sqlite import statements as sql
 from backtrail.testing import sample_records
 
 
@@ -82,6 +83,32 @@ def test_stretches_of_which_nothing_is_left_go_and_a_range_over_them_stays_right
     add(engine, one, 30)
     assert [found.step for found in step(engine.steps("one", one.id, 2, 31))] == [29, 30]
     step(engine.close())
+
+
+@pytest.mark.parametrize("name", ["EMPTY_STRETCHES", "DELETE_EMPTY_STRETCHES"])
+def test_a_sweep_looks_at_the_stretches_of_the_steps_that_it_drops(tmp_path: Path, name: str) -> None:
+    work = []
+    for length in 40, 400:
+        path = tmp_path / f"{length}.db"
+        engine = SQLiteEngine(path, durability="normal")
+        one, other = sample_records.branch("one"), sample_records.branch("other")
+        begin(engine, one, other)
+        for number in range(2, length):
+            add(engine, one, number)
+            add(engine, other, number)
+        step(engine.close())
+        executed = 0
+
+        def count() -> int:
+            nonlocal executed
+            executed += 1
+            return 0
+
+        with closing(sqlite3.connect(path)) as connection:
+            connection.set_progress_handler(count, 1)
+            connection.execute(getattr(sql, name), (1, length // 2, length // 2 + 5))
+        work.append(executed)
+    assert work[1] < 1.5 * work[0]
 
 
 def test_no_position_is_used_twice(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from backtrail.engines.coroutines import finish
 from backtrail.errors import Conflict, NotFound
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.lineage_view import LineageView
+from backtrail.history.records import now_micros
+from backtrail.history.retention import micros, parse, protected
+from backtrail.history.sweep import Sweeper
 
 STRICT = Retention(keep_last=1, undo_window=dt.timedelta(0), keep_labelled=False)
 
@@ -305,30 +308,105 @@ def test_a_sweep_that_dies_anywhere_leaves_work_and_no_harm(
     assert store.verify().ok
 
 
-def test_a_fork_of_a_long_thread_costs_what_it_inherited() -> None:
+class Counted(list[HistoryStep]):
+    """Rows that count how often one of them is looked at."""
+
     looked_at = 0
 
-    class Counted(list[HistoryStep]):
-        def __getitem__(self, index: Any) -> Any:
-            nonlocal looked_at
-            found = super().__getitem__(index)
-            looked_at += len(found) if isinstance(index, slice) else 1
-            return found
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        Counted.looked_at += len(found) if isinstance(index, slice) else 1
+        return found
 
-        def __iter__(self) -> Any:
-            return map(self.__getitem__, range(len(self)))
+    def __iter__(self) -> Any:
+        return map(self.__getitem__, range(len(self)))
 
-        def __reversed__(self) -> Any:
-            return map(self.__getitem__, reversed(range(len(self))))
+    def __reversed__(self) -> Any:
+        return map(self.__getitem__, reversed(range(len(self))))
 
+
+def counted_view(store: backtrail.Store, lineage: str) -> LineageView:
+    view = finish(LineageView.read(store._core.context, lineage))
+    view.rows = {branch: Counted(rows) for branch, rows in view.rows.items()}
+    Counted.looked_at = 0
+    return view
+
+
+def test_a_fork_of_a_long_thread_costs_what_it_inherited() -> None:
     with backtrail.open("memory:") as store:
         thread: backtrail.Thread[Any] = store.thread("long")
         for number in range(1000):
             thread.append("items", [number])
         thread.fork("fork", at=3)
-        view = finish(LineageView.read(store._core.context, "long"))
-    view.rows = {branch: Counted(rows) for branch, rows in view.rows.items()}
+        view = counted_view(store, "long")
     fork, long = view.heads
     assert [one.step.step for one in view.steps_to(fork)] == [3, 2, 1]
-    assert looked_at < 20
+    assert Counted.looked_at < 20
     assert [one.step.step for one in view.steps_to(long)] == list(range(1000, 0, -1))
+
+
+@pytest.mark.parametrize("policy", ["keep_last=2", "keep_last=150", "max_age=1h", "keep_last=3,max_age=1h", ""])
+@pytest.mark.parametrize("shape", ["forks of one thread", "forks of forks"])
+def test_a_row_that_many_forks_have_inherited_is_looked_at_a_few_times(policy: str, shape: str) -> None:
+    with backtrail.open("memory:") as store:
+        thread: backtrail.Thread[Any] = store.thread("long")
+        for number in range(200):
+            thread.append("items", [number])
+        for number in range(200):
+            fork = thread.fork(f"fork-{number}", at=None if shape == "forks of forks" else number + 1)
+            fork.append("items", [number])
+            thread = fork if shape == "forks of forks" else thread
+        view = counted_view(store, "long")
+        Sweeper(store._core.context)._doomed(view, parse(policy), now_micros())
+    assert Counted.looked_at < 10 * 400
+
+
+def naively_doomed(view: LineageView, policies: dict[str, Retention], now: int) -> set[Any]:
+    """What no thread keeps, thread by thread, as the documentation tells it."""
+    visible, keep = set(), set()
+    for head in view.heads:
+        policy = policies[head.thread]
+        history = [one for one in view.steps_to(head) if one.alive]
+        abandoned = list(view.abandoned(head))
+        visible |= {one.position for one in history} | {one.position for one, _ in abandoned}
+        keep.add(head.position)
+        for number, one in enumerate(history):
+            few = policy.keep_last is None or number < policy.keep_last
+            young = policy.max_age is None or one.meta.created >= now - micros(policy.max_age)
+            if number == 0 or (few and young) or protected(policy, one.facts):
+                keep.add(one.position)
+        for one, since in abandoned:
+            if policy == Retention() or since > now - micros(policy.undo_window) or protected(policy, one.facts):
+                keep.add(one.position)
+    return visible - keep
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_all_threads_keep_together_is_what_each_of_them_keeps(seed: int) -> None:
+    chance = random.Random(seed)
+    with backtrail.open("memory:") as store:
+        threads: list[Any] = [store.thread("t0")]
+        threads[0].save({"n": 0})
+        for number in range(1, 120):
+            thread = chance.choice(threads)
+            what = chance.random()
+            if what < 0.6:
+                label = f"label {number}" if chance.random() < 0.1 else None
+                thread.save({"n": number}, label=label, tags=["keep"] if chance.random() < 0.1 else [])
+            elif what < 0.75:
+                threads.append(thread.fork(f"t{number}", at=chance.choice(thread.history(all=True)).id))
+            elif what < 0.9:
+                thread.rewind(chance.choice(thread.history()).id)
+            elif own := [one for one in thread.history()[:-1] if one.thread_id == thread.id]:
+                thread.delete(chance.choice(own).id)
+        policies = ["keep_last=1", "keep_last=3,keep_labelled=false", "max_age=0s", "keep_tags=keep,undo_window=0s", ""]
+        for thread in threads:
+            thread.retain(parse(chance.choice(policies)))
+        view = finish(LineageView.read(store._core.context, "t0"))
+        now = now_micros()
+        sweeper = Sweeper(store._core.context)
+        own = {thread.id: thread.retention for thread in threads}
+        assert sweeper._doomed(view, None, now) == naively_doomed(view, own, now)
+        for count in range(1, 12):
+            policy = Retention(keep_last=count, keep_labelled=False)
+            assert sweeper._doomed(view, policy, now) == naively_doomed(view, dict.fromkeys(own, policy), now)

@@ -234,16 +234,17 @@ class Sweeper:
         """Step two, in short parts. Their order (light halves first, then rows from the newest to the oldest) ensures
         that after each part every remaining row still has the row before it."""
         expect = [(head.thread, head.key) for head in heads]
-        drops = [Drop(lineage, expect, bodies=part) for part in _parts(found.bodies)]
+        at_once = max(_ROWS_PER_DROP, len(heads))  # each drop compares all heads
+        drops = [Drop(lineage, expect, bodies=part) for part in _parts(found.bodies, at_once)]
         if found.branches or found.blobs:
             drops.append(Drop(lineage, expect, branches=found.branches, blobs=found.blobs))
-        drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1])]
+        drops += [Drop(lineage, expect, rows=part) for part in _parts(found.rows[::-1], at_once)]
         for drop in drops:
             await self._context.engine.drop(drop)
 
 
-def _parts(positions: list[Position]) -> list[list[Position]]:
-    return [positions[start : start + _ROWS_PER_DROP] for start in range(0, len(positions), _ROWS_PER_DROP)]
+def _parts(positions: list[Position], size: int) -> list[list[Position]]:
+    return [positions[start : start + size] for start in range(0, len(positions), size)]
 
 
 def _report(lineage: str, threads: int, checkpoints: int, found: Garbage, dry_run: bool) -> Pruned:

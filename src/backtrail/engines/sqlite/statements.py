@@ -68,16 +68,22 @@ DELETE_STRETCHES = "DELETE FROM stretches WHERE branch = ?"
 DELETE_MARKS = "DELETE FROM marks WHERE branch = ?"
 DELETE_BRANCH = "DELETE FROM branches WHERE n = ?"
 # Stretches without any row left: one that follows a stretch with rows must stay, to mark the end of that stretch, but
-# is moved to FAR; the others are deleted. The last stretch of a branch stays as it is.
+# is moved to FAR; the others are deleted. The last stretch of a branch stays as it is. Only those are looked at that
+# can have lost a row among steps ?2 to ?3, and the next one, which may be at FAR already.
 EMPTY_STRETCHES = f"""
 UPDATE stretches AS r SET pos = {FAR:d}
-WHERE branch = ?1 AND pos < {FAR:d} AND EXISTS (SELECT 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first)
+WHERE branch = ?1 AND pos < {FAR:d} AND first <= ?3
+    AND first >= coalesce((SELECT max(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first <= ?2), ?2)
+    AND EXISTS (SELECT 1 FROM stretches x WHERE x.branch = ?1 AND x.first > r.first)
     AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.branch = ?1 AND s.step = s.pos - r.pos + r.first AND s.pos >= r.pos
         AND s.pos < r.pos - r.first + (SELECT min(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first > r.first)
     )"""  # noqa: S608
 DELETE_EMPTY_STRETCHES = f"""
-DELETE FROM stretches AS r WHERE branch = ?1 AND pos = {FAR:d} AND coalesce((
-    SELECT x.pos FROM stretches x WHERE x.branch = ?1 AND x.first < r.first ORDER BY x.first DESC LIMIT 1
+DELETE FROM stretches AS r WHERE branch = ?1 AND pos = {FAR:d}
+    AND first >= coalesce((SELECT max(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first <= ?2), ?2)
+    AND first <= coalesce((SELECT min(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first > ?3), ?3)
+    AND coalesce((
+        SELECT x.pos FROM stretches x WHERE x.branch = ?1 AND x.first < r.first ORDER BY x.first DESC LIMIT 1
     ), {FAR:d}) = {FAR:d}"""  # noqa: S608
 # A position is never used twice, so that a gap in a stretch always belongs to it: when the last row is deleted, an
 # empty row of no branch holds the position until later rows follow.

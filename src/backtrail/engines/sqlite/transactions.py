@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from backtrail.engines import conflicts
@@ -154,9 +155,10 @@ def sweep(cursor: sqlite3.Cursor, drop: Drop) -> None:
     rows_there -= cursor.executemany(sql.DELETE_ROW, rows).rowcount if rows else 0
     cursor.executemany(sql.DELETE_MARK, rows)
     cursor.executemany(sql.EMPTY_ROW, bodies)
-    for number in {number for number, _ in rows}:
-        cursor.execute(sql.EMPTY_STRETCHES, (number,))
-        cursor.execute(sql.DELETE_EMPTY_STRETCHES, (number,))
+    for number, found in groupby(sorted(rows), itemgetter(0)):
+        steps = [step for _, step in found]
+        cursor.execute(sql.EMPTY_STRETCHES, (number, steps[0], steps[-1]))
+        cursor.execute(sql.DELETE_EMPTY_STRETCHES, (number, steps[0], steps[-1]))
     _keep_place(cursor, last)
     if drop.blobs:
         blobs_there -= cursor.executemany(sql.DELETE_BLOB, ((lineage, name) for name in drop.blobs)).rowcount
