@@ -101,8 +101,8 @@ class Client(Protocol):
     async def run(self, query: Query, params: Params | None = None, seconds: float | None = None) -> Rows:
         """One statement in its own transaction, for at most `seconds` (None: the read timeout)."""
 
-    async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
-        """Several statements in one transaction."""
+    async def transaction(self, work: Callable[[Run], Awaitable[T]], seconds: float | None = None) -> T:
+        """Several statements in one transaction, each for at most `seconds` (None: the read timeout)."""
 
     async def warm(self, connections: int) -> None:
         """Open some connections before they are needed."""
@@ -296,9 +296,10 @@ class BlockingClient:
             finally:
                 self._give_back(connection)
 
-    async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[Run], Awaitable[T]], seconds: float | None = None) -> T:
         with _translated():
             connection = self._take()
+            connection.wait_timeout = seconds or self._options.read_timeout
 
             async def run(query: Query, params: Params | None = None) -> Rows:
                 cursor = connection.execute(query, params)
@@ -390,9 +391,10 @@ class AsyncClient:
             finally:
                 await self._give_back(connection)
 
-    async def transaction(self, work: Callable[[Run], Awaitable[T]]) -> T:
+    async def transaction(self, work: Callable[[Run], Awaitable[T]], seconds: float | None = None) -> T:
         with _translated():
             connection = await self._take()
+            connection.wait_timeout = seconds or self._options.read_timeout
 
             async def run(query: Query, params: Params | None = None) -> Rows:
                 cursor = await connection.execute(query, params)

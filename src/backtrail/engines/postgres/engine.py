@@ -15,15 +15,16 @@ from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.postgres.client import AsyncClient, BlockingClient, ConnectionOptions, Rows, Statement
+from backtrail.engines.postgres.client import AsyncClient, BlockingClient, ConnectionOptions, Rows, Run, Statement
 from backtrail.engines.postgres.schema import Schema, newest
 from backtrail.engines.retry import NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.engines.server_url import check_server_url, public_url
 from backtrail.engines.tls import checked_files
 from backtrail.errors import InvalidInput, LockLost
 
-#: Seconds that a compaction may take.
-VACUUM_TIME = 3600.0
+#: Seconds that a statement may take that reads or rewrites the whole store.
+LONG = 3600.0
+_COUNTED = ("threads", "branches", "rows", "blobs")
 
 #: The types of the parameters of the function append(): text, bytea and bigint, as pg_type numbers them.
 _TEXT, _BYTES, _NUMBER = 25, 17, 20
@@ -200,7 +201,9 @@ class PostgresEngine(Engine, FailsFast):
         return [Head(*columns) for columns in found]
 
     async def count(self, prefix: str = "") -> int:
-        found, _ = await self._call("count", {"low": prefix, "high": _beyond(prefix)})
+        if not prefix:
+            return int((await self._ask("count"))[0][0])
+        found, _ = await self._call("count_named", {"low": prefix, "high": _beyond(prefix)})
         return int(found[0][0])
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
@@ -258,11 +261,27 @@ class PostgresEngine(Engine, FailsFast):
 
     async def stats(self) -> dict[str, int]:
         (counts,) = await self._ask("stats", self._schema.name)
-        return dict(zip(("threads", "branches", "rows", "blobs", "bytes"), counts, strict=True))
+        return dict(zip((*_COUNTED, "bytes"), counts, strict=True))
+
+    async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
+        await self._open()
+        (found,) = await self._client.run(self._schema["compare_counts"], None, LONG)
+        problems = [
+            (f"the number of {what}", f"{kept} are recorded, and {there} are there")
+            for what, there, kept in zip(_COUNTED, found[::2], found[1::2], strict=True)
+            if kept != there
+        ]
+        if repair and problems:
+            await self._client.transaction(self._recount, LONG)
+        return problems
+
+    async def _recount(self, run: Run) -> None:
+        for query in "lock_counts", "forget_counts", "recount":
+            await run(self._schema[query], None)
 
     async def compact(self) -> None:
-        await self._open()
-        await self._client.run(self._schema["vacuum"], None, VACUUM_TIME)
+        await self._ask("fold_counts")
+        await self._client.run(self._schema["vacuum"], None, LONG)
 
     async def close(self) -> None:
         if not self._closed:

@@ -88,4 +88,13 @@ CREATE TABLE {schema}.leases (
     expires bigint NOT NULL
 );
 
+-- The numbers of all records are the sums of these columns. A commit adds a row with what it adds and deletes, so that
+-- no two writers wait for each other; fold_counts() now and then replaces the rows by their sum.
+CREATE TABLE {schema}.counts (
+    threads  bigint NOT NULL,
+    branches bigint NOT NULL,
+    rows     bigint NOT NULL,
+    blobs    bigint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+
 INSERT INTO {schema}.store (format) VALUES (0);

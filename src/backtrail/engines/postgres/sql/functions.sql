@@ -27,6 +27,34 @@ BEGIN
 END
 $body$;
 
+-- Add to the numbers of records, at the end of a commit. About one commit in 500 replaces all rows of `counts` by their
+-- sum: reading it costs some 500 rows, whatever was saved. Only one does so at a time, and the others do not wait. (At a
+-- stricter isolation level it could meet rows that another one replaced, and fail: there, compact() does it.)
+CREATE OR REPLACE FUNCTION {schema}.add_to_counts(
+    more_threads bigint, more_branches bigint, more_rows bigint, more_blobs bigint
+) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    IF more_threads <> 0 OR more_branches <> 0 OR more_rows <> 0 OR more_blobs <> 0 THEN
+        INSERT INTO {schema}.counts VALUES (more_threads, more_branches, more_rows, more_blobs);
+    END IF;
+    IF random() < 0.002 AND current_setting('transaction_isolation') = 'read committed' THEN
+        PERFORM {schema}.fold_counts();
+    END IF;
+END
+$body$;
+
+CREATE OR REPLACE FUNCTION {schema}.fold_counts() RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+    IF pg_try_advisory_xact_lock(hashtextextended({schema_name}, 2)) THEN
+        WITH folded AS (DELETE FROM {schema}.counts RETURNING threads, branches, rows, blobs)
+        INSERT INTO {schema}.counts SELECT sum(threads), sum(branches), sum(rows), sum(blobs) FROM folded
+            HAVING count(*) > 0;
+    END IF;
+END
+$body$;
+
 -- The usual commit: one row after the head, and the head's move to it. It needs no lock on the lineage: a sweep locks
 -- every existing head, so also this one.
 CREATE OR REPLACE FUNCTION {schema}.append(
@@ -51,6 +79,7 @@ BEGIN
     INSERT INTO {schema}.steps VALUES (number, row_step, row_id, row_meta, row_digest) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN PERFORM {schema}.refuse('step', encode(row_branch, 'hex') || ' ' || row_step); END IF;
     INSERT INTO {schema}.bodies VALUES (number, row_step, row_root, row_payload);
+    PERFORM {schema}.add_to_counts(0, 0, 1, 0);
 END
 $body$;
 
@@ -73,6 +102,8 @@ LANGUAGE plpgsql AS $body$
 DECLARE
     high constant bigint := (('x' || left(md5(of_lineage), 4))::bit(16)::bigint & 32767) << 48;
     numbers bigint[];
+    more_threads bigint := 0;
+    more_blobs bigint := 0;
     i integer;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(of_lineage, 0));
@@ -90,12 +121,14 @@ BEGIN
                     new_createds[i], new_updateds[i], new_counts[i], new_sizes[i], new_notes[i]
                 ) ON CONFLICT DO NOTHING;
                 IF NOT FOUND THEN PERFORM {schema}.refuse('moved', swap_threads[i]); END IF;
+                more_threads := more_threads + 1;
             END IF;
         ELSIF deletes[i] THEN
             DELETE FROM {schema}.heads
                 WHERE thread = swap_threads[i] AND branch = expected_branches[i]
                     AND step = expected_steps[i] AND version = expected_versions[i];
             IF NOT FOUND THEN PERFORM {schema}.refuse('moved', swap_threads[i]); END IF;
+            more_threads := more_threads - 1;
         ELSE
             UPDATE {schema}.heads SET
                 lineage = of_lineage, owner = new_owners[i], branch = new_branches[i], step = new_steps[i],
@@ -151,7 +184,12 @@ BEGIN
         INSERT INTO {schema}.blobs
             SELECT of_lineage, id, data FROM unnest(blob_ids, blob_datas) AS given (id, data) ORDER BY id
             ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS more_blobs = ROW_COUNT;
     END IF;
+
+    PERFORM {schema}.add_to_counts(
+        more_threads, coalesce(array_length(branch_ids, 1), 0), coalesce(array_length(row_steps, 1), 0), more_blobs
+    );
 END
 $body$;
 
@@ -164,6 +202,10 @@ CREATE OR REPLACE FUNCTION {schema}.drop(
 LANGUAGE plpgsql AS $body$
 DECLARE
     numbers bigint[];
+    fewer_branches bigint := 0;
+    fewer_rows bigint := 0;
+    fewer_blobs bigint := 0;
+    deleted bigint;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended(of_lineage, 0));
     PERFORM FROM {schema}.heads WHERE lineage = of_lineage ORDER BY thread FOR UPDATE;
@@ -186,6 +228,7 @@ BEGIN
             DELETE FROM {schema}.bodies USING gone WHERE bodies.n = gone.n AND bodies.step = gone.step
         )
         DELETE FROM {schema}.steps USING gone WHERE steps.n = gone.n AND steps.step = gone.step;
+        GET DIAGNOSTICS fewer_rows = ROW_COUNT;
     END IF;
 
     IF body_steps[1] IS NOT NULL THEN
@@ -200,10 +243,15 @@ BEGIN
         DELETE FROM {schema}.marks WHERE n = ANY (numbers);
         DELETE FROM {schema}.bodies WHERE n = ANY (numbers);
         DELETE FROM {schema}.steps WHERE n = ANY (numbers);
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        fewer_rows := fewer_rows + deleted;
         DELETE FROM {schema}.branches WHERE n = ANY (numbers);
+        GET DIAGNOSTICS fewer_branches = ROW_COUNT;
     END IF;
 
     DELETE FROM {schema}.blobs WHERE lineage = of_lineage AND id = ANY (blob_ids);
+    GET DIAGNOSTICS fewer_blobs = ROW_COUNT;
+    PERFORM {schema}.add_to_counts(0, -fewer_branches, -fewer_rows, -fewer_blobs);
 END
 $body$;
 

@@ -50,6 +50,9 @@ WHERE kind = %(kind)b AND thread >= %(low)b AND (%(high)b::text IS NULL OR threa
 ORDER BY thread LIMIT %(limit)b::bigint
 
 -- name: count
+SELECT coalesce(sum(threads), 0)::bigint FROM {schema}.counts
+
+-- name: count_named
 SELECT count(*) FROM {schema}.heads WHERE thread >= %(low)b AND (%(high)b::text IS NULL OR thread < %(high)b)
 
 -- The newest of each kind, by one index; the newest of all are among them. There are only a few kinds.
@@ -141,16 +144,37 @@ WHERE name = %b AND owner = %b AND expires > {schema}.now_us() RETURNING token
 SELECT 1
 
 -- name: stats
-SELECT
-    (SELECT count(*) FROM {schema}.heads),
-    (SELECT count(*) FROM {schema}.branches),
-    (SELECT count(*) FROM {schema}.steps),
-    (SELECT count(*) FROM {schema}.blobs),
+SELECT coalesce(sum(threads), 0)::bigint, coalesce(sum(branches), 0)::bigint, coalesce(sum(rows), 0)::bigint,
+    coalesce(sum(blobs), 0)::bigint,
     (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
         JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = %b AND c.relkind IN ('r', 'S'))
+FROM {schema}.counts
+
+-- One statement, so that both sides are of the same moment.
+-- name: compare_counts
+SELECT (SELECT count(*) FROM {schema}.heads), coalesce(sum(threads), 0)::bigint,
+    (SELECT count(*) FROM {schema}.branches), coalesce(sum(branches), 0)::bigint,
+    (SELECT count(*) FROM {schema}.steps), coalesce(sum(rows), 0)::bigint,
+    (SELECT count(*) FROM {schema}.blobs), coalesce(sum(blobs), 0)::bigint
+FROM {schema}.counts
+
+-- Waits for the commits in progress, and keeps others out until the end of the transaction.
+-- name: lock_counts
+LOCK TABLE {schema}.counts IN EXCLUSIVE MODE
+
+-- name: forget_counts
+DELETE FROM {schema}.counts
+
+-- name: recount
+INSERT INTO {schema}.counts SELECT (SELECT count(*) FROM {schema}.heads), (SELECT count(*) FROM {schema}.branches),
+    (SELECT count(*) FROM {schema}.steps), (SELECT count(*) FROM {schema}.blobs)
+
+-- name: fold_counts
+SELECT {schema}.fold_counts()
 
 -- name: vacuum
-VACUUM {schema}.heads, {schema}.steps, {schema}.bodies, {schema}.marks, {schema}.branches, {schema}.blobs, {schema}.leases
+VACUUM (ANALYZE) {schema}.heads, {schema}.steps, {schema}.bodies, {schema}.marks, {schema}.branches, {schema}.blobs,
+    {schema}.leases, {schema}.counts
 
 -- Everything in the schema that runs code or hides rows, and `store` if there is one.
 -- name: objects
