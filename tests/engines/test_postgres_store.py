@@ -200,7 +200,7 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
         """
     )
     admin.execute(f"ANALYZE {schema}.branches, {schema}.heads, {schema}.steps, {schema}.bodies, {schema}.blobs")
-    page = {"low": "t12", "high": "t13", "after": None, "limit": 20, "kind": None}
+    page = {"low": "t12", "high": "t13", "after": None, "limit": 20, "kind": None, "namespace": None}
     branch = step(engine.head("t77")).branch  # type: ignore[union-attr]
     for query, params in [
         ("head", ["t77"]),

@@ -32,9 +32,9 @@ PATIENT: dict[str, Any] = {"connect_timeout": 60.0, "read_timeout": 60.0}
 
 #: Every kind of key that the documentation names; a name that users chose may follow the colon.
 KINDS = (
-    b"store", b"counts", b"lineages", b"branches", b"pointers", b"kinds", b"names:", b"ages:", b"leases", b"fences",
-    b"blocked:", b"heads:", b"branches:", b"tops:", b"steps:", b"payloads:", b"marks:", b"ids:", b"late:", b"blobs:",
-    b"blob-ids:",
+    b"store", b"counts", b"sizes", b"held", b"due", b"lineages", b"branches", b"pointers", b"kinds", b"names:",
+    b"ages:", b"ages-in:", b"leases", b"fences", b"blocked:", b"heads:", b"branches:", b"tops:", b"steps:",
+    b"payloads:", b"marks:", b"ids:", b"late:", b"blobs:", b"blob-ids:",
 )  # fmt: skip
 
 

@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import Commit, Head, Position
+from backtrail.engines.reserved_names import namespace_of
 
 T = TypeVar("T", str, tuple[int, str])
+_Group = tuple[str | None, str | None]  # a namespace, or all threads; a kind, or all kinds
 
 
 def check_rows(
@@ -35,7 +37,8 @@ def check_rows(
 
 
 class HeadIndex:
-    """Heads by thread id, in the order of names and of age, in which a page is found without looking at the others.
+    """Heads by thread id, in the order of names and of age, in which a page is found without looking at the others. So
+    is a page of a namespace.
 
     A change only notes which thread it touched. The next listing brings both orders up to date: a save costs the same
     whether anybody lists threads or not."""
@@ -45,7 +48,7 @@ class HeadIndex:
         self._touched: set[str] | None = None  # None: all of them
         self._listed: dict[str, Head] = {}  # as they are in the orders
         self._names: dict[str | None, list[str]] = {}  # by kind, and all of them
-        self._ages: dict[str | None, list[tuple[int, str]]] = {}
+        self._ages: dict[_Group, list[tuple[int, str]]] = {}
 
     def put(self, thread: str, head: Head | None) -> None:
         """Set the head of a thread; None deletes it."""
@@ -61,7 +64,9 @@ class HeadIndex:
         if not prefix:
             return len(self.heads)
         self._update()
-        return sum(1 for _ in takewhile(lambda name: name.startswith(prefix), self._from(None, prefix, None)))
+        names = self._names.get(None, [])
+        first = bisect_left(names, prefix)
+        return bisect_left(names, True, first, key=lambda name: not name.startswith(prefix)) - first
 
     def page(
         self, *, prefix: str, after: str | None, limit: int | None, kind: str | None, newest_first: bool
@@ -70,7 +75,8 @@ class HeadIndex:
         self._update()
         found: Iterator[str]
         if newest_first:
-            found = (name for name in self._newest(kind, after) if name.startswith(prefix))
+            group = (namespace_of(prefix), kind)
+            found = (name for name in self._newest(group, after) if name.startswith(prefix))
         else:
             found = takewhile(lambda name: name.startswith(prefix), self._from(kind, prefix, after))
         most = len(self.heads) if limit is None else min(limit, len(self.heads))
@@ -81,8 +87,8 @@ class HeadIndex:
         start = bisect_left(names, prefix) if after is None or after < prefix else bisect_right(names, after)
         return (names[at] for at in range(start, len(names)))
 
-    def _newest(self, kind: str | None, after: str | None) -> Iterator[str]:
-        ages = self._ages.get(kind, [])
+    def _newest(self, group: _Group, after: str | None) -> Iterator[str]:
+        ages = self._ages.get(group, [])
         end = len(ages)
         if after is not None:
             # A deleted thread has no time to compare with: nothing comes after it.
@@ -94,22 +100,26 @@ class HeadIndex:
         touched, self._touched = self._touched, set()
         if touched is None or len(touched) > len(self.heads) // 8:
             self._listed = dict(self.heads)
-            self._names, self._ages = {None: sorted(self.heads)}, {None: sorted(map(_age, self.heads.values()))}
+            self._names, self._ages = {None: sorted(self.heads)}, {}
             for name in self._names[None]:
                 self._names.setdefault(self.heads[name].kind, []).append(name)
-            for age in self._ages[None]:
-                self._ages.setdefault(self.heads[age[1]].kind, []).append(age)
+            for age in sorted(map(_age, self.heads.values())):
+                for group in _groups(self.heads[age[1]]):
+                    self._ages.setdefault(group, []).append(age)
             return
         for name in touched:
             old, new = self._listed.pop(name, None), self.heads.get(name)
-            for kind in () if old is None else (None, old.kind):
-                _remove(self._names[kind], name)
-                _remove(self._ages[kind], _age(old))  # type: ignore[arg-type]
+            if old is not None:
+                for kind in (None, old.kind):
+                    _remove(self._names[kind], name)
+                for group in _groups(old):
+                    _remove(self._ages[group], _age(old))
             if new is not None:
                 self._listed[name] = new
                 for kind in (None, new.kind):
                     insort(self._names.setdefault(kind, []), name)
-                    insort(self._ages.setdefault(kind, []), _age(new))
+                for group in _groups(new):
+                    insort(self._ages.setdefault(group, []), _age(new))
 
 
 def _remove(ordered: list[T], one: T) -> None:
@@ -118,3 +128,11 @@ def _remove(ordered: list[T], one: T) -> None:
 
 def _age(head: Head) -> tuple[int, str]:
     return head.updated, head.thread
+
+
+def _groups(head: Head) -> Iterator[_Group]:
+    """All groups that a thread is in."""
+    namespace = namespace_of(head.thread)
+    for one in (None,) if namespace is None else (None, namespace):
+        yield one, None
+        yield one, head.kind

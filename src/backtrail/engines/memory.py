@@ -34,12 +34,20 @@ from backtrail.engines.dict_engine import HeadIndex, check_rows
 T = TypeVar("T")
 
 
+class _Sizes:
+    """The numbers of rows and blobs in the store, and the bytes of both."""
+
+    def __init__(self) -> None:
+        self.rows = self.blobs = self.bytes = 0
+
+
 class _BranchRows:
-    """The rows of one branch, and their marks."""
+    """The rows of one branch, and their marks. Keeps the store's sizes."""
 
-    __slots__ = ("branch", "marks", "rows", "steps")
+    __slots__ = ("_sizes", "branch", "marks", "rows", "steps")
 
-    def __init__(self, branch: Branch) -> None:
+    def __init__(self, branch: Branch, sizes: _Sizes) -> None:
+        self._sizes = sizes
         self.branch = branch
         self.steps: list[int] = []  # sorted, for ranges
         self.rows: dict[int, NewRow] = {}
@@ -47,16 +55,26 @@ class _BranchRows:
 
     def add(self, row: NewRow) -> None:
         self.rows[row.step] = row
+        self._sizes.rows += 1
+        self._sizes.bytes += _weight(row)
         insort(self.steps, row.step)
 
     def remove(self, step: int) -> None:
-        self.marks.pop(step, None)
+        self.say(step, None)
         at = bisect_left(self.steps, step)
         if at < len(self.steps) and self.steps[at] == step:
             del self.steps[at]
-        self.rows.pop(step, None)
+        row = self.rows.pop(step, None)
+        if row is not None:
+            self._sizes.rows -= 1
+            self._sizes.bytes -= _weight(row)
+
+    def remove_all(self) -> None:
+        for step in [*self.rows, *self.marks]:
+            self.remove(step)
 
     def say(self, step: int, mark: bytes | None) -> None:
+        self._sizes.bytes += len(mark or b"") - len(self.marks.get(step, b""))
         if mark is not None:
             self.marks[step] = mark
         else:
@@ -65,7 +83,11 @@ class _BranchRows:
     def empty(self, step: int) -> None:
         row = self.rows.get(step)
         if row is not None:
-            self.rows[step] = row._replace(root=b"", payload=b"")
+            self.rows[step] = light = row._replace(root=b"", payload=b"")
+            self._sizes.bytes += _weight(light) - _weight(row)
+
+    def weight(self) -> int:
+        return sum(map(_weight, self.rows.values())) + sum(map(len, self.marks.values()))
 
     def between(self, first: int, last: int) -> Iterator[NewRow]:
         steps = self.steps
@@ -77,6 +99,10 @@ class _BranchRows:
     def light(self, step: int) -> Row | None:
         row = self.rows.get(step)
         return None if row is None else self.whole(row._replace(payload=b""))
+
+
+def _weight(row: NewRow) -> int:
+    return len(row.meta) + len(row.root) + len(row.payload) + 48  # its id, its digest and its position
 
 
 class _Lineage:
@@ -107,7 +133,9 @@ class MemoryEngine(Engine):
         self._index = HeadIndex()
         self._heads = self._index.heads
         self._lineages: dict[str, _Lineage] = {}
+        self._lineage_names: list[str] | None = None  # sorted, if no lineage began or ended since the last listing
         self._branches: set[bytes] = set()
+        self._sizes = _Sizes()
         self._leases: dict[str, Lease] = {}
 
     @contextmanager
@@ -125,31 +153,49 @@ class MemoryEngine(Engine):
     async def commit(self, commit: Commit) -> None:
         with self._inside():
             self._check(commit)
-            lineage = self._lineages.setdefault(commit.lineage, _Lineage())
+            lineage = self._lineage(commit.lineage)
             heads = [(swap.thread, self._heads.get(swap.thread)) for swap in commit.swaps]
             marked = [(mark, lineage.logs[mark.branch]) for mark in commit.marks if mark.branch in lineage.logs]
             said = [(log, mark.step, log.marks.get(mark.step)) for mark, log in marked]
             try:
                 self._apply(commit, lineage)
             except BaseException:  # an interrupt half-way: undo, because a commit is atomic
-                for branch in commit.branches:
-                    lineage.logs.pop(branch.id, None)
-                    self._branches.discard(branch.id)
                 for row in commit.rows:
                     if row.branch in lineage.logs:
                         lineage.logs[row.branch].remove(row.step)
+                for branch in commit.branches:
+                    lineage.logs.pop(branch.id, None)
+                    self._branches.discard(branch.id)
                 for log, step, mark in said:
                     log.say(step, mark)
                 for thread, head in heads:
                     self._put(lineage, thread, head)
+                self._recount()  # the interrupt may have come between a record and its count
                 raise
             finally:
                 if not lineage:
-                    self._lineages.pop(commit.lineage, None)
+                    self._forget_lineage(commit.lineage)
+
+    def _lineage(self, name: str) -> _Lineage:
+        found = self._lineages.get(name)
+        if found is None:
+            found = self._lineages[name] = _Lineage()
+            self._lineage_names = None
+        return found
+
+    def _forget_lineage(self, name: str) -> None:
+        if self._lineages.pop(name, None) is not None:
+            self._lineage_names = None
+
+    def _recount(self) -> None:
+        logs = [log for lineage in self._lineages.values() for log in lineage.logs.values()]
+        blobs = [data for lineage in self._lineages.values() for data in lineage.blobs.values()]
+        self._sizes.rows, self._sizes.blobs = sum(len(log.rows) for log in logs), len(blobs)
+        self._sizes.bytes = sum(map(len, blobs)) + sum(log.weight() for log in logs)
 
     def _apply(self, commit: Commit, lineage: _Lineage) -> None:
         for branch in commit.branches:
-            lineage.logs[branch.id] = _BranchRows(branch)
+            lineage.logs[branch.id] = _BranchRows(branch, self._sizes)
             self._branches.add(branch.id)
         for row in commit.rows:
             lineage.logs[row.branch].add(row)
@@ -157,7 +203,10 @@ class MemoryEngine(Engine):
             if mark.branch in lineage.logs:
                 lineage.logs[mark.branch].say(mark.step, mark.data)
         for name, data in commit.blobs.items():
-            lineage.blobs.setdefault(name, data)
+            if name not in lineage.blobs:
+                lineage.blobs[name] = data
+                self._sizes.blobs += 1
+                self._sizes.bytes += len(data)
         for swap in commit.swaps:
             self._put(lineage, swap.thread, swap.new)
 
@@ -188,7 +237,9 @@ class MemoryEngine(Engine):
             if {(name, self._heads[name].key) for name in lineage.threads} != set(drop.expect):
                 raise conflicts.swept_meanwhile(drop.lineage)
             for branch in drop.branches:
-                if lineage.logs.pop(branch, None) is not None:
+                log = lineage.logs.pop(branch, None)
+                if log is not None:
+                    log.remove_all()
                     self._branches.discard(branch)
             for branch, step in drop.rows:
                 if branch in lineage.logs:
@@ -197,9 +248,12 @@ class MemoryEngine(Engine):
                 if branch in lineage.logs:
                     lineage.logs[branch].empty(step)
             for name in drop.blobs:
-                lineage.blobs.pop(name, None)
+                data = lineage.blobs.pop(name, None)
+                if data is not None:
+                    self._sizes.blobs -= 1
+                    self._sizes.bytes -= len(data)
             if not lineage:
-                self._lineages.pop(drop.lineage, None)
+                self._forget_lineage(drop.lineage)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -237,7 +291,10 @@ class MemoryEngine(Engine):
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._inside():
-            return _first((name for name in sorted(self._lineages) if after is None or name > after), limit)
+            if self._lineage_names is None:
+                self._lineage_names = sorted(self._lineages)
+            first = 0 if after is None else bisect_right(self._lineage_names, after)
+            return self._lineage_names[first : None if limit is None else first + limit]
 
     async def branches(self, lineage: str) -> list[Branch]:
         with self._inside():
@@ -320,17 +377,12 @@ class MemoryEngine(Engine):
 
     async def stats(self) -> dict[str, int]:
         with self._inside():
-            logs = [log for lineage in self._lineages.values() for log in lineage.logs.values()]
-            blobs = [data for lineage in self._lineages.values() for data in lineage.blobs.values()]
-            rows = [row for log in logs for row in log.rows.values()]
-            held = sum(len(row.meta) + len(row.root) + len(row.payload) + 48 for row in rows)
-            held += sum(map(len, blobs)) + sum(len(mark) for log in logs for mark in log.marks.values())
             return {
                 "threads": len(self._heads),
-                "branches": len(logs),
-                "rows": len(rows),
-                "blobs": len(blobs),
-                "bytes": held,
+                "branches": len(self._branches),
+                "rows": self._sizes.rows,
+                "blobs": self._sizes.blobs,
+                "bytes": self._sizes.bytes,
             }
 
     async def compact(self) -> None:
@@ -342,6 +394,7 @@ class MemoryEngine(Engine):
             self._open = False
             self._index = HeadIndex()
             self._heads, self._lineages, self._branches, self._leases = self._index.heads, {}, set(), {}
+            self._lineage_names, self._sizes = None, _Sizes()
 
 
 def _first(found: Iterable[T], limit: int | None) -> list[T]:

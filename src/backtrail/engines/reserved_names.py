@@ -20,6 +20,15 @@ def is_reserved(name: str) -> bool:
     return name.startswith(RESERVED)
 
 
+def namespace_of(name: str) -> str | None:
+    """How every name in the namespace of this name or prefix begins, up to the character that ends the namespace; None
+    if it is in none."""
+    if not name.startswith(RESERVED):
+        return None
+    namespace, end, _ = name.partition(NAMESPACE_END)
+    return namespace if end else None
+
+
 async def user_threads(
     engine: Engine,
     *,

@@ -17,6 +17,7 @@ from backtrail.engines.capabilities import FailsFast
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.postgres.client import AsyncClient, BlockingClient, ConnectionOptions, Rows, Run, Statement
 from backtrail.engines.postgres.schema import Schema, newest
+from backtrail.engines.reserved_names import namespace_of
 from backtrail.engines.retry import NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
 from backtrail.engines.server_url import check_server_url, public_url
 from backtrail.engines.tls import checked_files
@@ -196,8 +197,12 @@ class PostgresEngine(Engine, FailsFast):
         newest_first: bool = False,
     ) -> list[Head]:
         params = {"low": prefix, "high": _beyond(prefix), "after": after, "limit": limit}
-        query = "newest" if newest_first else "threads" if kind is None else "threads_of_kind"
-        found, _ = await self._call(query, params if query == "threads" else params | {"kind": kind})
+        if newest_first:
+            found, _ = await self._call("newest", params | {"kind": kind, "namespace": namespace_of(prefix)})
+        elif kind is None:
+            found, _ = await self._call("threads", params)
+        else:
+            found, _ = await self._call("threads_of_kind", params | {"kind": kind})
         return [Head(*columns) for columns in found]
 
     async def count(self, prefix: str = "") -> int:

@@ -45,10 +45,11 @@ _PASSING = re.compile(r"(?:^|-)(?:LOADING|MASTERDOWN|BUSY|UNBLOCKED|CLUSTERDOWN|
 
 
 class Script:
-    """One Lua file, known to the server by its digest."""
+    """One Lua file, known to the server by its digest. The texts of the files `before` come before it."""
 
-    def __init__(self, name: str) -> None:
-        self.text = resources.files(__package__).joinpath("scripts", f"{name}.lua").read_bytes()
+    def __init__(self, name: str, *before: str) -> None:
+        folder = resources.files(__package__).joinpath("scripts")
+        self.text = b"".join(folder.joinpath(f"{one}.lua").read_bytes() for one in (*before, name))
         self.sha = hashlib.sha1(self.text, usedforsecurity=False).hexdigest()
         self.by_digest = (b"EVALSHA", self.sha.encode(), b"1")
         self.whole = (b"EVAL", self.text, b"1")

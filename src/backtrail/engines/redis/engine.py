@@ -22,14 +22,19 @@ from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
 PAGE = 1000
+CHECKS = 5  #: attempts to compare the sizes of a shard with its lineages while nobody writes
 #: compact() deletes a lease that expired this long ago.
 LEASE_MEMORY = timedelta(days=1)
 
-OPEN, APPEND, COMMIT, DROP = map(Script, ("open_store", "append_row", "commit", "drop"))
-HEAD, HEADS = map(Script, ("head", "heads"))
-LIST, LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("list_threads", "lineages", "branches", "rows", "locate"))
+OPEN, HEAD, HEADS = map(Script, ("open_store", "head", "heads"))
+APPEND, COMMIT = (Script(name, "kept_sizes", "ages") for name in ("append_row", "commit"))
+DROP, SIZES, SET_SIZES, COUNT_LINEAGES = (
+    Script(name, "kept_sizes") for name in ("drop", "sizes", "set_sizes", "count_lineages")
+)
+LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("lineages", "branches", "rows", "locate"))
+LIST = Script("list_threads", "ages")
 BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "newest_token"))
-STATS, COMPACT, COUNT = map(Script, ("stats", "compact", "count"))
+COMPACT, COUNT = map(Script, ("compact", "count"))
 
 
 class RedisEngine(Engine, FailsFast):
@@ -275,6 +280,8 @@ class RedisEngine(Engine, FailsFast):
 
     async def count(self, prefix: str = "") -> int:
         shards = self._shards or await self._ready()
+        if not prefix:
+            return (await self._sizes())[0]
         found = 0
         for shard in range(shards.count):
             there = await self._run(COUNT, shard, _between(prefix, None))
@@ -358,16 +365,43 @@ class RedisEngine(Engine, FailsFast):
         await self._ready()
         await retry_interrupted(self._client.ping, ONCE_MORE, self._client.sleep)
 
-    async def stats(self) -> dict[str, int]:
+    async def _sizes_of(self, shard: int) -> list[int]:
+        while (found := await self._run(SIZES, shard, [])) == b"MORE":
+            continue
+        return [int(size) for size in found]
+
+    async def _sizes(self) -> list[int]:
+        """Threads, branches, rows, blobs, and the bytes of them all."""
         shards = self._shards or await self._ready()
-        total = [0, 0, 0, 0, 0]
+        return [sum(column) for column in zip(*[await self._sizes_of(n) for n in range(shards.count)], strict=True)]
+
+    async def stats(self) -> dict[str, int]:
+        """The usual figures. `bytes` is an estimate: the bytes of the records and what Redis usually adds to them."""
+        *numbers, held = await self._sizes()
+        held += sum(number * more for number, more in zip(numbers, keys.OVERHEAD, strict=True))
+        return dict(zip((*keys.COUNTED, "bytes"), (*numbers, held), strict=True))
+
+    async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
+        """Compared with what the lineages have. A shard that is written to all the time cannot be compared."""
+        shards = self._shards or await self._ready()
+        problems: list[tuple[str, str]] = []
         for shard in range(shards.count):
-            low = b"-"
-            while page := await self._run(LINEAGES, shard, [low, PAGE]):
-                counted = await self._run(STATS, shard, page)
-                total = [one + other for one, other in zip(total, counted, strict=True)]
-                low = b"(" + page[-1]
-        return dict(zip(("threads", "branches", "rows", "blobs", "bytes"), total, strict=True))
+            for _ in range(CHECKS):
+                kept, there = await self._sizes_of(shard), [0] * (len(keys.COUNTED) + 1)
+                low = b"-"
+                while page := await self._run(LINEAGES, shard, [low, PAGE]):
+                    more = await self._run(COUNT_LINEAGES, shard, page)
+                    there = [one + other for one, other in zip(there, more, strict=True)]
+                    low = b"(" + page[-1]
+                if kept == await self._sizes_of(shard):
+                    problems += [
+                        (f"the number of {what}", f"{one} are recorded, and {other} are there")
+                        for what, one, other in zip((*keys.COUNTED, "bytes"), kept, there, strict=True)
+                        if one != other
+                    ]
+                    if not repair or kept == there or await self._run(SET_SIZES, shard, [*kept, *there]):
+                        break
+        return problems
 
     async def compact(self) -> None:
         shards = self._shards or await self._ready()
@@ -378,8 +412,12 @@ class RedisEngine(Engine, FailsFast):
                 while (cursor := await self._run(COMPACT, shard, [what, cursor, memory])) != b"0":
                     continue
         # Listing also removes index entries of expired lineages.
-        await self.threads()
-        await self.lineages()
+        thread: str | None = None
+        while page := await self.threads(after=thread, limit=PAGE):
+            thread = page[-1].thread
+        lineage: str | None = None
+        while names := await self.lineages(after=lineage, limit=PAGE):
+            lineage = names[-1]
 
     async def close(self) -> None:
         if not self._closed:

@@ -9,12 +9,16 @@ Of each shard (after `<prefix>:{<shard>}:`):
 
     store          hash    format, shards (in shard 0 only)
     counts         hash    branches, tokens, pointers: numbers that only grow; expiring: 1 once a lineage had a ttl
+    sizes          hash    threads, branches, rows, blobs and their bytes, as they are now
+    held           hash    lineage with a ttl -> its share of the sizes
+    due            zset    lineages with a ttl, by the time at which they expire
     lineages       zset    names, by name
     branches       hash    branch id -> lineage
     pointers       hash    thread -> shard:version:lineage, for threads in a lineage of another name
     kinds          set     kinds of thread
     names:<kind>   zset    threads, by name
     ages:<kind>    zset    threads, by time of the last change
+    ages-in:<n>:<kind><namespace>   zset   the same for the threads of one namespace; n is the length of the kind
     leases         hash    name -> owner, token, expires
     fences         hash    lease in another shard -> highest token used here
     blocked:<n>:<thread><lineage>   string   version of a pointer that no longer holds; an hour
@@ -24,7 +28,7 @@ Of each lineage (with a ttl, they expire together):
     heads:<lineage>      hash   thread -> head
     branches:<lineage>   hash   branch id -> number:record
     tops:<lineage>       hash   branch number -> highest step; number:late -> first step that may be missing in ids;
-                                expires -> when, where there is a ttl
+                                expires -> when, where there is a ttl; bytes -> the lengths of all records
     steps:<lineage>      hash   number:step -> id, digest, meta, root
     payloads:<lineage>   hash   number:step -> payload
     marks:<lineage>      hash   number:step -> mark
@@ -46,6 +50,9 @@ from backtrail.engines.base import Branch, Head, NewRow, Position
 from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
 
 FORMAT = 1
+COUNTED = ("threads", "branches", "rows", "blobs")  #: the sizes of a shard, without its bytes
+#: Bytes that Redis takes for each of them in addition to the record, keys and indexes included: measured.
+OVERHEAD = (400, 1100, 165, 300)
 _pack = msgspec.msgpack.encode
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
 from backtrail.engines.conflicts import Refused
+from backtrail.engines.reserved_names import NAMESPACE_END, RESERVED
 from backtrail.testing import sample_records
 from backtrail.testing.contract.binding import Binding, case
 
@@ -152,6 +153,40 @@ class ListingCases(Binding):
             assert found == [head for head in newest if head.kind == kind]
         assert await engine.count() == len(heads)
         assert await engine.check() == []
+
+    @case
+    async def test_the_newest_of_a_namespace_are_found_among_those_of_others(self, engine: Engine) -> None:
+        chance, heads, now = random.Random(11), dict[str, Head](), 1000  # noqa: S311
+        prefixes = ["", f"{RESERVED}a{NAMESPACE_END}", f"{RESERVED}ab{NAMESPACE_END}", f"{RESERVED}é{NAMESPACE_END}"]
+        for turn in range(120):
+            name, now = f"{chance.choice(prefixes)}t{chance.randrange(8)}", now + chance.choice((0, 1, 5))
+            old = heads.pop(name, None)
+            if old is None:
+                at = sample_records.branch(name, turn)
+                heads[name] = head = sample_records.head(at, kind=chance.choice(("thread", "session")), updated=now)
+                await engine.commit(
+                    Commit(name, [Swap(name, None, head)], rows=[sample_records.row(at, 1)], branches=[at])
+                )
+            elif turn % 10 == 0:
+                await engine.commit(Commit(name, swaps=[Swap(name, old.key, None)]))
+            else:
+                at, step = sample_records.branch(name), old.step + 1
+                kind = chance.choice((old.kind, old.kind, "run"))
+                heads[name] = head = msgspec.structs.replace(
+                    old, updated=now, step=step, version=old.version + 1, kind=kind
+                )
+                row = sample_records.row(at, step)._replace(branch=old.branch)
+                await engine.commit(Commit(name, [Swap(name, old.key, head)], rows=[row]))
+        newest = sorted(heads.values(), key=lambda head: (head.updated, head.thread), reverse=True)
+        for prefix in [*prefixes[1:], prefixes[1] + "t", RESERVED, f"{RESERVED}none{NAMESPACE_END}"]:
+            for only in None, "thread", "session", "run":
+                found: list[Head] = []
+                while page := await engine.threads(
+                    newest_first=True, limit=3, prefix=prefix, kind=only, after=found[-1].thread if found else None
+                ):
+                    found += page
+                own = [head for head in newest if head.thread.startswith(prefix)]
+                assert found == [head for head in own if only in (None, head.kind)], (prefix, only)
 
     @case
     async def test_threads_are_counted_by_prefix(self, engine: Engine) -> None:

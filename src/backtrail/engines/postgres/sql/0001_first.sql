@@ -72,6 +72,9 @@ CREATE TABLE {schema}.heads (
 CREATE INDEX heads_lineage ON {schema}.heads (lineage);
 CREATE INDEX heads_kind ON {schema}.heads (kind, thread);
 CREATE INDEX heads_age ON {schema}.heads (kind, period);
+-- The same for each namespace. Names in one begin with the last code point of Unicode, and it ends with an \x1f.
+CREATE INDEX heads_namespace_age ON {schema}.heads (split_part(thread, E'\x1f', 1), kind, period)
+    WHERE thread >= E'\U0010FFFF';
 
 CREATE TABLE {schema}.blobs (
     lineage text COLLATE "C" NOT NULL,

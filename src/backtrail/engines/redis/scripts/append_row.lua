@@ -33,7 +33,12 @@ elseif tonumber(known[2]) > tonumber(step) then
   call('HSET', tops, late, step)
 end
 call('HSET', heads, thread, new)
-call('ZADD', base .. 'ages:' .. kind, ARGV[6], thread)
+set_age(base, kind, thread, ARGV[6])
+
+local bytes = #ARGV[9] + #ARGV[10] + #new - #head
+call('HINCRBY', tops, 'bytes', bytes)
+call('HINCRBY', base .. 'sizes', 'bytes', bytes)
+call('HINCRBY', base .. 'sizes', 'rows', 1)
 
 local ttl = tonumber(ARGV[2])
 if ttl > 0 or known[3] then
@@ -54,5 +59,6 @@ if ttl > 0 or known[3] then
       call('PERSIST', base .. what .. lineage)
     end
   end
+  hold(base, lineage, ttl > 0 and due)
 end
 return redis.status_reply('OK')

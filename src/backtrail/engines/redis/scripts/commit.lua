@@ -100,11 +100,16 @@ end
 
 -- nothing can be refused from here on
 
+take_off_expired(base, lineage)
+local before = share(base, lineage)
+local bytes = 0 -- more than before
+
 for i = branch_first, branch_last, branch_width do
   local id = ARGV[i]
   local n = redis.call('HINCRBY', base .. 'counts', 'branches', 1)
   numbers[id] = string.format('%d', n)
   redis.call('HSET', branches, id, numbers[id] .. ':' .. ARGV[i + 1])
+  bytes = bytes + #ARGV[i + 1]
   redis.call('HSET', base .. 'branches', id, lineage)
 end
 
@@ -114,6 +119,7 @@ for i = row_first, row_last, row_width do
   local field = numbers[id] .. ':' .. step
   redis.call('HSET', steps, field, ARGV[i + 2])
   redis.call('HSET', payloads, field, ARGV[i + 3])
+  bytes = bytes + #ARGV[i + 2] + #ARGV[i + 3]
   redis.call('ZADD', ids, 0, string.sub(ARGV[i + 2], 1, 16) .. id .. step)
   top[id] = math.max(top[id] or 0, tonumber(step))
 end
@@ -131,36 +137,46 @@ for i = mark_first, mark_last, mark_width do
   end
   if n then
     local field = n .. ':' .. ARGV[i + 1]
-    if ARGV[i + 2] == '1' then redis.call('HSET', marks, field, ARGV[i + 3]) else redis.call('HDEL', marks, field) end
+    bytes = bytes - redis.call('HSTRLEN', marks, field)
+    if ARGV[i + 2] == '1' then
+      redis.call('HSET', marks, field, ARGV[i + 3])
+      bytes = bytes + #ARGV[i + 3]
+    else
+      redis.call('HDEL', marks, field)
+    end
   end
 end
 
 for i = blob_first, blob_last, blob_width do
-  if redis.call('HSETNX', blobs, ARGV[i], ARGV[i + 1]) == 1 then redis.call('ZADD', blob_ids, 0, ARGV[i]) end
+  if redis.call('HSETNX', blobs, ARGV[i], ARGV[i + 1]) == 1 then
+    redis.call('ZADD', blob_ids, 0, ARGV[i])
+    bytes = bytes + #ARGV[i + 1]
+  end
 end
 
 for i = swap_first, swap_last, swap_width do
   local thread, new, updated = ARGV[i], ARGV[i + 2], ARGV[i + 3]
-  local before, after = old[thread] and kind_of(old[thread]), new ~= '' and kind_of(new)
-  if before and before ~= after then
-    redis.call('ZREM', base .. 'names:' .. before, thread)
-    redis.call('ZREM', base .. 'ages:' .. before, thread)
+  local was, is = old[thread] and kind_of(old[thread]), new ~= '' and kind_of(new)
+  bytes = bytes + #new - (was and #old[thread] or 0)
+  if was and was ~= is then
+    redis.call('ZREM', base .. 'names:' .. was, thread)
+    forget_age(base, was, thread)
   end
-  if after then
+  if is then
     redis.call('HSET', heads, thread, new)
-    redis.call('ZADD', base .. 'ages:' .. after, updated, thread)
-    if before ~= after then
-      redis.call('ZADD', base .. 'names:' .. after, 0, thread)
-      redis.call('SADD', base .. 'kinds', after)
+    set_age(base, is, thread, updated)
+    if was ~= is then
+      redis.call('ZADD', base .. 'names:' .. is, 0, thread)
+      redis.call('SADD', base .. 'kinds', is)
     end
-    if not before then
+    if not was then
       if thread ~= lineage then
         redis.call('HSET', pointers, thread, shard .. ':' .. ARGV[i + 5] .. ':' .. lineage)
       elseif ARGV[i + 4] == '1' then
         redis.call('HDEL', pointers, thread)
       end
     end
-  elseif before then
+  elseif was then
     redis.call('HDEL', heads, thread)
     -- if another shard is the thread's home, the pointer there is kept
     if thread ~= lineage then redis.call('HDEL', pointers, thread) end
@@ -169,6 +185,8 @@ end
 
 if token ~= '' and not lease_here then redis.call('HSET', base .. 'fences', fence, token) end
 
+if bytes ~= 0 then redis.call('HINCRBY', tops, 'bytes', bytes) end
+local due = false
 if redis.call('EXISTS', heads, branches, blobs) == 0 then
   redis.call('ZREM', base .. 'lineages', lineage)
   redis.call('DEL', tops, late)
@@ -178,7 +196,7 @@ else
   if ttl > 0 then
     -- one instant for all keys of the lineage: they expire together
     local now = redis.call('TIME')
-    local due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
+    due = string.format('%.0f', tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000) + ttl)
     redis.call('HSET', tops, 'expires', due) -- append_row.lua sees it where it looks anyway
     redis.call('HSET', base .. 'counts', 'expiring', 1)
     for _, key in ipairs(all) do redis.call('PEXPIREAT', key, due) end
@@ -187,4 +205,6 @@ else
     for _, key in ipairs(all) do redis.call('PERSIST', key) end
   end
 end
+change_sizes(base, before, share(base, lineage))
+hold(base, lineage, due)
 return redis.status_reply('OK')

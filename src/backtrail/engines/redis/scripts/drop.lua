@@ -25,6 +25,10 @@ for i = first, last, width do
   if not head or string.sub(head, 1, 32) ~= ARGV[i + 1] then return 0 end
 end
 
+take_off_expired(base, lineage)
+local before = share(base, lineage)
+local bytes = 0 -- fewer than before
+
 local function number(id)
   local record = redis.call('HGET', branches, id)
   return record and string.match(record, '^%d+')
@@ -33,7 +37,9 @@ end
 local function remove(n, id, step)
   local field = n .. ':' .. step
   local row = redis.call('HGET', steps, field)
+  bytes = bytes + redis.call('HSTRLEN', marks, field)
   if row then
+    bytes = bytes + #row + redis.call('HSTRLEN', payloads, field)
     redis.call('HDEL', steps, field)
     redis.call('HDEL', payloads, field)
     redis.call('ZREM', ids, string.sub(row, 1, 16) .. id .. step)
@@ -54,9 +60,12 @@ for i = first, last, width do
   local row = n and redis.call('HGET', steps, field)
   if row then
     -- in this order: a full server lets a script continue once it has begun to write
+    bytes = bytes + redis.call('HSTRLEN', payloads, field)
     redis.call('HDEL', payloads, field)
     local a, b, c, d = string.byte(row, 33, 36)
-    redis.call('HSET', steps, field, string.sub(row, 1, 36 + ((a * 256 + b) * 256 + c) * 256 + d))
+    local light = string.sub(row, 1, 36 + ((a * 256 + b) * 256 + c) * 256 + d)
+    redis.call('HSET', steps, field, light)
+    bytes = bytes + #row - #light
   end
 end
 
@@ -68,6 +77,7 @@ for i = first, last, width do
     for step = 1, tonumber(redis.call('HGET', tops, n) or 0) do remove(n, id, string.format('%d', step)) end
     redis.call('HDEL', tops, n, n .. ':late')
     redis.call('SREM', late, id)
+    bytes = bytes + redis.call('HSTRLEN', branches, id) - #n - 1
     redis.call('HDEL', branches, id)
     redis.call('HDEL', base .. 'branches', id)
   end
@@ -75,12 +85,19 @@ end
 
 first, last, width = list(1)
 for i = first, last, width do
+  bytes = bytes + redis.call('HSTRLEN', blobs, ARGV[i])
   redis.call('HDEL', blobs, ARGV[i])
   redis.call('ZREM', blob_ids, ARGV[i])
 end
 
+local due = redis.call('HGET', tops, 'expires')
 if redis.call('EXISTS', heads, branches, blobs) == 0 then
   redis.call('ZREM', base .. 'lineages', lineage)
   redis.call('DEL', tops, late)
+  due = false
+elseif bytes ~= 0 then
+  redis.call('HINCRBY', tops, 'bytes', -bytes)
 end
+change_sizes(base, before, share(base, lineage))
+hold(base, lineage, due)
 return 1

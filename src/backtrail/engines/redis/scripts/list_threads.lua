@@ -29,6 +29,7 @@ end
 
 for _, kind in ipairs(kinds) do
   local count, offset, more = 0, 0, true
+  local ages = ages_in_namespace(base, kind, prefix) or base .. 'ages:' .. kind
   local gone = {}
   while more and count < limit do
     local threads = {}
@@ -38,8 +39,7 @@ for _, kind in ipairs(kinds) do
       seen = #threads
     else
       local newest = ARGV[6] == '' and '+inf' or ARGV[6]
-      local page =
-        redis.call('ZREVRANGEBYSCORE', base .. 'ages:' .. kind, newest, '-inf', 'WITHSCORES', 'LIMIT', offset, chunk)
+      local page = redis.call('ZREVRANGEBYSCORE', ages, newest, '-inf', 'WITHSCORES', 'LIMIT', offset, chunk)
       seen = #page / 2
       for i = 1, #page, 2 do
         local later = ARGV[6] ~= '' and tonumber(page[i + 1]) == tonumber(ARGV[6]) and not less(page[i], ARGV[7])
@@ -62,7 +62,7 @@ for _, kind in ipairs(kinds) do
   end
   for _, thread in ipairs(gone) do
     redis.call('ZREM', base .. 'names:' .. kind, thread)
-    redis.call('ZREM', base .. 'ages:' .. kind, thread)
+    forget_age(base, kind, thread)
     local known = redis.call('HGET', base .. 'pointers', thread)
     if known and string.match(known, '^%d+') == shard then redis.call('HDEL', base .. 'pointers', thread) end
   end
