@@ -326,7 +326,8 @@ def test_postgres_reads_no_more_rows_for_a_page_or_a_count_of_more_threads(
             postgres.execute(
                 f"""
                 INSERT INTO {name}.heads SELECT %s || i, %s || i, '', '', 1, 1,
-                    CASE WHEN i %% 10 = 0 THEN 'session' ELSE 'thread' END, 0, %s::bigint + i * 5000000::bigint, 1, 1, ''
+                    CASE WHEN i %% 10 = 0 THEN 'session' ELSE 'thread' END, 0,
+                    %s::bigint + i * 5000000::bigint, 1, 1, ''
                 FROM generate_series(%s::int, %s::int) i
                 """,
                 [prefix, prefix, since, first, last],

@@ -98,7 +98,8 @@ def test_nothing_is_left_of_a_lineage_that_was_swept(engine: RedisEngine, admin:
     ids = [branch.id for branch in step(engine.branches("t"))]
     step(engine.drop(Drop("t", [], branches=ids, blobs=[b"a"])))
     left = {key.split(b"}:")[1] for key in admin.scan_iter(f"{prefix}*")}
-    assert left == {b"store", b"counts", b"kinds", b"leases"}
+    assert left == {b"store", b"counts", b"sizes", b"kinds", b"leases"}
+    assert set(admin.hvals(f"{prefix}:{{0}}:sizes")) == {b"0"}
 
 
 def times_to_live(admin: redis.Redis, keys: Sequence[bytes]) -> set[int]:
