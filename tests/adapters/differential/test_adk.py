@@ -23,6 +23,8 @@ from google.adk.artifacts import InMemoryArtifactService
 from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
 from google.adk.models import BaseLlm, LlmResponse
+from google.adk.platform import time as clock
+from google.adk.platform import uuid as random_ids
 from google.adk.runners import Runner
 from google.adk.sessions import DatabaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
@@ -239,6 +241,17 @@ async def two_writers(kit: Any) -> Any:
 
 
 @program
+async def tasks_that_share_a_session_object(kit: Any) -> Any:
+    sessions = kit.sessions()
+    session = await sessions.create_session(**HERE)
+    appends = [sessions.append_event(session, event(f"{n}", **{f"k{n}": n, "user:last": n})) for n in range(5)]
+    appended = await asyncio.gather(*map(outcome, appends))
+    stored = await get(kit)
+    texts = [[one.content.parts[0].text for one in which.events] for which in (session, stored)]
+    return [type(one).__name__ for one in appended], texts, session.state, stored.state
+
+
+@program
 async def a_rewind_with_artifacts(kit: Any) -> Any:
     async def note(name: str, text: str, tool_context: ToolContext) -> str:
         version = await tool_context.save_artifact(name, types.Part(text=text))
@@ -313,6 +326,20 @@ async def artifacts_of_all_kinds(kit: Any) -> Any:
             seen.append(await outcome(service.load_artifact(**key, filename="text")))
             seen.append(await outcome(service.list_artifact_keys(**key)))
     return seen
+
+
+@program
+async def the_clock_and_the_ids_of_the_program(kit: Any) -> Any:
+    clock.set_time_provider(lambda: 1_000_000_000.5)
+    random_ids.set_id_provider(lambda: "made by the program")
+    try:
+        session = await kit.sessions().create_session(**WHO)
+        await kit.artifacts.save_artifact(**HERE, filename="f", artifact=types.Part(text="x"))
+        version = await kit.artifacts.get_artifact_version(**HERE, filename="f")
+        return session, version.create_time
+    finally:
+        clock.reset_time_provider()
+        random_ids.reset_id_provider()
 
 
 @program

@@ -12,6 +12,7 @@ from typing import Any
 from google.adk.artifacts import BaseArtifactService, artifact_util
 from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_part
 from google.adk.errors.input_validation_error import InputValidationError
+from google.adk.platform import time as clock
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
@@ -119,7 +120,7 @@ class BacktrailArtifactService(BaseArtifactService):
             raise InputValidationError("Not supported artifact type.")
         elif not artifact_util.is_artifact_ref(part):
             mime_type = part.file_data.mime_type
-        custom = {"metadata": to_jsonable_python(metadata), "mime_type": mime_type}
+        custom = {"metadata": to_jsonable_python(metadata), "mime_type": mime_type, "create_time": clock.get_time()}
 
         async def attempt() -> int:
             thread: Any = self.store.thread(thread_id)
@@ -156,7 +157,7 @@ class BacktrailArtifactService(BaseArtifactService):
                 version=checkpoint.step - 1,
                 canonical_uri=f"backtrail:///{thread_id}?version={checkpoint.step - 1}",
                 custom_metadata=checkpoint.custom["metadata"],
-                create_time=checkpoint.created_at.timestamp(),
+                create_time=checkpoint.custom["create_time"],
                 mime_type=checkpoint.custom["mime_type"],
             )
             for checkpoint in history

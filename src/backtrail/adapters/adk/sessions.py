@@ -10,14 +10,17 @@ written as pydantic writes it, and what pydantic does not know as its `repr`.
 from __future__ import annotations
 
 import logging
-import uuid
+import weakref
 from typing import Any, cast
 
+import anyio
+import anyio.lowlevel
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.adk.platform import time as clock
+from google.adk.platform import uuid as random_ids
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -32,7 +35,7 @@ from backtrail.store import Store
 _ID_PREFIX = "adk"
 _EVENTS, _STATE, _UPDATED = "events", "state", "last_update_time"  # keys of a thread's state
 _FIRST_WINDOW = 64  # events that a search by time reads at first
-_STALE = "The session has been changed in the store since it was read: get it again before appending to it."
+_STALE = "The session has been modified in storage since it was read: get it again before appending to it."
 _logger = logging.getLogger(__name__)
 
 
@@ -45,6 +48,7 @@ class BacktrailSessionService(BaseSessionService):
     def __init__(self, store: Store | AsyncStore) -> None:
         self.store = store
         self._bridge = SyncBridge(store)
+        self._turns: weakref.WeakValueDictionary[Any, anyio.Lock] = weakref.WeakValueDictionary()
 
     async def create_session(
         self,
@@ -55,7 +59,7 @@ class BacktrailSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session; `AlreadyExistsError` if the id is taken."""
-        id = (session_id or "").strip() or str(uuid.uuid4())
+        id = (session_id or "").strip() or random_ids.new_uuid()
         return await self._bridge.run_async(self._create(app_name, user_id, id, state or {}))
 
     async def get_session(
@@ -83,9 +87,16 @@ class BacktrailSessionService(BaseSessionService):
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        await self._bridge.run_async(self._append(session, event))
-        self._commit_event_to_session(session, event)
+        async with self._turn(session):
+            await self._bridge.run_async(self._append(session, event))
+            self._commit_event_to_session(session, event)
         return event
+
+    def _turn(self, session: Session) -> anyio.Lock:
+        """Held while an event is appended: tasks that share a session object, as those of a live run do, follow each
+        other, and none finds the session changed by another."""
+        key = (anyio.lowlevel.current_token(), session.app_name, session.user_id, session.id)
+        return self._turns.setdefault(key, anyio.Lock())
 
     def thread(self, app_name: str, user_id: str, session_id: str) -> Any:
         """The backtrail thread of a session, with its history, labels, forks and diffs."""
