@@ -1,10 +1,11 @@
 """Runs the frameworks' own tests on backtrail's stores: `make test-suites`.
 
-A suite is part of a framework's source distribution, which pip downloads in the version that is installed here. A
-pytest plugin beside this file (`bind_<framework>.py`) puts backtrail's class in the place of the framework's own store;
-nothing else in the tests is changed. Tests that cannot apply are named in `suites.py`, each with its reason, and are
-left out; all others must pass, on every engine, with a `Store` and with an `AsyncStore`. A file has tests that need no
-store as well: how many opened one is counted apart.
+A suite is part of a framework's source distribution, which pip downloads in the version that is installed here, or of
+its repository, from which one commit is downloaded. A pytest plugin beside this file (`bind_<framework>.py`) puts
+backtrail's class in the place of the framework's own store; nothing else in the tests is changed. Tests that cannot
+apply are named in `suites.py`, each with its reason, and are left out; all others must pass, on every engine, with a
+`Store` and with an `AsyncStore`. A file has tests that need no store as well: how many opened one is counted apart.
+Some measure times, and fail where the machine is busy: the tests that failed are run a second time, and named.
 
     python tests/adapters/suites/run.py                             # everything
     python tests/adapters/suites/run.py claude --store sqlite-async # one suite on one store
@@ -14,36 +15,43 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.request
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-import suites
+from suite import APIS, Suite
+from suites import SUITES
 
 from backtrail.testing.servers import PostgresServer, RedisServer, private_directory
 
 HERE = Path(__file__).parent
 CACHE = Path.cwd() / ".venv-suites" / "sources"  # beside the packages that they belong to
-STORES = [f"{engine}-{api}" for engine in ("memory", "sqlite", "jsonl", "redis", "postgres") for api in suites.APIS]
+STORES = [f"{engine}-{api}" for engine in ("memory", "sqlite", "jsonl", "redis", "postgres") for api in APIS]
 
 
-def download(suite: suites.Suite) -> Path:
-    """The directory of a framework's source distribution."""
+def download(suite: Suite) -> Path:
+    """The directory with a framework's tests."""
     release = f"{suite.package}-{version(suite.package)}".replace("_", "-")
-    target = CACHE / release
+    target = CACHE / (suite.commit or release)
     if not target.exists():
         with tempfile.TemporaryDirectory() as directory:
-            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
-            requirement = f"{suite.package}=={version(suite.package)}"
-            subprocess.run([*pip, "--dest", directory, requirement], check=True)
-            (archive,) = Path(directory).glob("*.tar.gz")
+            if suite.commit:
+                archive = Path(directory, "archive.tar.gz")
+                urllib.request.urlretrieve(f"{suite.repository}/archive/{suite.commit}.tar.gz", archive)
+            else:
+                pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+                requirement = f"{suite.package}=={version(suite.package)}"
+                subprocess.run([*pip, "--dest", directory, requirement], check=True)
+                (archive,) = Path(directory).glob("*.tar.gz")
             unpacked = Path(directory, "unpacked")
             with tarfile.open(archive) as tar:
                 tar.extractall(unpacked, filter="data")
@@ -71,12 +79,14 @@ def servers(stores: list[str]) -> Iterator[dict[str, str]]:
         yield urls
 
 
-def run(suite: suites.Suite, source: Path, store: str, url: str) -> bool:
-    """Run a suite on a store and print its counts; False if a test failed."""
+def run(suite: Suite, source: Path, store: str, url: str) -> bool:
+    """Run a suite on a store and print its counts; False if a test failed twice."""
     with tempfile.TemporaryDirectory() as directory:
-        report = Path(directory, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", suite.plugin, "-p", "no:cacheprovider"]
-        command += ["--no-header", "--tb=short", f"--junitxml={report}", *suite.options, *suite.tests]
+        report, opened, failures = (
+            Path(directory, name) for name in ("report.xml", "uses", "cache/v/cache/lastfailed")
+        )
+        command = [sys.executable, "-m", "pytest", "-q", "-p", suite.plugin, "-o", f"cache_dir={directory}/cache"]
+        command += ["--no-header", "--tb=short", *suite.options, *suite.tests]
         command += [f"--deselect={test}" for test in suite.cannot_apply]
         environment = {
             **os.environ,
@@ -85,26 +95,36 @@ def run(suite: suites.Suite, source: Path, store: str, url: str) -> bool:
             "BACKTRAIL_SUITE_URL": url,
             "BACKTRAIL_SUITE_USES": directory,
         }
-        ended = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
-        if not report.exists():
+
+        def pytest(*more: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*command, *more], cwd=source, env=environment, capture_output=True, text=True, check=False
+            )
+
+        ended = pytest(f"--junitxml={report}")
+        if not opened.exists():  # no test has run
             print(ended.stdout, ended.stderr)
             return False
-        uses = int(Path(directory, "uses").read_text(encoding="utf-8"))
+        uses = int(opened.read_text(encoding="utf-8"))
         counts = ET.parse(report).getroot().find("testsuite").attrib
+        failed = list(json.loads(failures.read_text(encoding="utf-8"))) if failures.exists() else []
+        again = pytest("--last-failed") if failed else ended
     passed = int(counts["tests"]) - sum(int(counts[name]) for name in ("failures", "errors", "skipped"))
-    failed = ", ".join(f"{counts[name]} {name}" for name in ("failures", "errors", "skipped"))
+    others = ", ".join(f"{counts[name]} {name}" for name in ("failures", "errors", "skipped"))
     print(
         f"{suite.name} ({suite.package} {version(suite.package)}) on {store}: {passed} passed, {uses} of them on a "
-        f"store of backtrail's; {failed}; {float(counts['time']):.0f} s",
+        f"store of backtrail's; {others}; {float(counts['time']):.0f} s",
         flush=True,
     )
-    if ended.returncode:
-        print(ended.stdout)
-    return ended.returncode == 0
+    if again.returncode:
+        print(again.stdout)
+    elif failed:
+        print("  passed when it was run again:", *failed, flush=True)
+    return again.returncode == 0
 
 
 def main() -> int:
-    known = {suite.name: suite for suite in suites.SUITES}
+    known = {suite.name: suite for suite in SUITES}
     parser = argparse.ArgumentParser(description="Run the frameworks' own tests on backtrail's stores.")
     parser.add_argument("suites", nargs="*", help=f"of {', '.join(known)}; all if none is named")
     parser.add_argument("--store", action="append", choices=STORES, help="an engine and an API; may be repeated")

@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-APIS = ("blocking", "async")
-_EVERY_SYNC = tuple(f"{engine}-blocking" for engine in ("memory", "sqlite", "jsonl", "redis", "postgres"))
-# The suites construct a store before their event loop runs, which an AsyncStore over a server's client does not allow.
-_ASYNC = tuple(f"{engine}-async" for engine in ("memory", "sqlite", "jsonl"))
-
-
-@dataclass(frozen=True)
-class Suite:
-    """Tests of one framework."""
-
-    name: str
-    plugin: str  #: the module beside this one that puts backtrail's classes in
-    package: str  #: whose source distribution has the tests
-    tests: tuple[str, ...]  #: files, relative to it
-    options: tuple[str, ...] = ()  #: more arguments for pytest
-    cannot_apply: dict[str, str] = field(default_factory=dict)  #: node id -> why it is left out
-    stores: tuple[str, ...] = _EVERY_SYNC + _ASYNC
-
+from adk_suites import ADK_SUITES
+from suite import EVERY_SYNC, Suite
 
 _LOOKS_INTO_SQLITE = "looks into, breaks or locks the tables and connections of the SDK's own SQLite session"
 _LOOKS_INTO_SAVERS = "looks into the dicts or tables of LangGraph's own savers"
@@ -134,8 +116,8 @@ SUITES = [
                 _LOOKS_INTO_SQLITE
             ),
         },
-        stores=("memory-blocking", "sqlite-blocking", "memory-async"),
     ),
+    *ADK_SUITES,
     # LangGraph's async savers are bound to an AsyncStore, all others to a Store, on each of these engines.
     Suite(
         name="langgraph",
@@ -185,7 +167,7 @@ SUITES = [
             )
         ),
         # With [sqlite] a test is the same as with [memory]; [sqlite_aes] and [sqlite_aio] are not.
-        options=("-k", "not (sqlite and not sqlite_aes and not sqlite_aio)", "-W", "ignore"),
+        options=("-k", "not (sqlite and not sqlite_aes and not sqlite_aio)", "-W", "ignore", "-o", "addopts="),
         cannot_apply={
             f"tests/test_{test}": _LOOKS_INTO_SAVERS
             for test in (
@@ -194,7 +176,7 @@ SUITES = [
                 "delta_channel_update_state.py::test_abulk_update_state_replays_updates_in_the_order_given",
             )
         },
-        stores=_EVERY_SYNC,
+        stores=EVERY_SYNC,
     ),
     Suite(
         name="langgraph-checkpoint",
@@ -214,7 +196,7 @@ SUITES = [
                 "TestPreDeltaBlobTerminator::test_seed_bounds_walk_without_dropping_its_own_writes",
             )
         },
-        stores=_EVERY_SYNC,
+        stores=EVERY_SYNC,
     ),
     Suite(
         name="langgraph-checkpoint-sqlite",
@@ -236,7 +218,7 @@ SUITES = [
             ),
             "tests/test_delta_parent_walk.py::test_walk_step_looks_up_the_parent_by_primary_key": _LOOKS_INTO_SAVERS,
         },
-        stores=_EVERY_SYNC,
+        stores=EVERY_SYNC,
     ),
     Suite(
         name="langgraph-checkpoint-postgres",
@@ -255,6 +237,6 @@ SUITES = [
                 )
             },
         },
-        stores=_EVERY_SYNC,
+        stores=EVERY_SYNC,
     ),
 ]
