@@ -181,7 +181,7 @@ class Store:
 
     def stats(self, survey: bool = True, progress: Progress | None = None) -> dict[str, Any]:
         """Measure the store: threads, branches, rows, blobs, bytes in all (`total`), reachable bytes (`live`) and bytes
-        that a prune would free (`garbage`). Without `survey`, the last two are left out; in a store of more than 10,000
+        that a prune would free (`garbage`). Without `survey`, the last two are left out; in a store of more than 2,000
         lineages they are estimated from a sample (`surveyed` of all `lineages`). `progress` is called with (done,
         total)."""
         return finish(self._core.stats(survey, progress))

@@ -76,3 +76,23 @@ def test_a_prune_frees_what_a_deleted_fork_left_in_a_lineage_that_was_only_saved
         store.prune()
         assert store.stats()["garbage"] == 0
         assert store.stats()["branches"] == 1
+
+
+def test_a_survey_asks_three_times_for_each_small_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    with backtrail.open("memory:") as store:
+        for number in range(30):
+            store.thread(f"t{number}").save({"n": number})
+        engine = type(store._core.context.engine)
+        for name in "heads", "branches", "row", "steps", "rows", "payloads", "blob_ids", "blobs":
+            original = getattr(engine, name)
+
+            async def asking(
+                self: Engine, *args: Any, _name: str = name, _original: Any = original, **named: Any
+            ) -> Any:
+                asked.append(_name)
+                return await _original(self, *args, **named)
+
+            monkeypatch.setattr(engine, name, asking)
+        assert store.stats()["surveyed"] == 30
+        assert len(asked) <= 3 * 30, asked  # each is a round trip to a server
