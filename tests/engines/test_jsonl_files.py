@@ -96,7 +96,16 @@ def test_only_the_owner_may_read_the_files(directory: Path) -> None:
     finally:
         os.umask(old)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()}
-    assert set(modes) == {"t.jsonl", "backtrail.json", "leases.json", ".index", ".names", ".lock", ".lock-next"}
+    assert set(modes) == {
+        "t.jsonl",
+        "backtrail.json",
+        "leases.json",
+        ".changes",
+        ".index",
+        ".names",
+        ".lock",
+        ".lock-next",
+    }
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 

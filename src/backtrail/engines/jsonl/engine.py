@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -17,7 +18,7 @@ from typing import Literal
 from backtrail.engines import conflicts, process_fork
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import StoredLocally
-from backtrail.engines.dict_engine import HeadIndex, check_rows
+from backtrail.engines.dict_engine import check_rows
 from backtrail.engines.jsonl import line_format
 from backtrail.engines.jsonl.catalogue import Catalogue, lineage_at
 from backtrail.engines.jsonl.file_names import file_name
@@ -167,6 +168,7 @@ class JSONLEngine(Engine, StoredLocally):
             # Taking the lock waits for a writer in progress: a line that is still torn after that will never be
             # finished.
             with self._locked():
+                self._catalogue.changes.announce(log.path.name)
                 log.refresh()
                 self._repaired += bool(log.cut())
                 if self._salvage and log.damages:
@@ -213,6 +215,7 @@ class JSONLEngine(Engine, StoredLocally):
                 self._catalogue.hint(forks, commit.lineage, sync=self._sync)
             if commit.branches:
                 self._catalogue.hint([branch.id for branch in commit.branches], commit.lineage, sync=False)
+            self._catalogue.changes.announce(log.path.name)
             log.append(line, sync=self._sync, commit=commit)
         except OSError as error:
             raise self._unusable(error) from error
@@ -247,6 +250,7 @@ class JSONLEngine(Engine, StoredLocally):
             if {(head.thread, head.key) for head in log.heads.values()} != set(drop.expect):
                 raise conflicts.swept_meanwhile(drop.lineage)
             if log.end and (drop.rows or drop.bodies or drop.branches or drop.blobs):
+                self._catalogue.changes.announce(log.path.name)
                 log.append(line_format.of_drop(drop), sync=self._sync)
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -287,18 +291,19 @@ class JSONLEngine(Engine, StoredLocally):
         newest_first: bool = False,
     ) -> list[Head]:
         with self._inside():
-            heads = HeadIndex(head for entry in self._catalogue.entries() for head in entry.heads)
-        return heads.page(prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first)
+            return self._catalogue.index().page(
+                prefix=prefix, after=after, limit=limit, kind=kind, newest_first=newest_first
+            )
 
     async def count(self, prefix: str = "") -> int:
         with self._inside():
-            entries = self._catalogue.entries()
-        return len({head.thread for entry in entries for head in entry.heads if head.thread.startswith(prefix)})
+            return self._catalogue.index().count(prefix)
 
     async def lineages(self, *, after: str | None = None, limit: int | None = None) -> list[str]:
         with self._inside():
-            names = sorted(entry.lineage for entry in self._catalogue.entries())
-        return list(islice((name for name in names if after is None or name > after), limit))
+            names = self._catalogue.lineages()
+            first = 0 if after is None else bisect_right(names, after)
+            return names[first : None if limit is None else first + limit]
 
     async def branches(self, lineage: str) -> list[Branch]:
         with self._inside():
@@ -369,15 +374,15 @@ class JSONLEngine(Engine, StoredLocally):
         """The usual figures and `repaired`, torn lines that this engine cut off; `damaged`, lines whose checksum
         fails."""
         with self._inside():
-            entries = self._catalogue.entries()
+            totals = self._catalogue.totals()
             return {
-                "threads": sum(len(entry.heads) for entry in entries),
-                "branches": sum(len(entry.branches) for entry in entries),
-                "rows": sum(entry.rows for entry in entries),
-                "blobs": sum(entry.blobs for entry in entries),
-                "bytes": sum(map(_size, self.directory.iterdir())),
+                "threads": self._catalogue.index().count(""),
+                "branches": totals.branches,
+                "rows": totals.rows,
+                "blobs": totals.blobs,
+                "bytes": totals.bytes,
                 "repaired": self._repaired,
-                "damaged": self._catalogue.damaged(),
+                "damaged": totals.damaged,
             }
 
     async def compact(self) -> None:
@@ -390,6 +395,7 @@ class JSONLEngine(Engine, StoredLocally):
                 log = self._log(lineage)
                 if log.drops or log.damages or not log:
                     log.compact()
+            self._catalogue.changes.restart()
             self._catalogue.write_hints()
             self._leases.forget()
             remove_abandoned(self.directory)
@@ -403,6 +409,7 @@ class JSONLEngine(Engine, StoredLocally):
 
     def _shut(self) -> None:
         self._logs.clear()
+        self._catalogue.changes.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -418,10 +425,3 @@ class JSONLEngine(Engine, StoredLocally):
     def after_fork_in_child(self) -> None:
         self._mutex = threading.Lock()
         self._shut()
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.lstat().st_size
-    except FileNotFoundError:  # the file has been replaced
-        return 0
