@@ -118,12 +118,12 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         learnt: Numbers = {}
         writing = Writing(commit, self._numbers, learnt)
         if sharing():
-            shared = SharedWrite(self._writer, transactions.write, writing)
+            shared = SharedWrite(self._writer, transactions.write, writing, transactions.write_at_once)
             await park(shared)
             if shared.ticket.error is not None:
                 raise shared.ticket.error
         else:
-            self._writer.write(transactions.write, writing)
+            self._writer.write(transactions.write, writing, transactions.write_at_once)
         if learnt:
             self._learn(learnt)
 

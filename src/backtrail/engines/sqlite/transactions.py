@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from backtrail.engines import conflicts
 from backtrail.engines.base import LAST_STEP, RELEASED, Branch, Commit, Drop, Lease, NewRow, Taken
-from backtrail.engines.sqlite import head_table
+from backtrail.engines.sqlite import head_table, ordinary_save
 from backtrail.engines.sqlite import statements as sql
 from backtrail.errors import InvalidInput
 
@@ -70,6 +70,12 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
             execute(sql.SET_MARK, (number, mark.step, mark.data))
     if commit.blobs:
         _add_blobs(cursor, lineage, list(commit.blobs.items()))
+
+
+def write_at_once(cursor: sqlite3.Cursor, writing: Writing) -> bool:
+    """Apply an ordinary save as one statement; False if the commit is another, or was refused."""
+    values = ordinary_save.values_of(writing.commit, writing.known)
+    return values is not None and ordinary_save.save(cursor, values)
 
 
 def _add_blobs(cursor: sqlite3.Cursor, lineage: str, blobs: list[tuple[bytes, bytes]]) -> None:

@@ -19,11 +19,19 @@ from typing import Any
 class Ticket:
     """A piece of work that waits; `alone`: its caller wants the queue for itself."""
 
-    __slots__ = ("alone", "argument", "caller", "error", "gate", "leads", "result", "work")
+    __slots__ = ("alone", "argument", "caller", "error", "gate", "leads", "result", "single", "work")
 
-    def __init__(self, work: Callable[..., Any], argument: Any, *, alone: bool = False) -> None:
+    def __init__(
+        self,
+        work: Callable[..., Any],
+        argument: Any,
+        single: Callable[..., bool] | None = None,
+        *,
+        alone: bool = False,
+    ) -> None:
         self.work = work
         self.argument = argument
+        self.single = single  # the same work as one statement
         self.alone = alone
         self.result: Any = None
         self.error: Exception | None = None

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from backtrail.engines import conflicts
 from backtrail.engines.lockfile import LockFile
+from backtrail.engines.sqlite import ordinary_save
 from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile
 from backtrail.engines.sqlite.disk_check import looks_damaged, twice_if_damaged
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
@@ -24,6 +25,7 @@ from backtrail.errors import BacktrailError, Unavailable
 A = TypeVar("A")
 R = TypeVar("R")
 Work = Callable[[sqlite3.Cursor, A], R]
+Single = Callable[[sqlite3.Cursor, A], bool]
 
 #: Errors that fail one ticket and not the others.
 _FAILS_ONE = (BacktrailError, conflicts.Refused, *DRIVER, ValueError, TypeError)
@@ -32,9 +34,9 @@ _FAILS_ONE = (BacktrailError, conflicts.Refused, *DRIVER, ValueError, TypeError)
 class SharedWrite:
     """A write that waits until other coroutines' writes are ready, too."""
 
-    def __init__(self, writer: GroupCommitWriter, work: Work[A, R], argument: A) -> None:
+    def __init__(self, writer: GroupCommitWriter, work: Work[A, R], argument: A, single: Single[A] | None) -> None:
         self._writer = writer
-        self.ticket = Ticket(work, argument)
+        self.ticket = Ticket(work, argument, single)
 
     def write_all(self, parked: Sequence[SharedWrite]) -> None:
         self._writer.write_all([shared.ticket for shared in parked])
@@ -58,15 +60,18 @@ class GroupCommitWriter:
         self._closed = False
         self._careful = False  # the last batch had a ticket that was refused
 
-    def write(self, work: Work[A, R], argument: A) -> R:
-        """Run `work(cursor, argument)` in a transaction and return its result once that is committed."""
+    def write(self, work: Work[A, R], argument: A, single: Single[A] | None = None) -> R:
+        """Run `work(cursor, argument)` in a transaction and return its result once that is committed.
+
+        `single(cursor, argument)` does the same as one statement, which is a transaction of its own, if `work` has no
+        result; or it returns False and changes nothing."""
         queue = self._queue
         if queue.try_acquire():
             try:
-                return self._write_one(work, argument)
+                return self._write_one(work, argument, single)
             finally:
                 queue.release()
-        ticket = Ticket(work, argument)
+        ticket = Ticket(work, argument, single)
         if queue.wait(ticket):
             self._lead(queue)
         if ticket.error is not None:
@@ -164,19 +169,22 @@ class GroupCommitWriter:
         if self._file.readonly:
             raise Unavailable(f"{self._file.path} is read-only: it, or its directory, may not be written")
         connection = self._file.connect(writes=True)
+        ordinary_save.prepare(connection)
         self._connection = opened = _WriteConnection(connection, connection.cursor(), self._file.lock())
         return opened
 
-    def _write_one(self, work: Work[A, R], argument: A) -> R:
+    def _write_one(self, work: Work[A, R], argument: A, single: Single[A] | None) -> R:
         try:
-            return twice_if_damaged(lambda: self._transaction(work, argument))
+            return twice_if_damaged(lambda: self._transaction(work, argument, single))
         except DRIVER as error:
             raise self._file.translated(error) from error
 
-    def _transaction(self, work: Work[A, R], argument: A) -> R:
+    def _transaction(self, work: Work[A, R], argument: A, single: Single[A] | None) -> R:
         _, cursor, lock = self._connection or self._open()
         lock.acquire()
         try:
+            if single is not None and single(cursor, argument):
+                return None  # type: ignore[return-value]  # which is the result of its work
             cursor.execute("BEGIN IMMEDIATE")
             result = work(cursor, argument)
             cursor.execute("COMMIT")
@@ -207,7 +215,7 @@ class GroupCommitWriter:
     def _one_by_one(self, batch: Sequence[Ticket]) -> None:
         for ticket in batch:
             try:
-                ticket.result = self._write_one(ticket.work, ticket.argument)
+                ticket.result = self._write_one(ticket.work, ticket.argument, ticket.single)
             except _FAILS_ONE as error:
                 ticket.error = error
 
