@@ -14,6 +14,7 @@ from backtrail.adapters.langgraph.compression import decompress
 from backtrail.adapters.langgraph.ids import channel_name
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
 from backtrail.adapters.langgraph.message_list import MessageList
+from backtrail.adapters.langgraph.put_queue import PutQueues
 from backtrail.lru import LRU
 
 _MAX_ENTRIES = 1024
@@ -64,9 +65,10 @@ class CachedWrites(msgspec.Struct, frozen=True):
     """The newest record of a checkpoint's pending writes."""
 
     checkpoint: str  #: LangGraph's id of it
-    number: int  #: of the record; 0 if there is none
+    number: int  #: of its last series of records; 0 if there is none
     items: list[Any]  #: (task, path, index, channel, value) each
     head: str | None  #: of the thread of writes, when this was read
+    at_head: bool  #: the record is the head
 
     @property
     def cost(self) -> int:
@@ -81,6 +83,7 @@ class CheckpointCache:
 
     def __init__(self, *, immutable: bool = False) -> None:
         self.immutable = immutable  #: the caller never changes a message in place
+        self.queues = PutQueues()
         self._lock = threading.Lock()
         self._entries: LRU[str, CachedCheckpoint | CachedWrites] = LRU(_MAX_ENTRIES, _MAX_COST)
 

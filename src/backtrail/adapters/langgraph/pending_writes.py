@@ -1,8 +1,10 @@
 """LangGraph's pending writes: the values that tasks wrote after a checkpoint, kept against a crash before the next.
 
-Each call of `put_writes` saves one record with all writes of its checkpoint so far, in the order in which they came,
-under an id made of the checkpoint's and a number that grows by one. A write that repeats a part of its checkpoint, as
-the first task of a turn does with the input, is stored as a reference to that part.
+Each save of pending writes makes one record with all writes of its checkpoint so far, in the order in which they came.
+Records of one checkpoint that follow one another are a series. The first of a series has an id made of the checkpoint's
+id and the number of the series; the others are found by the steps after it. A series ends where writes of another
+checkpoint come in between, so nearly every checkpoint has one. A write that repeats a part of its checkpoint, as the
+first task of a turn does with the input, is stored as a reference to that part.
 
 A process may die right after a task returned. So the save of its writes comes first: new writes are appended, which
 needs nothing of the old ones, and everything else that a save reads has been read when the checkpoint was loaded.
@@ -10,10 +12,12 @@ needs nothing of the old ones, and everything else that a save reads has been re
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Container, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 
@@ -21,10 +25,12 @@ from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint, Cach
 from backtrail.adapters.langgraph.compression import compress, decompress
 from backtrail.adapters.langgraph.ids import GraphThread, writes_id
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
+from backtrail.adapters.langgraph.put_queue import QueuedWrites
 from backtrail.adapters.sync_bridge import maybe_await
 from backtrail.adapters.thread_writes import retry_on_conflict
 from backtrail.aio import AsyncStore
 from backtrail.errors import Conflict, NotFound
+from backtrail.model import Checkpoint
 from backtrail.store import Store
 
 
@@ -55,50 +61,58 @@ class PendingWrites:
             ]
             for i, (channel, value) in enumerate(writes)
         ]
-        cached = self._cache.writes(graph_thread.writes)
+        own = QueuedWrites(checkpoint_id, self._with_references(graph_thread, checkpoint_id, encoded))
+        queue = self._cache.queues.of(
+            graph_thread.writes, threading.Lock if isinstance(self._store, Store) else asyncio.Lock
+        )
+        await queue.put(own, partial(self._add, graph_thread.writes, checkpoint_id))
+
+    async def _add(self, thread_id: str, checkpoint_id: str, new: list[list[Any]]) -> None:
+        """Save a record with new writes."""
+        cached = self._cache.writes(thread_id)
 
         async def attempt() -> None:
             nonlocal cached
-            before, cached = await self._newest(graph_thread, checkpoint_id, cached), None  # a second one reads again
-            items = _merge(before.items, self._with_references(graph_thread, checkpoint_id, encoded))
+            before, cached = await self._newest(thread_id, checkpoint_id, cached), None  # a second one reads again
+            items = _merge(before.items, new)
             if items != before.items:
-                await self._save(graph_thread, before, items)
+                await self._save(thread_id, before, items)
 
-        await retry_on_conflict(graph_thread.writes, attempt)
+        await retry_on_conflict(thread_id, attempt)
 
-    async def _save(self, graph_thread: GraphThread, before: CachedWrites, items: list[Any]) -> None:
+    async def _save(self, thread_id: str, before: CachedWrites, items: list[Any]) -> None:
         """Save the record that follows `before`; `Conflict` if another writer was faster."""
-        # Tasks that write at once choose the same record id, and the store keeps the first: this value identifies its
-        # writer. It is no secret, and a call of the system would let other threads run before the writes are stored.
-        author = random.randbytes(6)  # noqa: S311
-        number = before.number + 1
-        thread: Any = self._store.thread(graph_thread.writes)
+        thread: Any = self._store.thread(thread_id)
+        custom: dict[str, Any] = {"checkpoint": before.checkpoint, "number": before.number}
         known = len(before.items)
-        if not before.number:  # the list at the head belongs to another checkpoint
-            saving = partial(thread.update, {}, remove=["writes"], append=("writes", items))
-        elif before.head == writes_id(before.checkpoint, before.number) and items[:known] == before.items:
-            saving = partial(thread.update, {}, append=("writes", items[known:]))
+        if before.at_head and items[:known] == before.items:
+            saving = thread.update({}, append=("writes", items[known:]), expect=before.head, custom=custom)
+        elif before.at_head:
+            saving = thread.save({"writes": items}, expect=before.head, custom=custom)
         else:
-            saving = partial(thread.save, {"writes": items})
-        saved = await maybe_await(
-            saving(
-                expect=before.head,
-                id=writes_id(before.checkpoint, number),
-                custom={"checkpoint": before.checkpoint, "number": number, "by": author},
-            )
-        )
-        if saved.custom["by"] != author:
-            raise Conflict(graph_thread.writes)
-        self._cache.put(graph_thread.writes, CachedWrites(before.checkpoint, number, items, saved.id))
+            saving = self._begin_series(thread, before, items, custom)
+        saved = await maybe_await(saving)
+        if saved.custom != custom:
+            raise Conflict(thread_id)
+        self._cache.put(thread_id, CachedWrites(before.checkpoint, custom["number"], items, saved.id, at_head=True))
+
+    def _begin_series(self, thread: Any, before: CachedWrites, items: list[Any], custom: dict[str, Any]) -> Any:
+        """Save the first record of a series. Its list is a new one: the list at the head is another checkpoint's."""
+        custom["number"] += 1
+        # Tasks that write at once choose the same id, and the store keeps the first: this value identifies its writer.
+        # It is no secret, and a call of the system would let other threads run before the writes are stored.
+        custom["by"] = random.randbytes(6)  # noqa: S311
+        id = writes_id(before.checkpoint, custom["number"])
+        return thread.update({}, remove=["writes"], append=("writes", items), expect=before.head, id=id, custom=custom)
 
     async def detach(self, graph_thread: GraphThread, checkpoint: CachedCheckpoint) -> None:
         """Store the values of a checkpoint's writes that are references to it, before it is replaced."""
 
         async def attempt() -> None:
-            before = await self._newest(graph_thread, checkpoint.id, None)
+            before = await self._newest(graph_thread.writes, checkpoint.id, None)
             items = [[*item[:4], compress(_resolve(item[4], checkpoint))] for item in before.items]
             if items != before.items:
-                await self._save(graph_thread, before, items)
+                await self._save(graph_thread.writes, before, items)
 
         await retry_on_conflict(graph_thread.writes, attempt)
 
@@ -114,63 +128,52 @@ class PendingWrites:
 
         `cache`: more are likely to follow.
         """
-        known = self._cache.writes(graph_thread.writes)
-        newest = await self._newest(graph_thread, checkpoint.id, None)
+        newest = await self._newest(graph_thread.writes, checkpoint.id, None)
         if cache:  # a run that continues here saves its first writes without a read
             self._cache.put(graph_thread.writes, newest)
-            if newest.head is not None and (known is None or known.head != newest.head):
-                await self._look_up(graph_thread, writes_id(checkpoint.id, newest.number + 1))
         return [
             (task_id, channel, self._codec.decode(_resolve(value, checkpoint)))
             for task_id, _, _, channel, value in sorted(newest.items, key=_order)
             if only is None or channel in only
         ]
 
-    async def _newest(self, graph_thread: GraphThread, checkpoint_id: str, cached: CachedWrites | None) -> CachedWrites:
+    async def _newest(self, thread_id: str, checkpoint_id: str, cached: CachedWrites | None) -> CachedWrites:
         """The newest record of a checkpoint's writes. `cached` gives the head of the thread; None reads it."""
         if cached is not None and cached.checkpoint == checkpoint_id:
             return cached
-        thread: Any = self._store.thread(graph_thread.writes)
+        thread: Any = self._store.thread(thread_id)
         if cached is None:
-            newest = await maybe_await(thread.head)
-            if newest is None:
-                return CachedWrites(checkpoint_id, 0, [], None)
-            cached = self._cache.writes(graph_thread.writes)
-            if cached is not None and cached.head == newest.id and cached.checkpoint == checkpoint_id:
+            head = await maybe_await(thread.head)
+            if head is None:
+                return CachedWrites(checkpoint_id, 0, [], None, at_head=False)
+            cached = self._cache.writes(thread_id)
+            if cached is not None and cached.head == head.id and cached.checkpoint == checkpoint_id:
                 return cached
-            if newest.custom.get("checkpoint") == checkpoint_id:  # nearly always: a run writes for one at a time
-                items = (await maybe_await(thread.load(at=newest.id)))["writes"]
-                return CachedWrites(checkpoint_id, newest.custom["number"], items, newest.id)
-            head = newest.id
+            if head.custom.get("checkpoint") == checkpoint_id:  # nearly always: a graph writes for one at a time
+                items = (await maybe_await(thread.load(at=head.id)))["writes"]
+                return CachedWrites(checkpoint_id, head.custom["number"], items, head.id, at_head=True)
+            head_id = head.id
         else:
-            head = cached.head
+            head_id = cached.head
         number, items = await self._find(thread, checkpoint_id)
-        return CachedWrites(checkpoint_id, number, items, head)
-
-    async def _look_up(self, graph_thread: GraphThread, id: str) -> None:
-        """Look for a record that is hardly ever there: the store remembers that, and need not look when it is saved."""
-        try:
-            await maybe_await(self._store.thread(graph_thread.writes).get(id))
-        except NotFound:
-            return
+        return CachedWrites(checkpoint_id, number, items, head_id, at_head=False)
 
     async def _find(self, thread: Any, checkpoint_id: str) -> tuple[int, list[Any]]:
-        """The number of a checkpoint's newest record, and its items. Numbers grow by one: double until a record is
-        missing, then bisect."""
-        low, high, items = 0, 1, []
-        while True:
-            try:
-                items = (await maybe_await(thread.load(at=writes_id(checkpoint_id, high))))["writes"]
-            except NotFound:
-                break
-            low, high = high, high * 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                items, low = (await maybe_await(thread.load(at=writes_id(checkpoint_id, middle))))["writes"], middle
-            except NotFound:
-                high = middle
-        return low, items
+        """The number of a checkpoint's last series, and the items of its last record."""
+        first = await _last(lambda number: _get(thread, writes_id(checkpoint_id, number)))
+        if first is None:
+            return 0, []
+        series = {"checkpoint": checkpoint_id, "number": first.custom["number"]}
+
+        async def after(steps: int) -> Checkpoint | None:
+            record = await _get(thread, first.step + steps)
+            return record if record is not None and series.items() <= record.custom.items() else None
+
+        if await after(0) == first:
+            last = await _last(after) or first
+        else:  # on an abandoned branch, whose steps have no names
+            last = max(await maybe_await(thread.find(custom=series)), key=lambda record: record.step)
+        return series["number"], (await maybe_await(thread.load(at=last.id)))["writes"]
 
     def _with_references(
         self, graph_thread: GraphThread, checkpoint_id: str, encoded: list[list[Any]]
@@ -181,6 +184,28 @@ class PendingWrites:
             if checkpoint is not None:
                 return [[*item[:4], _refer(item[4], item[3], checkpoint)] for item in encoded]
         return [[*item[:4], compress(item[4])] for item in encoded]
+
+
+async def _get(thread: Any, at: str | int) -> Checkpoint | None:
+    try:
+        return cast("Checkpoint", await maybe_await(thread.get(at)))
+    except NotFound:
+        return None
+
+
+async def _last(get: Callable[[int], Awaitable[Checkpoint | None]]) -> Checkpoint | None:
+    """The last one of `get(1)`, `get(2)`, … before there are no more: double until one is missing, then bisect."""
+    last, low, high = None, 0, 1
+    while (found := await get(high)) is not None:
+        last, low, high = found, high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = await get(middle)
+        if found is None:
+            high = middle
+        else:
+            last, low = found, middle
+    return last
 
 
 def saving_key(graph_thread: GraphThread) -> str:

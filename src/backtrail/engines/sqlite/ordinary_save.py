@@ -27,7 +27,9 @@ _COLUMNS = (*_KEY, *(f"{name}_before" for name in _BEFORE), *_MOVED, "number", *
 
 _LAST = "(SELECT pos, branch, step FROM steps ORDER BY pos DESC LIMIT 1)"
 _SET = ", ".join(f"{name} = NEW.{name}" for name in _MOVED)
-_UNMOVED = " AND ".join((*(f"{name} = NEW.{name}" for name in _KEY), *(f"{name} = NEW.{name}_before" for name in _BEFORE)))
+_UNMOVED = " AND ".join(
+    [*(f"{name} = NEW.{name}" for name in _KEY), *(f"{name} = NEW.{name}_before" for name in _BEFORE)]
+)
 
 # A row continues the stretch of the row that was written last, or begins a stretch if the place after the row before it
 # is another branch's. Any other case (a place that a sweep has emptied, a step that is taken) is not an ordinary one.
@@ -53,7 +55,7 @@ CREATE TEMP TRIGGER save_as_one_statement INSTEAD OF INSERT ON ordinary_save BEG
     SELECT RAISE(ABORT, 'the place of the row has to be searched for') WHERE changes() = 0;
 END""",  # noqa: S608 - constants only
 )
-_SAVE = f"INSERT INTO ordinary_save VALUES ({', '.join('?' * len(_COLUMNS))})"
+_SAVE = f"INSERT INTO ordinary_save VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 
 
 def prepare(connection: sqlite3.Connection) -> None:
@@ -65,7 +67,7 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 def values_of(commit: Commit, numbers: Mapping[tuple[str, bytes], int]) -> Sequence[Any] | None:
-    """The values of the statement; None if the commit is not an ordinary save, or of a branch whose number is unknown."""
+    """The values of the statement; None if the commit is not an ordinary save, or its branch has no known number."""
     if len(commit.swaps) != 1 or len(commit.rows) != 1:
         return None
     if commit.branches or commit.marks or commit.blobs or commit.fence is not None:
