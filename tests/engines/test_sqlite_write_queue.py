@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.base import LAST_STEP, Commit, Drop, Head, Swap
+from backtrail.engines.base import LAST_STEP, Commit, Drop, Head, Mark, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine, transactions
 from backtrail.engines.sqlite.reader_pool import KEPT
@@ -135,8 +135,12 @@ def test_a_lone_writer_needs_no_savepoint(engine: SQLiteEngine) -> None:
     assert engine._writer._connection is not None
     engine._writer._connection.connection.set_trace_callback(statements.append)
     branch = sample_records.branch("a")
-    step(engine.commit(sample_records.following(sample_records.head(branch), branch)))
-    assert [statement.split()[0] for statement in statements] == ["BEGIN", "UPDATE", "SELECT", "INSERT", "COMMIT"]
+    marked = Commit("a", rows=[sample_records.row(branch, 2)], marks=[Mark(branch.id, 1, b"mark")])
+    step(engine.commit(marked))
+    assert [statement.split()[0] for statement in statements] == [
+        *("BEGIN", "SELECT", "INSERT"),  # the row
+        *("SELECT", "INSERT", "COMMIT"),  # the mark
+    ]
 
 
 def test_one_refused_commit_does_not_fail_those_beside_it(engine: SQLiteEngine) -> None:

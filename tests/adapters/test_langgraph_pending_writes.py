@@ -1,0 +1,185 @@
+"""LangGraph's pending writes: those that come at once are saved together, and those of every checkpoint are found."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.base import empty_checkpoint
+
+import backtrail
+from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.langgraph.put_queue import PutQueue, QueuedWrites
+from backtrail.engines.sqlite.engine import SQLiteEngine
+from fix_graphs import at
+
+ENGINE_CALLS = ("tip", "head", "row", "rows", "steps", "payloads", "locate", "blobs", "branches", "commit")
+
+
+def values(saver: Any, config: Any) -> list[Any]:
+    return [value for _, _, value in saver.get_tuple(config).pending_writes]
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_writes_that_come_while_others_are_saved_are_one_commit_and_no_read(tmp_path: Path, monkeypatch: Any) -> None:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        saver = BacktrailSaver(store)
+        config = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+        saver.put_writes(config, [("seen", 0)], "task-00")
+        calls: list[str] = []
+        engine, go = store._core.context.engine, threading.Event()
+
+        async def call(name: str, method: Any, *args: Any, **options: Any) -> Any:
+            calls.append(name)
+            assert name != "commit" or go.wait(30)
+            return await method(*args, **options)
+
+        for name in ENGINE_CALLS:
+            monkeypatch.setattr(engine, name, partial(call, name, getattr(engine, name)))
+        tasks = [
+            threading.Thread(target=saver.put_writes, args=(config, [("seen", n)], f"task-{n:02}"))
+            for n in range(1, 13)
+        ]
+        tasks[0].start()
+        until(lambda: calls)
+        (queue,) = saver._cache.queues._queues.values()
+        for task in tasks[1:]:
+            task.start()
+        until(lambda: len(queue._queued) == len(tasks))
+        go.set()
+        for task in tasks:
+            task.join()
+        assert calls == ["commit", "commit"], "the first one's, and one for all that came meanwhile"
+        assert store.thread("t//writes").head.step == 3
+        for reader in (saver, BacktrailSaver(store)):
+            assert values(reader, config) == list(range(13))
+
+
+def test_a_save_of_writes_makes_no_call_of_the_system_before_its_commit(tmp_path: Path, monkeypatch: Any) -> None:
+    """Such a call lets the other threads of the process run: one of them may end it."""
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        saver = BacktrailSaver(store)
+        config = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+        saver.put_writes(config, [("seen", 0)], "task-0")
+        drawn = os.urandom
+        monkeypatch.setattr(os, "urandom", lambda size: pytest.fail(f"{size} bytes drawn") or drawn(size))
+        saver.put_writes(config, [("seen", 1)], "task-1")
+        monkeypatch.undo()
+        assert values(saver, config) == [0, 1]
+
+
+def test_a_save_of_writes_is_one_statement_in_a_process_that_has_just_begun(tmp_path: Path) -> None:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        config = BacktrailSaver(store).put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+        BacktrailSaver(store).put_writes(config, [("seen", 0)], "task-0")
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        saver, engine = BacktrailSaver(store), store._core.context.engine
+        saver.get_tuple(at())
+        assert isinstance(engine, SQLiteEngine)
+        assert engine._writer._connection is not None
+        statements: list[str] = []
+        engine._writer._connection.connection.set_trace_callback(statements.append)
+        saver.put_writes(config, [("seen", 1)], "task-1")
+        assert len(set(statements)) == 1
+
+
+class Refusing:
+    """Saves lists of writes, but none that has a bad one in it."""
+
+    def __init__(self) -> None:
+        self.saved: list[list[str]] = []
+
+    async def save(self, writes: list[Any]) -> None:
+        if "bad" in writes:
+            raise ValueError("bad")
+        self.saved.append(sorted(writes))
+
+
+def test_a_write_that_cannot_be_saved_fails_alone() -> None:
+    store, queue, errors = Refusing(), PutQueue(threading.Lock()), list[str]()
+
+    def put(write: str) -> None:
+        try:
+            queue.put(QueuedWrites("checkpoint", [write]), store.save).send(None)  # type: ignore[list-item]
+        except StopIteration:
+            return
+        except ValueError:
+            errors.append(write)
+
+    assert queue._turn.acquire(blocking=False)  # type: ignore[call-arg]
+    tasks = [threading.Thread(target=put, args=(write,)) for write in ("one", "bad", "other")]
+    for task in tasks:
+        task.start()
+    until(lambda: len(queue._queued) == 3)
+    queue._turn.release()
+    for task in tasks:
+        task.join()
+    assert errors == ["bad"]
+    assert sorted(write for some in store.saved for write in some) == ["one", "other"]
+    assert not queue._queued
+
+
+def test_tasks_of_an_event_loop_share_a_save_and_a_cancelled_one_leaves_the_queue() -> None:
+    async def main() -> None:
+        store, queue = Refusing(), PutQueue(asyncio.Lock())
+        turn = queue._turn
+        assert isinstance(turn, asyncio.Lock)
+        await turn.acquire()
+        put = [
+            asyncio.ensure_future(queue.put(QueuedWrites(checkpoint, [write]), store.save))  # type: ignore[list-item]
+            for checkpoint, write in (("a", "one"), ("b", "two"), ("a", "three"), ("a", "four"))
+        ]
+        await asyncio.sleep(0)
+        put[3].cancel()
+        await asyncio.sleep(0)
+        turn.release()
+        await asyncio.gather(*put[:3])
+        assert store.saved == [["one", "three"], ["two"]], "writes of two checkpoints are never one record"
+        assert not queue._queued
+
+    asyncio.run(main())
+
+
+def test_the_writes_of_an_older_checkpoint_are_found_by_few_reads(tmp_path: Path, monkeypatch: Any) -> None:
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        saver = BacktrailSaver(store)
+        old = saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {})
+        new = saver.put(old, empty_checkpoint(), {}, {})
+        for n in range(100):
+            saver.put_writes(old, [("seen", n)], f"task-{n:03}")
+        for n in range(100):
+            saver.put_writes(new, [("seen", -n)], f"task-{n:03}")
+    with backtrail.open(tmp_path / "s.db", durability="normal") as store:
+        thread = type(store.thread("t//writes"))
+        named: list[Any] = []
+        get = thread.get
+        monkeypatch.setattr(thread, "get", lambda self, at, **options: named.append(at) or get(self, at, **options))
+        assert values(BacktrailSaver(store), old) == list(range(100))
+        assert len(named) < 25
+
+
+def test_writes_on_an_abandoned_branch_are_found(store: Any) -> None:
+    saver = BacktrailSaver(store)
+    first, old, new = (saver.put(at(checkpoint_ns=""), empty_checkpoint(), {}, {}) for _ in range(3))
+    saver.put_writes(first, [("seen", "first")], "task")
+    for n in range(5):
+        saver.put_writes(old, [("seen", n)], f"task-{n}")
+    store.thread("t//writes").rewind(1)
+    for reader in (BacktrailSaver(store), saver):
+        reader.put_writes(new, [("seen", "new")], "task")
+    for reader in (BacktrailSaver(store), saver):
+        assert values(reader, first) == ["first"]
+        assert values(reader, old) == list(range(5))
+        assert values(reader, new) == ["new"]
