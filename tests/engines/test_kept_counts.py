@@ -130,6 +130,24 @@ def test_counts_that_are_wrong_are_reported_by_verify_and_mended_by_a_repair(
         assert {**store.stats(survey=False), "total": 0, "bytes": 0} == {**right, "total": 0, "bytes": 0}
 
 
+def test_the_figures_of_a_namespace_are_counted_by_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with backtrail.open(url) as root, backtrail.open(url, namespace="n") as inside:
+        for number, store in enumerate((root, inside, inside)):
+            store.thread(f"t{number}").save({"n": number})
+            store.thread(f"t{number}").save({"text": "x" * 100_000})
+
+        def read(*_: Any) -> Any:
+            raise AssertionError("the records are sent to the client")
+
+        kind = type(root._core.context.engine)
+        for name in "heads", "branches", "steps", "rows", "payloads", "blobs", "blob_ids":
+            monkeypatch.setattr(kind, name, read)
+        for store, threads in (root, 1), (inside, 2):
+            figures = store.stats(survey=False)
+            found = [figures[what] for what in ("threads", "branches", "rows", "blobs")]
+            assert found == [threads, threads, 2 * threads, threads]
+
+
 def test_writers_of_different_threads_do_not_wait_for_each_others_count(
     postgres_server: PostgresServer, postgres: psycopg.Connection[Any], name: str
 ) -> None:

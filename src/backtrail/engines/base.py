@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-COUNTED = 1000  #: heads in a page of `Engine.count`, where an engine does not keep the number
+COUNTED = 1000  #: heads or lineages in a page, where an engine does not count them itself
 LAST_STEP = 2**32 - 1  #: the highest number that a step can have
 
 #: The address of a row: (branch id, step). Rows never move, so a position names the same row for as long as it exists.
@@ -312,6 +312,28 @@ class Engine(ABC):
     @abstractmethod
     async def stats(self) -> dict[str, int]:
         """At least threads, branches, rows, blobs and bytes (the space that the whole store occupies)."""
+
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        """The figures of `stats` for the lineages from `low` on that come before `high` (None: to the last). `bytes`
+        are those of their records. This implementation reads them all; an engine that can count them where they are
+        stored does so."""
+        figures = dict.fromkeys(("threads", "branches", "rows", "blobs", "bytes"), 0)
+        names, after = [low], low
+        while names:
+            for lineage in names:
+                figures["threads"] += len(await self.heads(lineage))
+                blobs = await self.blob_ids(lineage)
+                figures["blobs"] += len(blobs)
+                figures["bytes"] += sum(size for _, size in blobs)
+                for branch in await self.branches(lineage):
+                    figures["branches"] += 1
+                    for row in await self.rows(lineage, branch.id, 0, LAST_STEP):
+                        figures["rows"] += 1
+                        figures["bytes"] += len(row.meta) + len(row.root) + len(row.payload) + len(row.mark or b"")
+            page = await self.lineages(after=after, limit=COUNTED)
+            names = [name for name in page if high is None or name < high]
+            after = page[-1] if page else after
+        return figures
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:  # noqa: ARG002 - for engines that keep any
         """Compare what the engine keeps in addition to the records (counts, an order by age) with the records: (what,

@@ -385,6 +385,18 @@ class MemoryEngine(Engine):
                 "bytes": self._sizes.bytes,
             }
 
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        with self._inside():
+            found = [one for name, one in self._lineages.items() if low <= name and (high is None or name < high)]
+            logs, blobs = [log for one in found for log in one.logs.values()], [one.blobs for one in found]
+            return {
+                "threads": sum(len(one.threads) for one in found),
+                "branches": len(logs),
+                "rows": sum(len(log.rows) for log in logs),
+                "blobs": sum(map(len, blobs)),
+                "bytes": sum(log.weight() for log in logs) + sum(len(data) for held in blobs for data in held.values()),
+            }
+
     async def compact(self) -> None:
         with self._inside():
             return

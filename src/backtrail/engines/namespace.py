@@ -14,11 +14,12 @@ import msgspec
 
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Row, Step, Swap, Taken
 from backtrail.engines.capabilities import SavesAdrift, capability
-from backtrail.engines.reserved_names import NAMESPACE_END, RESERVED, count, is_reserved
+from backtrail.engines.reserved_names import NAMESPACE_END, RESERVED, is_reserved
 from backtrail.errors import InvalidInput
 
 MAX_NAMESPACE = 64
 _PAGE = 256
+_AFTER_END = chr(ord(NAMESPACE_END) + 1)
 
 
 def check_namespace(value: Any) -> str:
@@ -216,7 +217,12 @@ class NamespaceEngine(Engine):
         await self.inner.ping()
 
     async def stats(self) -> dict[str, int]:
-        return await count(self, await self.lineages())
+        return await self.stats_between("", None)
+
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        return await self.inner.stats_between(
+            self._prefix + low, self._prefix[:-1] + _AFTER_END if high is None else self._prefix + high
+        )
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
         return await self.inner.check(repair=repair)

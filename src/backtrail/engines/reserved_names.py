@@ -7,12 +7,11 @@ count a store as its user sees it, without them.
 
 from __future__ import annotations
 
-from backtrail.engines.base import LAST_STEP, Engine, Head
+from backtrail.engines.base import Engine, Head
 
 RESERVED = "\U0010ffff"
 NAMESPACE_END = "\x1f"  #: a reserved name with this in it belongs to a namespace
 _LARGEST = 4096  # heads in a page, at most
-_FIGURES = ("threads", "branches", "rows", "blobs", "bytes")
 
 
 def is_reserved(name: str) -> bool:
@@ -61,26 +60,10 @@ async def count_user_threads(engine: Engine) -> int:
 
 
 async def user_stats(engine: Engine) -> dict[str, int]:
-    """`Engine.stats` without reserved records: the engine's own figures if there is at most a key ring, else
-    counted."""
+    """`Engine.stats` without reserved records: the engine's own figures if there is at most a key ring, else those of
+    all other lineages."""
     reserved = await engine.threads(prefix=RESERVED, limit=2)
     if len(reserved) == 2 or any(NAMESPACE_END in head.thread for head in reserved):
-        return await count(engine, await user_lineages(engine))
+        return await engine.stats_between("", RESERVED)
     figures = await engine.stats()
     return {**figures, "threads": figures["threads"] - len(reserved)}
-
-
-async def count(engine: Engine, lineages: list[str]) -> dict[str, int]:
-    """The figures of `Engine.stats` for these lineages, counted by reading them."""
-    figures = dict.fromkeys(_FIGURES, 0)
-    for lineage in lineages:
-        figures["threads"] += len(await engine.heads(lineage))
-        blobs = await engine.blob_ids(lineage)
-        figures["blobs"] += len(blobs)
-        figures["bytes"] += sum(size for _, size in blobs)
-        for branch in await engine.branches(lineage):
-            figures["branches"] += 1
-            for row in await engine.rows(lineage, branch.id, 0, LAST_STEP):
-                figures["rows"] += 1
-                figures["bytes"] += len(row.meta) + len(row.root) + len(row.payload) + len(row.mark or b"")
-    return figures

@@ -103,6 +103,10 @@ class DelegatingEngine(Engine):
         figures: dict[str, int] = await self._ask("stats")
         return figures
 
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        figures: dict[str, int] = await self._ask("stats_between", low, high)
+        return figures
+
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = await self._ask("check", repair=repair)
         return found

@@ -102,6 +102,16 @@ class Catalogue:
         self._refresh()
         return msgspec.structs.replace(self._totals, bytes=self._totals.bytes + self._other_bytes)
 
+    def totals_between(self, low: str, high: str | None) -> tuple[int, Totals]:
+        """The number of threads in the lineages from `low` on that come before `high`, and what their logs hold."""
+        self._refresh()
+        threads, totals = 0, Totals()
+        for entry in self._entries.values():
+            if entry and low <= entry.lineage and (high is None or entry.lineage < high):
+                threads += len(entry.heads)
+                totals.add(entry, 1)
+        return threads, totals
+
     def lineages(self) -> list[str]:
         """The lineages that are not empty, sorted."""
         self._refresh()

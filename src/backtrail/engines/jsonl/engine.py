@@ -385,6 +385,17 @@ class JSONLEngine(Engine, StoredLocally):
                 "damaged": totals.damaged,
             }
 
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        with self._inside():
+            threads, totals = self._catalogue.totals_between(low, high)
+            return {
+                "threads": threads,
+                "branches": totals.branches,
+                "rows": totals.rows,
+                "blobs": totals.blobs,
+                "bytes": totals.bytes,
+            }
+
     async def compact(self) -> None:
         """Rewrite each file that holds dropped records or damaged lines (these go to a `.damaged` file beside it)."""
         with self._writing():

@@ -268,6 +268,11 @@ class PostgresEngine(Engine, FailsFast):
         (counts,) = await self._ask("stats", self._schema.name)
         return dict(zip((*_COUNTED, "bytes"), counts, strict=True))
 
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        await self._open()
+        (counts,) = await self._client.run(self._schema["stats_between"], {"low": low, "high": high}, LONG)
+        return dict(zip((*_COUNTED, "bytes"), counts, strict=True))
+
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
         await self._open()
         (found,) = await self._client.run(self._schema["compare_counts"], None, LONG)

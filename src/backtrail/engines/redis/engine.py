@@ -298,7 +298,7 @@ class RedisEngine(Engine, FailsFast):
             low = b"-" if after is None else b"(" + after.encode()
             page: list[bytes] = []
             for shard in range(shards.count):
-                page += await self._run(LINEAGES, shard, [low, size])
+                page += await self._run(LINEAGES, shard, [low, size, b"+"])
             names = [name.decode() for name in sorted(page)[:size]]
             found += names
             if len(names) < size:
@@ -377,9 +377,22 @@ class RedisEngine(Engine, FailsFast):
 
     async def stats(self) -> dict[str, int]:
         """The usual figures. `bytes` is an estimate: the bytes of the records and what Redis usually adds to them."""
-        *numbers, held = await self._sizes()
-        held += sum(number * more for number, more in zip(numbers, keys.OVERHEAD, strict=True))
-        return dict(zip((*keys.COUNTED, "bytes"), (*numbers, held), strict=True))
+        return _figures(await self._sizes())
+
+    async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
+        shards = self._shards or await self._ready()
+        bounds = b"[" + low.encode(), b"+" if high is None else b"(" + high.encode()
+        counted = [await self._count_lineages(shard, *bounds) for shard in range(shards.count)]
+        return _figures([sum(column) for column in zip(*counted, strict=True)])
+
+    async def _count_lineages(self, shard: int, low: bytes, high: bytes) -> list[int]:
+        """What the lineages of a shard between two bounds for ZRANGEBYLEX have, in the order of the sizes."""
+        there = [0] * (len(keys.COUNTED) + 1)
+        while page := await self._run(LINEAGES, shard, [low, PAGE, high]):
+            more = await self._run(COUNT_LINEAGES, shard, page)
+            there = [one + other for one, other in zip(there, more, strict=True)]
+            low = b"(" + page[-1]
+        return there
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
         """Compared with what the lineages have. A shard that is written to all the time cannot be compared."""
@@ -387,12 +400,7 @@ class RedisEngine(Engine, FailsFast):
         problems: list[tuple[str, str]] = []
         for shard in range(shards.count):
             for _ in range(CHECKS):
-                kept, there = await self._sizes_of(shard), [0] * (len(keys.COUNTED) + 1)
-                low = b"-"
-                while page := await self._run(LINEAGES, shard, [low, PAGE]):
-                    more = await self._run(COUNT_LINEAGES, shard, page)
-                    there = [one + other for one, other in zip(there, more, strict=True)]
-                    low = b"(" + page[-1]
+                kept, there = await self._sizes_of(shard), await self._count_lineages(shard, b"-", b"+")
                 if kept == await self._sizes_of(shard):
                     problems += [
                         (f"the number of {what}", f"{one} are recorded, and {other} are there")
@@ -423,6 +431,12 @@ class RedisEngine(Engine, FailsFast):
         if not self._closed:
             self._closed, self._shards = True, None
             await self._client.close()
+
+
+def _figures(sizes: Sequence[int]) -> dict[str, int]:
+    *numbers, held = sizes
+    held += sum(number * more for number, more in zip(numbers, keys.OVERHEAD, strict=True))
+    return dict(zip((*keys.COUNTED, "bytes"), (*numbers, held), strict=True))
 
 
 def _heads(flat: list[bytes]) -> list[Head]:

@@ -237,6 +237,29 @@ class ListingCases(Binding):
         assert await engine.check() == []
 
     @case
+    async def test_the_figures_of_some_lineages_are_those_of_no_other(self, engine: Engine) -> None:
+        for size, name in enumerate(["a", "b", "b fork", "bb", "c", "é", f"{RESERVED}n{NAMESPACE_END}b", RESERVED], 1):
+            lineage = name.removesuffix(" fork")
+            at = sample_records.branch(name, lineage=lineage)
+            blobs = {bytes([number]): b"x" * 100 for number in range(size)}
+            first = sample_records.first(at, size)
+            await engine.commit(msgspec.structs.replace(first, blobs=blobs))
+        whole = await engine.stats()
+        for low, high, expected in [
+            ("", None, [8, 8, 36, 34]),  # the fork and its parent share two blobs
+            ("", RESERVED, [6, 6, 21, 19]),
+            ("b", "c", [3, 3, 9, 7]),
+            ("b", "b\x01", [2, 2, 5, 3]),
+            ("bb", None, [5, 5, 30, 30]),
+            (f"{RESERVED}n{NAMESPACE_END}", f"{RESERVED}n\x20", [1, 1, 7, 7]),
+            ("x", "y", [0, 0, 0, 0]),
+        ]:
+            found = await engine.stats_between(low, high)
+            assert [found[what] for what in ("threads", "branches", "rows", "blobs")] == expected, (low, high)
+            assert (found["bytes"] > 100 * expected[3]) == (expected[0] > 0)
+        assert [whole[what] for what in ("threads", "branches", "rows")] == [8, 8, 36]
+
+    @case
     async def test_lineages_are_those_that_still_have_something(self, engine: Engine) -> None:
         await begin(engine, "with a head")
         await engine.commit(Commit("with a branch", branches=[sample_records.branch("with a branch")]))

@@ -158,6 +158,19 @@ SELECT coalesce(sum(threads), 0)::bigint, coalesce(sum(branches), 0)::bigint, co
         JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = %b AND c.relkind IN ('r', 'S'))
 FROM {schema}.counts
 
+-- name: stats_between
+WITH b AS (SELECT n FROM {schema}.branches WHERE lineage >= %(low)b AND (%(high)b::text IS NULL OR lineage < %(high)b)),
+    s AS (SELECT count(*) AS rows, coalesce(sum(octet_length(s.meta)), 0) AS bytes FROM b JOIN {schema}.steps s ON s.n = b.n),
+    r AS (SELECT coalesce(sum(octet_length(r.root) + octet_length(r.payload)), 0) AS bytes
+        FROM b JOIN {schema}.bodies r ON r.n = b.n),
+    m AS (SELECT coalesce(sum(octet_length(m.data)), 0) AS bytes FROM b JOIN {schema}.marks m ON m.n = b.n),
+    o AS (SELECT count(*) AS blobs, coalesce(sum(octet_length(data)), 0) AS bytes FROM {schema}.blobs
+        WHERE lineage >= %(low)b AND (%(high)b::text IS NULL OR lineage < %(high)b))
+SELECT
+    (SELECT count(*) FROM {schema}.heads WHERE lineage >= %(low)b AND (%(high)b::text IS NULL OR lineage < %(high)b)),
+    (SELECT count(*) FROM b), s.rows, o.blobs, (s.bytes + r.bytes + m.bytes + o.bytes)::bigint
+FROM s, r, m, o
+
 -- One statement, so that both sides are of the same moment.
 -- name: compare_counts
 SELECT (SELECT count(*) FROM {schema}.heads), coalesce(sum(threads), 0)::bigint,
