@@ -185,8 +185,12 @@ class MsgpackEngine(Engine):
         rows = await self.rows(lineage, branch, step, step)
         return rows[0]._replace(payload=b"") if rows else None
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        return [Step(*row[:5]) for row in await self.rows(lineage, branch, first, last)]
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        found = [Step(*row[:5]) for row in await self.rows(lineage, branch, first, last)]
+        found = [step for step in found if step.mark is not None] if marked else found
+        return found if newest is None else found[max(0, len(found) - newest) :]
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         return [(row.step, row.payload) for row in await self.rows(lineage, branch, first, last)]

@@ -61,8 +61,10 @@ class Unordered(MemoryEngine):
 class HalfOpen(MemoryEngine):
     """Leaves the last step of a range out."""
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        return await super().steps(lineage, branch, first, last - 1)
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        return await super().steps(lineage, branch, first, last - 1, newest=newest, marked=marked)
 
 
 class Heavy(MemoryEngine):

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import backtrail
-from backtrail.engines.base import LAST_STEP, Commit, Head, Swap
+from backtrail.engines.base import LAST_STEP, Commit, Head, Mark, Swap
 from backtrail.engines.sqlite import head_table, ordinary_save
 from backtrail.engines.sqlite import statements as sql
 from backtrail.engines.sqlite.engine import SQLiteEngine
@@ -86,9 +86,23 @@ def test_a_page_of_threads_and_a_count_cost_the_same_in_a_store_ten_times_as_lar
 def test_the_end_of_a_long_branch_costs_its_end(engine: SQLiteEngine) -> None:
     at = sample_records.branch("long")
     step(engine.commit(sample_records.first(at, 200)))
-    short = work(engine, lambda: engine._readers.fetch(sql.LAST_STEP_OF, (1, 195)))
+    mark = Mark(at.id, 190, b"m")
+    step(engine.commit(Commit("long", marks=[mark])))
+    asked: list[tuple[str, tuple[int, ...]]] = [
+        (sql.LAST_STEP_OF, (195,)),
+        (sql.LAST_STEP_OF, (1,)),
+        (sql.NEWEST_STEPS, (1, 200, 5)),
+        (sql.MARKED_STEPS, (1, 200)),
+    ]
+    short = [work(engine, lambda: engine._readers.fetch(one, (1, *values))) for one, values in asked]  # noqa: B023
     step(engine.commit(sample_records.following(sample_records.head(at, 200), at, 2000)))
-    assert work(engine, lambda: engine._readers.fetch(sql.LAST_STEP_OF, (1, 2195))) < 2 * short
+    asked[0], asked[2], asked[3] = (
+        (sql.LAST_STEP_OF, (2195,)),
+        (sql.NEWEST_STEPS, (1, 2200, 5)),
+        (sql.MARKED_STEPS, (1, 2200)),
+    )
+    long = [work(engine, lambda: engine._readers.fetch(one, (1, *values))) for one, values in asked]  # noqa: B023
+    assert all(after < 2 * before for before, after in zip(short, long, strict=True)), (short, long)
     begin(engine, range(3))  # rows of other branches follow
     for first in 1, 2000, 2200, 2201, 2300, 5000:
         found = [one.step for one in step(engine.steps("long", at.id, first, LAST_STEP))]

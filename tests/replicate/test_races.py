@@ -598,8 +598,8 @@ class Crossed(Flaky):
             self.before.pop("drop")()
         await Flaky.drop(self, drop)  # type: ignore[misc]
 
-    async def steps(self, *args: Any) -> Any:
-        found = await self.engine.steps(*args)
+    async def steps(self, *args: Any, **options: Any) -> Any:
+        found = await self.engine.steps(*args, **options)
         if "steps" in self.after:
             self.after.pop("steps")()
         return found

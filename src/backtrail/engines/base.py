@@ -263,10 +263,14 @@ class Engine(ABC):
         """One row without its payload."""
 
     @abstractmethod
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        """The light halves of steps first..last (both included) that exist, ascending.
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        """The light halves of steps first..last (both included) that exist, ascending. `marked`: only of those that
+        have a mark. `newest`: only the last so many of them.
 
-        Never reads roots or payloads."""
+        Never reads roots or payloads. The end of a long branch, and a few marks in it, cost what is returned, not the
+        length of the branch, where the engine can."""
 
     @abstractmethod
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:

@@ -89,9 +89,10 @@ class _BranchRows:
     def weight(self) -> int:
         return sum(map(_weight, self.rows.values())) + sum(map(len, self.marks.values()))
 
-    def between(self, first: int, last: int) -> Iterator[NewRow]:
-        steps = self.steps
-        return map(self.rows.__getitem__, steps[bisect_left(steps, first) : bisect_right(steps, last)])
+    def between(self, first: int, last: int, newest: int | None = None, *, marked: bool = False) -> Iterator[NewRow]:
+        steps = sorted(self.marks.keys() & self.rows.keys()) if marked else self.steps
+        low, high = bisect_left(steps, first), bisect_right(steps, last)
+        return map(self.rows.__getitem__, steps[low if newest is None else max(low, high - newest) : high])
 
     def whole(self, row: NewRow) -> Row:
         return Row(row.step, row.id, row.meta, row.digest, self.marks.get(row.step), row.root, row.payload)
@@ -305,13 +306,16 @@ class MemoryEngine(Engine):
             log = self._log(lineage, branch)
             return None if log is None else log.light(step)
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
         with self._inside():
             log = self._log(lineage, branch)
             if log is None:
                 return []
             marks = log.marks
-            return [Step(r.step, r.id, r.meta, r.digest, marks.get(r.step)) for r in log.between(first, last)]
+            rows = log.between(first, last, newest, marked=marked)
+            return [Step(r.step, r.id, r.meta, r.digest, marks.get(r.step)) for r in rows]
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         with self._inside():

@@ -182,8 +182,10 @@ class NamespaceEngine(Engine):
     async def row(self, lineage: str, branch: bytes, step: int) -> Row | None:
         return await self.inner.row(self._prefix + lineage, branch, step)
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        return await self.inner.steps(self._prefix + lineage, branch, first, last)
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        return await self.inner.steps(self._prefix + lineage, branch, first, last, newest=newest, marked=marked)
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         return await self.inner.payloads(self._prefix + lineage, branch, first, last)

@@ -89,17 +89,16 @@ async def _steps_back(
     up_to: int = LAST_STEP,
     salvage: bool = False,
 ) -> AsyncIterator[HistoryStep]:
-    """The steps of a walk, newest first. Reads `chunk` steps at first, then larger chunks: of those that are empty
-    there are few, however far apart the steps are."""
+    """The steps of a walk, newest first. Reads `chunk` steps at first, then larger chunks."""
     for segment in segments:
-        last = min(segment.last, up_to)
-        while last >= max(segment.first, down_to):
-            first = max(segment.first, last - chunk + 1, down_to)
-            steps = await context.engine.steps(head.lineage, segment.branch.id, first, last)
-            chunk = min(CHUNK, chunk * 8) if steps else chunk * 8
+        first, last = max(segment.first, down_to), min(segment.last, up_to)
+        while first <= last:
+            steps = await context.engine.steps(head.lineage, segment.branch.id, first, last, newest=chunk)
             for step in reversed(steps):
                 yield _history_step(context, head, segment.branch, step, salvage)
-            last = first - 1
+            if len(steps) < chunk:
+                break
+            last, chunk = steps[0].step - 1, min(CHUNK, chunk * 8)
 
 
 async def _newest_alive(context: Context, head: Head, segments: Iterable[Segment], salvage: bool) -> HistoryStep | None:
@@ -197,6 +196,23 @@ async def living_steps(
     """The living checkpoints of a branch from a step on, oldest first."""
     steps = await context.engine.steps(head.lineage, branch.id, first, LAST_STEP)
     return [one for one in (_history_step(context, head, branch, step, salvage) for step in steps) if one.alive]
+
+
+def steps_from_end(
+    context: Context, head: Head, branch: Branch, first: int, chunk: int = CHUNK, salvage: bool = False
+) -> AsyncIterator[HistoryStep]:
+    """Every step of a branch that has not been swept, from its end down to step `first`."""
+    return _steps_back(context, head, [Segment(branch, first, LAST_STEP)], chunk=chunk, salvage=salvage)
+
+
+async def labelled_steps(
+    context: Context, head: Head, branch: Branch, first: int, last: int = LAST_STEP
+) -> list[HistoryStep]:
+    """The living checkpoints of a part of a branch that have a label, oldest first. A label comes with a mark, so only
+    steps with marks are read."""
+    steps = await context.engine.steps(head.lineage, branch.id, first, last, marked=True)
+    found = (_history_step(context, head, branch, step) for step in steps)
+    return [one for one in found if one.alive and one.facts.label is not None]
 
 
 async def newest_other(context: Context, head: Head) -> HistoryStep | None:

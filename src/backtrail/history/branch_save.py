@@ -15,6 +15,7 @@ from backtrail.history.records import (
     bump_version,
     checkpoint,
     first_link,
+    label_marks,
     move_head,
     new_id,
     now_micros,
@@ -50,8 +51,9 @@ async def save_on_branch(thread: ThreadHandle[S], request: SaveRequest, base_id:
         else:
             moved = bump_version(context.frames, head, now, count=head.count + 1)
         swap = Swap(thread.id, head.key, moved)
+        marks = label_marks(context.frames, *base.position, meta)
         try:
-            await context.engine.commit(Commit(head.lineage, (swap,), (row,), base.started, (), blobs, thread.fence))
+            await context.engine.commit(Commit(head.lineage, (swap,), (row,), base.started, marks, blobs, thread.fence))
         except Refused:
             continue
         context.caches.add_saved(head, moved, id, base.position, base.started)

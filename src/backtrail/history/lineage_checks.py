@@ -224,6 +224,8 @@ class LineageCheck:
             _, known.mark = read_step(frames, branch.id, row)
         except BacktrailError as error:
             known.mark_fault = f"its mark: {_reason(error)}"
+        if known.meta.label is not None and row.mark is None:
+            known.mark_fault = "its mark is missing, without which its label is not found"
         if known.swept:
             return known
         if body_digest(row.root, row.payload) != known.meta.body:

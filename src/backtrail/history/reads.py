@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from backtrail.encode.frame import describe_row
@@ -10,16 +11,18 @@ from backtrail.encode.planner import PlannedRow
 from backtrail.encode.record_types import conform
 from backtrail.encode.row_format import ListNode, Root, Tree
 from backtrail.encode.values import Values
-from backtrail.engines.base import Head, Position, Row
+from backtrail.engines.base import LAST_STEP, Head, Position, Row
 from backtrail.engines.branch_origins import previous_position
 from backtrail.errors import Corrupt, ThreadNotFound
 from backtrail.history.ancestry import (
     CHUNK,
     Ancestry,
     HistoryStep,
-    living_steps,
+    labelled_steps,
     make_checkpoint,
+    own_branches,
     parent_of,
+    steps_from_end,
     to_checkpoint,
 )
 from backtrail.history.caches import Tip
@@ -223,20 +226,39 @@ async def history(
     if found is None or most == 0:
         return []
     ancestry = await Ancestry.of(thread.context, found)
-    chunk = CHUNK if most is None else min(most + 1, CHUNK)
+    page = _Page(most)
     checkpoints: list[Checkpoint] = []
-    async for one, parent in _living(thread, found, ancestry, chunk, salvage):
+    async for one, parent in _living(thread, found, ancestry, page.chunk, salvage):
+        page.add(one)
         checkpoints.append(make_checkpoint(thread.context, one, parent))
         if len(checkpoints) == most:
             break
     if all:
-        # Abandoned checkpoints before the oldest one of a full page would not be among the newest either.
-        first = checkpoints[-1].step if len(checkpoints) == most else 1
-        async for one, parent in _abandoned(thread, found, ancestry, first, salvage):
+        async for one, parent in _abandoned(thread, found, ancestry, page, salvage):
             checkpoints.append(make_checkpoint(thread.context, one, parent))
         checkpoints.sort(key=lambda c: (c.step, c.created_at, c.id), reverse=True)
     checkpoints = checkpoints[:most]
     return checkpoints if newest_first else checkpoints[::-1]
+
+
+class _Page:
+    """The steps of the checkpoints on a page of `most`: those of the highest steps that were found so far."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._steps: list[int] = []  # a heap
+        self.chunk = CHUNK if most is None else min(most + 1, CHUNK)  #: steps to read at first
+
+    def wants(self, one: HistoryStep) -> bool:
+        """True if a checkpoint may be on the page."""
+        return self._most is None or len(self._steps) < self._most or one.step.step >= self._steps[0]
+
+    def add(self, one: HistoryStep) -> None:
+        """A checkpoint was found."""
+        if self._most is not None:
+            heappush(self._steps, one.step.step)
+            if len(self._steps) > self._most:
+                heappop(self._steps)
 
 
 async def _find_head(thread: ThreadHandle[S]) -> Head | None:
@@ -268,10 +290,10 @@ async def _living(
 
 
 async def _abandoned(
-    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, first: int = 1, salvage: bool = False
+    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, page: _Page, salvage: bool = False
 ) -> AsyncIterator[tuple[HistoryStep, HistoryStep | None]]:
-    """The checkpoints from step `first` on that this thread wrote and that are not in its history, with their
-    parents."""
+    """The checkpoints that this thread wrote and that are not in its history, with their parents; of each branch, from
+    its end on, only those that may be on the page."""
     context = thread.context
     in_history = {segment.branch.id: segment.last for segment in ancestry.segments}
     branches = {branch.id: branch for branch in await context.branches(head.lineage)}
@@ -279,38 +301,64 @@ async def _abandoned(
     for branch in branches.values():
         if branch.owner != head.owner:
             continue
-        parent: HistoryStep | None = None
-        begin = max(first, in_history.get(branch.id, 0) + 1)
-        for one in await living_steps(context, head, branch, begin, salvage):
-            if parent is None:
-                before = previous_position(branch, one.step.step)
-                if before not in origins:
-                    origins[before] = await parent_of(context, head, branch, one.step.step, salvage, branches.get)
-                parent = origins[before]
-            yield one, parent
-            parent = one
+        child: HistoryStep | None = None
+        async for one in steps_from_end(context, head, branch, in_history.get(branch.id, 0) + 1, page.chunk, salvage):
+            if not one.alive:
+                continue
+            if child is not None:
+                yield child, one
+            child = one if page.wants(one) else None
+            if child is None:
+                break
+            page.add(one)
+        if child is not None:
+            before = previous_position(branch, child.step.step)
+            if before not in origins:
+                origins[before] = await parent_of(context, head, branch, child.step.step, salvage, branches.get)
+            yield child, origins[before]
 
 
 @rereading
 async def find(
     thread: ThreadHandle[S], tag: str | None = None, label: str | None = None, custom: Mapping[str, Any] | None = None
 ) -> list[Checkpoint]:
-    """Checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones included."""
+    """Checkpoints with this tag, this label and these custom fields, oldest first, abandoned ones included. Those of a
+    label are found without reading the others."""
     fields = check_custom(custom)
     head = await _find_head(thread)
     if head is None:
         return []
     ancestry = await Ancestry.of(thread.context, head)
     found: list[Checkpoint] = []
-    for steps in _living(thread, head, ancestry), _abandoned(thread, head, ancestry):
-        async for one, parent in steps:
-            if (tag is None or tag in one.facts.tags) and (label is None or one.facts.label == label):
-                checkpoint = make_checkpoint(thread.context, one, parent)
-                if all(
-                    key in checkpoint.custom and _equal(checkpoint.custom[key], value) for key, value in fields.items()
-                ):
-                    found.append(checkpoint)
+    steps = _all_steps(thread, head, ancestry) if label is None else _labelled(thread, head, ancestry, label)
+    async for one, parent in steps:
+        if tag is None or tag in one.facts.tags:
+            checkpoint = make_checkpoint(thread.context, one, parent)
+            if all(key in checkpoint.custom and _equal(checkpoint.custom[key], value) for key, value in fields.items()):
+                found.append(checkpoint)
     return sorted(found, key=lambda c: (c.step, c.created_at, c.id))
+
+
+async def _all_steps(
+    thread: ThreadHandle[S], head: Head, ancestry: Ancestry
+) -> AsyncIterator[tuple[HistoryStep, HistoryStep | None]]:
+    async for pair in _living(thread, head, ancestry):
+        yield pair
+    async for pair in _abandoned(thread, head, ancestry, _Page(None)):
+        yield pair
+
+
+async def _labelled(
+    thread: ThreadHandle[S], head: Head, ancestry: Ancestry, label: str
+) -> AsyncIterator[tuple[HistoryStep, HistoryStep | None]]:
+    """The checkpoints of a label, with their parents."""
+    context = thread.context
+    ends = {segment.branch.id: segment.last for segment in ancestry.segments}
+    abandoned = [(branch, ends.get(branch.id, 0) + 1, LAST_STEP) for branch in await own_branches(context, head)]
+    for branch, first, last in (*ancestry.segments, *abandoned):
+        for one in await labelled_steps(context, head, branch, first, last):
+            if one.facts.label == label:
+                yield one, await parent_of(context, head, branch, one.step.step, salvage=True)
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -60,7 +60,8 @@ NO_META = Meta(0, None, 0, 0, b"")  # stands for metadata that is damaged
 
 
 class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A later change of a checkpoint: it replaces label, tags and custom, or deletes the checkpoint."""
+    """A later change of a checkpoint: it replaces label, tags and custom, or deletes the checkpoint. Or, `labelled`, no
+    change: a checkpoint that was saved with a label has such a mark, so that labels are found among the marks."""
 
     at: Time
     deleted: bool
@@ -68,6 +69,7 @@ class MarkBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     tags: tuple[str, ...]
     custom: bytes
     duplicate: bool = False  # deleted because the same save exists twice
+    labelled: bool = False
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -209,6 +211,13 @@ def meta_of(where: str, id: bytes) -> str:
 def deletion(frames: Frames, branch: bytes, step: int, now: int) -> Mark:
     """The mark that deletes a checkpoint."""
     return seal_mark(frames, branch, step, MarkBody(now, True, None, (), b""))
+
+
+def label_marks(frames: Frames, branch: bytes, step: int, meta: Meta) -> list[Mark]:
+    """The mark of a row that was saved with a label; none for any other."""
+    if meta.label is None:
+        return []
+    return [seal_mark(frames, branch, step, MarkBody(meta.created, False, None, (), b"", labelled=True))]
 
 
 def body_digest(root: bytes, payload: bytes) -> bytes:
@@ -390,12 +399,13 @@ def to_datetime(micros: int) -> dt.datetime:
 
 
 def read_step(frames: Frames, branch: bytes, step: Step | Row) -> tuple[Meta, MarkBody | None]:
-    """The metadata of a step and its mark."""
+    """The metadata of a step and its mark, if that changes it."""
     where = describe_row(branch, step.step)
     if type(step.id) is not bytes or len(step.id) != 16:  # a damaged database may return anything
         raise Corrupt(where, "its id is not 16 bytes")
     meta = unpack_meta(frames.unwrap(step.meta, meta_of(where, step.id), _allow_facts), where)
-    return meta, None if step.mark is None else open_mark(frames, branch, step.step, step.mark)
+    mark = None if step.mark is None else open_mark(frames, branch, step.step, step.mark)
+    return meta, None if mark is None or mark.labelled else mark
 
 
 def checkpoint(

@@ -25,7 +25,7 @@ import msgspec
 from backtrail.encode.frame import describe_row
 from backtrail.engines.base import Head, Position
 from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
-from backtrail.history.ancestry import Ancestry, HistoryStep, living_steps, own_branches, step_at
+from backtrail.history.ancestry import Ancestry, HistoryStep, labelled_steps, own_branches, step_at
 from backtrail.history.context import Context
 from backtrail.history.records import open_note, uuid_text
 from backtrail.model import Checkpoint
@@ -173,17 +173,18 @@ def _unknown(head: Head, text: str) -> HistoryStep:
 
 async def find_labelled(context: Context, head: Head, *labels: str) -> dict[str, list[HistoryStep]]:
     """For each of these labels its checkpoints in the history, newest first; if there are none, those that were
-    abandoned. Every step is read once."""
+    abandoned."""
     found: dict[str, list[HistoryStep]] = {label: [] for label in labels}
     ancestry = await Ancestry.of(context, head)
-    async for one in ancestry.steps_back():
-        if one.alive and one.facts.label in found and len(found[one.facts.label]) < _LISTED:
-            found[one.facts.label].append(one)
+    for branch, first, last in ancestry.segments:
+        for one in reversed(await labelled_steps(context, head, branch, first, last)):
+            if one.facts.label in found and len(found[one.facts.label]) < _LISTED:
+                found[one.facts.label].append(one)
     missing = {label for label in labels if not found[label]}
     if missing:
         ends = {segment.branch.id: segment.last for segment in ancestry.segments}
         for branch in reversed(await own_branches(context, head)):
-            for one in reversed(await living_steps(context, head, branch, ends.get(branch.id, 0) + 1)):
+            for one in reversed(await labelled_steps(context, head, branch, ends.get(branch.id, 0) + 1)):
                 if one.facts.label in missing:
                     found[one.facts.label].append(one)
     return found

@@ -35,6 +35,7 @@ from backtrail.history.records import (
     checkpoint,
     first_head,
     first_link,
+    label_marks,
     new_id,
     next_head,
     now_micros,
@@ -367,7 +368,8 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
         head = next_head(frames, tip.head, base.position, now, size, note, removed=len(retired.marks))
     swap = Swap(thread.id, None if tip is None else tip.head.key, head)
     blobs |= dictionary.blobs
-    await context.engine.commit(Commit(base.lineage, (swap,), (row,), base.started, retired.marks, blobs, thread.fence))
+    marks = [*retired.marks, *label_marks(frames, *base.position, meta)]
+    await context.engine.commit(Commit(base.lineage, (swap,), (row,), base.started, marks, blobs, thread.fence))
     context.caches.add_saved(None if tip is None else tip.head, head, id, base.position, base.started)
     context.caches.tips.put(Tip(head, note, row.digest, planned.root, base.lists, retired.window))
     thread.base_id = id

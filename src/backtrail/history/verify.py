@@ -19,7 +19,7 @@ from backtrail.history.context import Context
 from backtrail.history.lineage_checks import LineageCheck, gap_before, gap_id
 from backtrail.history.lineage_view import LineageView
 from backtrail.history.reachability import ASIDE, GAP, PLAIN_KINDS
-from backtrail.history.records import Note, deletion, now_micros, with_note
+from backtrail.history.records import Note, deletion, label_marks, now_micros, with_note
 from backtrail.history.retry import CHECKS
 from backtrail.history.sweep import Progress, lineages
 from backtrail.model import Damage, Verified
@@ -118,7 +118,8 @@ class _Repair:
             if known.chain_faults or (lost and not known.swept):
                 blobs[gap_id(branch, step)] = context.frames.wrap(b"", gap_before(branch, step))
             if known.mark_fault is not None:
-                marks.append(Mark(branch, step, None))
+                own = [] if known.meta is None else label_marks(frames, branch, step, known.meta)
+                marks += own or [Mark(branch, step, None)]
         if check.bad_gaps:  # a blob that exists is never overwritten
             before_that = [(head.thread, head.key) for head in check.heads]
             await context.engine.drop(Drop(check.lineage, before_that, blobs=check.bad_gaps))

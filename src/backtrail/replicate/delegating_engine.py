@@ -62,8 +62,10 @@ class DelegatingEngine(Engine):
         found: Row | None = await self._ask("row", lineage, branch, step)
         return found
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        found: list[Step] = await self._ask("steps", lineage, branch, first, last)
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        found: list[Step] = await self._ask("steps", lineage, branch, first, last, newest=newest, marked=marked)
         return found
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:

@@ -314,10 +314,12 @@ class JSONLEngine(Engine, StoredLocally):
             log, index = self._branch_index(lineage, branch)
             return self._row(log, index, step)
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
         with self._inside():
             log, index = self._branch_index(lineage, branch)
-            return [] if index is None else log.steps(index, first, last)
+            return [] if index is None else log.steps(index, index.between(first, last, newest, marked=marked))
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         with self._inside():

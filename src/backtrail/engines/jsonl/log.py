@@ -252,7 +252,7 @@ class LineageLog:
                 raise self._foreign(at.offset, error) from error
         return found
 
-    def steps(self, index: BranchIndex, first: int, last: int) -> list[Step]:
+    def steps(self, index: BranchIndex, steps: list[int]) -> list[Step]:
         return [
             Step(
                 step,
@@ -261,7 +261,7 @@ class LineageLog:
                 self._digest(row, index.offsets[step].offset),
                 self.mark(index, step),
             )
-            for step, row in self.row_lines(index, index.between(first, last))
+            for step, row in self.row_lines(index, steps)
         ]
 
     def rows(self, index: BranchIndex, first: int, last: int) -> list[Row]:

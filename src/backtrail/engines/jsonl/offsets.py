@@ -50,8 +50,10 @@ class BranchIndex:
         self.marks: dict[int, Offset] = {}
         self.emptied: set[int] = set()
 
-    def between(self, first: int, last: int) -> list[int]:
-        return self.steps[bisect_left(self.steps, first) : bisect_right(self.steps, last)]
+    def between(self, first: int, last: int, newest: int | None = None, *, marked: bool = False) -> list[int]:
+        steps = sorted(self.marks.keys() & self.offsets.keys()) if marked else self.steps
+        low, high = bisect_left(steps, first), bisect_right(steps, last)
+        return steps[low if newest is None else max(low, high - newest) : high]
 
     def gaps(self, first: int, last: int, end: int) -> Iterator[tuple[int, int]]:
         """Pairs of offsets between which missing steps of a range would be, since a branch is written in order."""

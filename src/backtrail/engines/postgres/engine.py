@@ -225,8 +225,14 @@ class PostgresEngine(Engine, FailsFast):
         found = await self._ask("row", lineage, branch, step)
         return Row(*found[0]) if found else None
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        return list(map(Step._make, await self._ask("steps", branch, lineage, first, last)))
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        query = "marked_steps" if marked else "steps" if newest is None else "newest_steps"
+        found = await self._ask(query, branch, lineage, first, last, *([newest] if query == "newest_steps" else ()))
+        if query == "newest_steps":
+            found = found[::-1]
+        return [Step(*columns) for columns in (found if newest is None else found[max(0, len(found) - newest) :])]
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         return await self._ask("payloads", branch, lineage, first, last)

@@ -311,8 +311,17 @@ class RedisEngine(Engine, FailsFast):
         numbered = [keys.unpack_branch(lineage, *pair) for pair in zip(flat[::2], flat[1::2], strict=True)]
         return [branch for _, branch in sorted(numbered, key=lambda pair: pair[0])]
 
-    async def _parts(self, lineage: str, branch: bytes, first: int, last: int, *parts: str) -> list[tuple[Any, ...]]:
-        flat = await self._of(lineage, ROWS, branch, first, last, *parts)
+    async def _parts(
+        self,
+        lineage: str,
+        branch: bytes,
+        first: int,
+        last: int,
+        *parts: str,
+        newest: int | None = None,
+        marked: bool = False,
+    ) -> list[tuple[Any, ...]]:
+        flat = await self._of(lineage, ROWS, branch, first, last, "" if newest is None else newest, int(marked), *parts)
         width = len(parts) + 1
         return list(zip(*(flat[n::width] for n in range(width)), strict=True))
 
@@ -321,8 +330,10 @@ class RedisEngine(Engine, FailsFast):
             return _row(*found)
         return None
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        parts = await self._parts(lineage, branch, first, last, "lights", "marks")
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        parts = await self._parts(lineage, branch, first, last, "lights", "marks", newest=newest, marked=marked)
         return [Step(step, *keys.unpack_row(light)[:3], mark) for step, light, mark in parts]
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:

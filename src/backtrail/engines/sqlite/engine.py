@@ -92,25 +92,25 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
             self._numbers.clear()
         self._numbers.update(learnt)
 
-    def _range(self, statement: str, lineage: str, branch: bytes, first: int, last: int) -> list[Any]:
+    def _range(self, statement: str, lineage: str, branch: bytes, first: int, last: int, *more: int) -> list[Any]:
         """Run a statement over steps first..last."""
         if first > last:
             return []
         number = self._number(lineage, branch)
-        found = self._span(statement, number, first, last)
+        found = self._span(statement, number, first, last, *more)
         if not found:
             # Rare, so a second lookup is cheap enough: another process may have dropped the branch and written it anew.
             known, number = number, self._number(lineage, branch, remembered=False)
             if number != known:
-                found = self._span(statement, number, first, last)
+                found = self._span(statement, number, first, last, *more)
         return found
 
-    def _span(self, statement: str, number: int, first: int, last: int) -> list[Any]:
+    def _span(self, statement: str, number: int, first: int, last: int, *more: int) -> list[Any]:
         if last >= LAST_STEP:  # to the branch's end: an open range would continue through rows of other branches
             end = self._fetch_much(sql.LAST_STEP_OF, (number, first))
             last = end[0][0] if end else NOWHERE
-        fetch = self._fetch if last - first < SHORT else self._fetch_much
-        return fetch(statement, (number, max(first, 0), last))
+        fetch = self._fetch if min((last - first, *more)) < SHORT else self._fetch_much
+        return fetch(statement, (number, max(first, 0), last, *more))
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -228,8 +228,17 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         found = self._range(sql.ROW, lineage, branch, step, step)
         return Row(*_only_bytes(found)[0]) if found else None
 
-    async def steps(self, lineage: str, branch: bytes, first: int, last: int) -> list[Step]:
-        return list(map(Step._make, _only_bytes(self._range(sql.STEPS, lineage, branch, first, last))))
+    async def steps(
+        self, lineage: str, branch: bytes, first: int, last: int, *, newest: int | None = None, marked: bool = False
+    ) -> list[Step]:
+        if marked:
+            found = self._range(sql.MARKED_STEPS, lineage, branch, first, last)
+            found = found if newest is None else found[max(0, len(found) - newest) :]
+        elif newest is None:
+            found = self._range(sql.STEPS, lineage, branch, first, last)
+        else:
+            found = self._range(sql.NEWEST_STEPS, lineage, branch, first, last, newest)[::-1]
+        return list(map(Step._make, _only_bytes(found)))
 
     async def payloads(self, lineage: str, branch: bytes, first: int, last: int) -> list[tuple[int, bytes]]:
         return self._range(sql.PAYLOADS, lineage, branch, first, last)

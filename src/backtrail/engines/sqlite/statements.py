@@ -170,24 +170,39 @@ FROM stretches r CROSS JOIN steps s ON s.pos BETWEEN r.pos - r.first + max(?2, r
 WHERE r.branch = ?1 AND r.first <= ?3 AND r.first >= coalesce(
     (SELECT max(x.first) FROM stretches x WHERE x.branch = ?1 AND x.first <= ?2), ?2)
     AND s.branch = ?1 AND s.step = s.pos - r.pos + r.first
-ORDER BY r.first, s.pos"""
+ORDER BY r.first {down}, s.pos {down}"""
 _MARKS = "LEFT JOIN marks m ON m.branch = s.branch AND m.step = s.step"
-_MARKED, _BARE = _SPAN.format(marks=_MARKS), _SPAN.format(marks="")
+_MARKED, _BARE = _SPAN.format(marks=_MARKS, down=""), _SPAN.format(marks="", down="")
 ROW = f"SELECT s.step, s.id, s.meta, s.digest, m.data, s.root, x'' {_MARKED}"
 STEPS = f"SELECT s.step, s.id, s.meta, s.digest, m.data {_MARKED}"
+NEWEST_STEPS = f"SELECT s.step, s.id, s.meta, s.digest, m.data {_SPAN.format(marks=_MARKS, down='DESC')} LIMIT ?4"
+MARKED_STEPS = """
+SELECT s.step, s.id, s.meta, s.digest, m.data
+FROM marks m CROSS JOIN steps s ON s.branch = m.branch AND s.step = m.step AND s.pos = (
+    SELECT r.pos + m.step - r.first FROM stretches r
+    WHERE r.branch = m.branch AND r.first <= m.step ORDER BY r.first DESC LIMIT 1)
+WHERE m.branch = ?1 AND m.step BETWEEN ?2 AND ?3 ORDER BY m.step"""
 PAYLOADS = f"SELECT s.step, s.payload {_BARE}"
 ROWS = f"SELECT s.step, s.id, s.meta, s.digest, m.data, s.root, s.payload {_MARKED}"
 DELETE_ROWS = f"DELETE FROM steps WHERE pos IN (SELECT s.pos {_BARE})"  # noqa: S608
 _END = """coalesce(
     (SELECT s.pos - 1 FROM steps s WHERE s.pos > r.pos AND s.branch <> r.branch ORDER BY s.pos LIMIT 1),
     (SELECT max(s.pos) FROM steps s), r.pos)"""
-# Looks only at rows from step ?2 on: a long branch of which only the end is asked for costs that end.
-LAST_STEP_OF = """
-SELECT coalesce(
-    (SELECT s.pos - 1 FROM steps s
-        WHERE s.pos >= max(r.pos + 1, r.pos - r.first + ?2) AND s.branch <> r.branch ORDER BY s.pos LIMIT 1),
-    (SELECT max(s.pos) FROM steps s), r.pos) - r.pos + r.first
-FROM stretches r WHERE r.branch = ?1 ORDER BY r.first DESC LIMIT 1"""
+# In the last stretch of a branch, the row at or behind a position is of the branch up to its last row, and of another
+# branch, or absent, after that. So the last row is found by leaps that double for as long as they land in the branch,
+# and are halved from then on. If there is no row from step ?2 on, the result is that step or an earlier one.
+_LANDS = "coalesce((SELECT s.branch FROM steps s WHERE s.pos >= {} ORDER BY s.pos LIMIT 1) = ?1, 0)"
+_START, _NEXT_LEAP = "max(place, place - first + ?2)", "iif(lands AND longer, leap * 2, leap / 2)"
+LAST_STEP_OF = f"""
+WITH RECURSIVE
+last (first, place) AS (SELECT first, pos FROM stretches WHERE branch = ?1 ORDER BY first DESC LIMIT 1),
+leaps (at, leap, longer, lands) AS (
+    SELECT {_START}, 1, 1, {_LANDS.format(f"{_START} + 1")} FROM last
+    UNION ALL
+    SELECT at + lands * leap, {_NEXT_LEAP}, lands AND longer, {_LANDS.format(f"at + lands * leap + {_NEXT_LEAP}")}
+    FROM leaps WHERE leap > 0
+)
+SELECT at - place + first FROM leaps, last WHERE leap = 0"""  # noqa: S608
 LOCATE = f"""
 SELECT b.id, s.step, s.id
 FROM branches b CROSS JOIN stretches r ON r.branch = b.n CROSS JOIN steps s ON s.pos BETWEEN r.pos AND coalesce(

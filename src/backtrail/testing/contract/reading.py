@@ -89,6 +89,29 @@ class ReadingCases(Binding):
             assert await engine.rows("t", at.id, first, last) == [sample_records.as_row(row) for row in rows]
 
     @case
+    async def test_the_newest_steps_of_a_range_and_those_with_a_mark_can_be_read_alone(self, engine: Engine) -> None:
+        at, other = sample_records.branch("t"), sample_records.branch("t", 2)
+        await engine.commit(sample_records.first(at, 40))
+        marks = [Mark(at.id, step, b"m") for step in (3, 7, 39)]
+        await engine.commit(Commit("t", rows=[sample_records.row(other, 1)], branches=[other], marks=marks))
+        await engine.commit(Commit("t", marks=[Mark(other.id, 1, b"m"), Mark(at.id, 7, None), Mark(at.id, 8, b"m")]))
+        gone = [(at.id, step) for step in (38, *range(9, 37))]
+        head = await engine.head("t")
+        assert head is not None
+        await engine.drop(Drop("t", [("t", head.key)], rows=gone))
+        whole = await engine.steps("t", at.id, 1, 2**31)
+        assert [one.step for one in whole] == [1, 2, 3, 4, 5, 6, 7, 8, 37, 39, 40]
+        for first, last in ((1, 2**31), (2, 39), (4, 7), (1, 3), (9, 36), (41, 99), (5, 2)):
+            there = [one for one in whole if first <= one.step <= last]
+            marked = [one for one in there if one.mark is not None]
+            assert await engine.steps("t", at.id, first, last, marked=True) == marked
+            for newest in 0, 1, 2, 3, 20:
+                expected = there[max(0, len(there) - newest) :]
+                assert await engine.steps("t", at.id, first, last, newest=newest) == expected
+                expected = marked[max(0, len(marked) - newest) :]
+                assert await engine.steps("t", at.id, first, last, newest=newest, marked=True) == expected
+
+    @case
     async def test_a_branch_may_begin_anywhere_and_is_read_in_the_order_of_numbers(self, engine: Engine) -> None:
         at = sample_records.branch("t", origin=(sample_records.name16("parent"), 7))
         rows = [sample_records.row(at, n) for n in range(8, 1208)]

@@ -114,6 +114,20 @@ JOIN {schema}.steps s ON s.n = b.n
 LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
 WHERE b.id = %b AND b.lineage = %b AND s.step BETWEEN %b AND %b ORDER BY s.step
 
+-- name: newest_steps
+SELECT s.step, s.id, s.meta, s.digest, m.data
+FROM {schema}.branches b
+JOIN {schema}.steps s ON s.n = b.n
+LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
+WHERE b.id = %b AND b.lineage = %b AND s.step BETWEEN %b AND %b ORDER BY s.step DESC LIMIT %b
+
+-- name: marked_steps
+SELECT s.step, s.id, s.meta, s.digest, m.data
+FROM {schema}.branches b
+JOIN {schema}.marks m ON m.n = b.n
+JOIN {schema}.steps s ON s.n = m.n AND s.step = m.step
+WHERE b.id = %b AND b.lineage = %b AND m.step BETWEEN %b AND %b ORDER BY m.step
+
 -- name: payloads
 SELECT r.step, r.payload
 FROM {schema}.branches b
