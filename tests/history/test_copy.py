@@ -171,12 +171,12 @@ def test_a_thread_that_is_pruned_and_saved_to_while_it_is_read_is_read_again(
         engine = source._core.context.engine
         steps, meanwhile = engine.steps, []
 
-        async def looked(*args: Any) -> Any:
+        async def looked(*args: Any, **options: Any) -> Any:
             if not meanwhile:
                 meanwhile.append(True)
                 source.prune(backtrail.Retention(keep_last=5))
                 thread.append("messages", [{"n": 30}])
-            return await steps(*args)
+            return await steps(*args, **options)
 
         monkeypatch.setattr(engine, "steps", looked)
         source.copy_to(target)
@@ -242,8 +242,8 @@ def test_what_the_source_has_lost_is_not_taken_from_the_copy(monkeypatch: pytest
         engine = source._core.context.engine
         steps = engine.steps
 
-        async def damaged(*args: Any) -> Any:
-            return [one for one in await steps(*args) if one.step != 3]
+        async def damaged(*args: Any, **options: Any) -> Any:
+            return [one for one in await steps(*args, **options) if one.step != 3]
 
         monkeypatch.setattr(engine, "steps", damaged)
         source.copy_to(target)

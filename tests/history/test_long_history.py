@@ -36,7 +36,7 @@ def thread(store: backtrail.Store) -> backtrail.Thread[Any]:
     name = store._core.context.engine.properties.name
     steps = 600 if name == "jsonl" else 3000  # JSONL writes each one to the disk
     for number in range(steps):
-        thread.append("items", [number])
+        thread.append("items", [number], label="middle" if number == steps // 2 else None)
     thread.rewind(steps - 5)
     for number in range(5):
         thread.append("items", [-number])
@@ -50,8 +50,8 @@ def counted(store: backtrail.Store, monkeypatch: pytest.MonkeyPatch, call: Calla
         for name in ("steps", "rows", "locate", "payloads", "row", "branches", "heads"):
             original = getattr(engine, name)
 
-            async def counting(self: Engine, *args: Any, _original: Any = original) -> Any:
-                found = await _original(self, *args)
+            async def counting(self: Engine, *args: Any, _original: Any = original, **options: Any) -> Any:
+                found = await _original(self, *args, **options)
                 work.calls += 1
                 work.records += len(found) if isinstance(found, list) else 1
                 return found
@@ -75,6 +75,9 @@ CALLS: dict[str, Callable[[backtrail.Thread[Any]], object]] = {
     "a step in the middle": lambda thread: thread.get(thread.step // 2),
     "the outline of a checkpoint": lambda thread: thread.outline(at=thread.history(limit=9)[0]),
     "summaries of a page": summaries,
+    "a label": lambda thread: thread.find(label="middle"),
+    "the checkpoint of a label": lambda thread: thread.get("middle"),
+    "a label that is not there": lambda thread: thread.find(label="nowhere"),
 }
 
 
@@ -85,6 +88,49 @@ def test_a_page_of_a_long_history_costs_a_page(
     work = counted(store, monkeypatch, lambda: CALLS[what](thread))
     assert work.records < 25 * PAGE
     assert work.calls < 25 * PAGE
+
+
+def test_a_page_of_a_thread_whose_steps_were_nearly_all_abandoned_costs_a_page(
+    store: backtrail.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread: backtrail.Thread[Any] = store.thread("abandoned")
+    for number in range(600):
+        thread.append("items", [number], label="late" if number == 500 else None)
+    thread.rewind(3)
+    for call in (
+        lambda: thread.history(limit=PAGE, all=True),
+        lambda: thread.find(label="late"),
+        lambda: thread.get("late"),
+    ):
+        work = counted(store, monkeypatch, call)
+        assert work.records < 5 * PAGE
+        assert work.calls < 20
+    everything = thread.history(all=True)
+    assert len(everything) == 600
+    for limit in 1, 2, 3, 4, 597, 598, 599, 601:
+        assert thread.history(limit=limit, all=True) == everything[-limit:]
+    assert [one.step for one in thread.find(label="late")] == [501]
+    thread.delete(thread.get("late"))
+    assert thread.find(label="late") == []
+
+
+def test_a_label_is_found_wherever_it_was_given(store: backtrail.Store) -> None:
+    thread: backtrail.Thread[Any] = store.thread("labels")
+    for number in range(6):
+        thread.save({"n": number}, label="saved" if number in (1, 4) else None, tags=["t"] if number == 4 else ())
+    thread.annotate(3, label="saved")
+    thread.annotate(2, tags=["t"])
+    fork = thread.fork("labels fork", at=5)
+    assert [one.step for one in thread.find(label="saved")] == [2, 3, 5]
+    assert [one.step for one in fork.find(label="saved")] == [2, 3, 5]
+    assert [one.step for one in thread.find(label="saved", tag="t")] == [2, 5]
+    assert all(one == thread.get(one.id) for one in thread.find(label="saved"))
+    thread.annotate(5, label=None)
+    thread.delete(2)
+    assert [one.step for one in thread.find(label="saved")] == [3]
+    thread.save({"n": 7}, parent=thread.get(3), label="beside")
+    thread.rewind(1)
+    assert [one.step for one in thread.find(label="beside")] == [4]
 
 
 def test_a_checkpoint_is_found_by_its_id_without_reading_every_id(

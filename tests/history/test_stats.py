@@ -52,9 +52,9 @@ def test_a_prune_reads_no_steps_of_threads_that_keep_all_of_them(monkeypatch: py
         engine = type(store._core.context.engine)
         steps = engine.steps
 
-        async def reading(self: Engine, lineage: str, *args: Any) -> Any:
+        async def reading(self: Engine, lineage: str, *args: Any, **options: Any) -> Any:
             read.append(lineage)
-            return await steps(self, lineage, *args)
+            return await steps(self, lineage, *args, **options)
 
         monkeypatch.setattr(engine, "steps", reading)
         report = store.prune(backtrail.Retention(keep_last=2))

@@ -162,3 +162,25 @@ def test_a_repair_keeps_most_of_a_thread_with_one_damaged_row(tmp_path: Path) ->
         assert len(aside) == 2  # the row, and the note of the gap that it left
         store.compact()
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("damage", [run("DELETE FROM marks"), flip("marks.data")], ids=["lost", "damaged"])
+def test_a_label_whose_mark_is_lost_or_damaged_is_found_again_after_a_repair(
+    damage: Damage, options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "s.db"
+    with backtrail.open(path, **options) as store:
+        thread: backtrail.Thread[Any] = store.thread("t")
+        for n in range(5):
+            thread.save({"n": n}, label="third" if n == 2 else None)
+    db = sqlite3.connect(path, isolation_level=None)
+    damage(db)
+    db.close()
+    with backtrail.open(path, **options) as store:
+        (problem,) = store.verify().problems
+        assert "step 3" in problem.where
+        assert "mark" in problem.reason
+        store.verify(repair=True)
+        assert store.verify().ok
+        assert [one.step for one in store.thread("t").find(label="third")] == [3]
+        assert store.thread("t").load("third") == {"n": 2}

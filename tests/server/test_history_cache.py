@@ -77,9 +77,9 @@ def test_a_change_of_a_long_thread_reads_the_change(
         engine, read = type(store._core.context.engine), 0
         original = engine.steps
 
-        async def counting(self: Any, *args: Any) -> Any:
+        async def counting(self: Any, *args: Any, **options: Any) -> Any:
             nonlocal read
-            found = await original(self, *args)
+            found = await original(self, *args, **options)
             read += len(found)
             return found
 
