@@ -153,9 +153,10 @@ class MsgpackEngine(Engine):
             rows = here.rows_of(head.lineage, head.branch, head.step, head.step)
             return head, rows[0]._replace(payload=b"") if rows else None
 
-    async def heads(self, lineage: str) -> list[Head]:
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
         with self._contents() as here:
-            return here.heads_of(lineage)
+            heads = here.heads_of(lineage)
+        return [head for head in heads if after is None or head.thread > after][slice(limit)]
 
     async def threads(
         self,

@@ -204,7 +204,7 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
     branch = step(engine.head("t77")).branch  # type: ignore[union-attr]
     for query, params in [
         ("head", ["t77"]),
-        ("heads", ["l77"]),
+        ("heads", ["l77", "", 10]),
         ("threads", page),
         ("threads", {**page, "after": "t125", "kind": "run"}),
         ("newest", {**page, "low": "", "high": None}),
@@ -213,6 +213,8 @@ def test_listing_and_finding_use_indexes(engine: PostgresEngine, schema: str, ad
         ("lineages", {"after": "l5", "limit": 10}),
         ("branches", ["l77"]),
         ("steps", [branch, "l77", 1, 9]),
+        ("newest_steps", [branch, "l77", 1, 9, 2]),
+        ("marked_steps", [branch, "l77", 1, 9]),
         ("payloads", [branch, "l77", 1, 9]),
         ("rows", [branch, "l77", 1, 9]),
         ("locate", ["l77", b"\x01" * 16, b"\x01" * 15 + b"\xff", 9]),

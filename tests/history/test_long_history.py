@@ -179,6 +179,33 @@ def test_listing_the_forks_of_a_thread_takes_as_many_calls_for_ten_as_for_a_hund
     ]
 
 
+def test_a_page_of_many_forks_costs_a_page(store: backtrail.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin: backtrail.Thread[Any] = store.thread("page of forks")
+    origin.save({"n": 0})
+    thread = origin.fork("page: own")
+    for number in range(200):
+        fork = thread.fork(f"page: fork {number:03}")
+        if number % 2:
+            fork.save({"n": number})
+    whole = thread.forks()
+    assert len(whole) == 201
+    for limit in 1, 7, 201, 300:
+        pages: list[backtrail.Fork] = []
+        while page := thread.forks(limit=limit, after=pages[-1].thread_id if pages else None):
+            assert len(page) == min(limit, len(whole) - len(pages))
+            pages += page
+        assert pages == whole
+    assert [fork.thread_id for fork in thread.forks("parent")] == ["page of forks"]
+    assert thread.forks("parent", after="page of forks") == []
+    assert origin.forks("parent") == []
+    assert len(origin.forks("child")) == 201
+    assert len(thread.forks("sibling", limit=150)) == 150
+    work = counted(store, monkeypatch, lambda: (thread.forks(limit=5), thread.forks("parent")))
+    assert work.records < 60
+    with pytest.raises(backtrail.errors.InvalidInput, match="relation='cousin'"):
+        thread.forks("cousin")  # type: ignore[arg-type]
+
+
 def _rewound(store: backtrail.Store, name: str, times: int, steps_back: int) -> backtrail.Thread[Any]:
     """A thread that was rewound and went on that often; each time a branch was left behind."""
     thread: backtrail.Thread[Any] = store.thread(name)

@@ -56,6 +56,19 @@ def test_a_thread_has_its_head_its_forks_and_its_sizes(served: Inspector) -> Non
     assert (sizes["steps"], sizes["written"]) == (4, sum(p[1] for p in sizes["points"]))
 
 
+def test_a_thread_with_many_forks_has_a_page_of_them_and_the_number_of_the_others(served: Inspector) -> None:
+    origin = served.store.thread("z origin")
+    origin.save({"n": 0})
+    thread = origin.fork("forked")
+    for number in range(130):
+        thread.fork(f"fork {number:03}")
+    answer = served.get("thread", thread="forked")
+    assert [fork["thread_id"] for fork in answer["forks"]] == ["z origin", *(f"fork {n:03}" for n in range(100))]
+    assert [fork["relation"] for fork in answer["forks"][:2]] == ["parent", "sibling"]
+    assert answer["more_forks"] == 30
+    assert served.get("thread", thread="talk")["more_forks"] == 0
+
+
 def test_messages_come_in_pages(served: Inspector) -> None:
     served.store.thread("long").append("messages", [{"role": "user", "content": f"m{i}"} for i in range(120)])
     last = served.get("messages", thread="long")

@@ -226,8 +226,8 @@ class Engine(ABC):
         The row is None when it is missing, which the caller treats as damage."""
 
     @abstractmethod
-    async def heads(self, lineage: str) -> list[Head]:
-        """All heads of one lineage, by thread id."""
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
+        """All heads of one lineage, by thread id; or a page of them, at most `limit` after the thread `after`."""
 
     @abstractmethod
     async def threads(

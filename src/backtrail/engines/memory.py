@@ -270,9 +270,10 @@ class MemoryEngine(Engine):
             log = self._log(head.lineage, head.branch)
             return head, None if log is None else log.light(head.step)
 
-    async def heads(self, lineage: str) -> list[Head]:
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
         with self._inside():
-            return [self._heads[name] for name in sorted(self._lineages.get(lineage, _NOTHING).threads)]
+            names = (name for name in self._lineages.get(lineage, _NOTHING).threads if after is None or name > after)
+            return [self._heads[name] for name in sorted(names)[slice(limit)]]
 
     async def threads(
         self,

@@ -134,8 +134,10 @@ class NamespaceEngine(Engine):
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
         return self._cut_prefix_of_tip(await self.inner.tip(self._prefix + thread))
 
-    async def heads(self, lineage: str) -> list[Head]:
-        return [self._cut_prefix(head) for head in await self.inner.heads(self._prefix + lineage)]
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
+        start = None if after is None else self._prefix + after
+        found = await self.inner.heads(self._prefix + lineage, after=start, limit=limit)
+        return [self._cut_prefix(head) for head in found]
 
     async def threads(
         self,

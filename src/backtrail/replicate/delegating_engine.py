@@ -28,8 +28,8 @@ class DelegatingEngine(Engine):
         found: tuple[Head, Row | None] | None = await self._ask("tip", thread)
         return found
 
-    async def heads(self, lineage: str) -> list[Head]:
-        found: list[Head] = await self._ask("heads", lineage)
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
+        found: list[Head] = await self._ask("heads", lineage, after=after, limit=limit)
         return found
 
     async def threads(

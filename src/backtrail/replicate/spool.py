@@ -206,9 +206,11 @@ class Spool:
             return NOTHING if found is None else found
         if method in ("steps", "payloads", "rows"):
             lineage, branch, first, last = args
-            found = await getattr(self.engine, method)(*args)
-            whole = len(found) == last - first + 1 or await self._began(lineage, branch)
-            return found if whole else NOTHING
+            found = await getattr(self.engine, method)(*args, **options)
+            count = max(0, last - first + 1)
+            count = min(count, options.get("newest") or count)
+            whole = len(found) == count and (not found or found[0][0] == last - count + 1)
+            return found if whole or await self._began(lineage, branch) else NOTHING
         if method == "blobs":
             found = await self.engine.blobs(*args)
             return found if len(found) == len(set(args[1])) else NOTHING

@@ -33,6 +33,8 @@ _SHOWN_VALUE = 2_000
 _CACHED_SUMMARIES = 20_000
 _SEARCH_PAGE = 500
 _SHOWN_FILES = 200
+_FORKS = 100  # related threads that are sent, besides those that a thread was forked from
+_FORKS_COUNTED = 1000  # of which it is told how many more there are
 
 
 class Handlers:
@@ -88,10 +90,13 @@ class Handlers:
         """A thread: its entry in the listing, its head and its related threads."""
         handle = self._handle(request.thread)
         info = self.thread_info(request.thread)
+        parents = handle.forks("parent", limit=_FORKS)
+        others = [fork for fork in handle.forks(limit=_FORKS_COUNTED) if fork.relation != "parent"]
         return {
             "thread": thread_json(info),
             "head": checkpoint_json(handle.get(info.head, salvage=True)),
-            "forks": [fork_json(fork) for fork in handle.forks()],
+            "forks": [fork_json(fork) for fork in (*parents, *others[:_FORKS])],
+            "more_forks": max(0, len(others) - _FORKS),
         }
 
     def history(self, request: requests.HistoryRequest) -> responses.HistoryResponse:

@@ -25,11 +25,13 @@ class ThreadsResponse(TypedDict):
 
 
 class ThreadResponse(TypedDict):
-    """One thread."""
+    """One thread, with the threads that it was forked from and up to 100 others of its lineage. `more_forks` is the
+    number of those that were left out, and 900 if there are more than that."""
 
     thread: ThreadJson
     head: CheckpointJson
     forks: list[ForkJson]
+    more_forks: int
 
 
 class HistoryRowJson(CheckpointJson):

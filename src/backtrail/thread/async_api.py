@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from backtrail.async_runner import AsyncRunner, AwaitableList
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.thread_lock import Lock as CoreLock
-from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Retention
+from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Relation, Retention
 from backtrail.thread.autosave import AsyncAutosave
 from backtrail.thread.lock import AsyncLock
 from backtrail.typing import Expect, Files, OnConflict, Policy, S, State
@@ -256,9 +256,12 @@ class AsyncThread(Generic[S]):
         """
         return await self._runner(self._core.outline(path, at, start, stop, salvage))
 
-    def forks(self) -> AwaitableList[Fork]:
-        """List every other thread of the lineage, with the last checkpoint that both have."""
-        return AwaitableList(self._runner(self._core.forks()))
+    def forks(
+        self, relation: Relation | None = None, limit: int | None = None, after: str | None = None
+    ) -> AwaitableList[Fork]:
+        """List every other thread of the lineage, by id, with the last checkpoint that both have. `relation`: only
+        parents, children or siblings. `limit` and `after`: a page, after the thread of that id."""
+        return AwaitableList(self._runner(self._core.forks(relation, limit, after)))
 
     # -- moving -------------------------------------------------------------------------------------------------------
 

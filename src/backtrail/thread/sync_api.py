@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from backtrail.engines.coroutines import finish
 from backtrail.history.thread_core import ThreadCore
 from backtrail.history.thread_lock import Lock as CoreLock
-from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Retention
+from backtrail.model import At, Checkpoint, Diff, Fork, Outline, Relation, Retention
 from backtrail.thread.autosave import Autosave
 from backtrail.thread.lock import Lock
 from backtrail.typing import Expect, Files, OnConflict, Policy, S, State
@@ -249,9 +249,10 @@ class Thread(Generic[S]):
         """
         return finish(self._core.outline(path, at, start, stop, salvage))
 
-    def forks(self) -> list[Fork]:
-        """List every other thread of the lineage, with the last checkpoint that both have."""
-        return finish(self._core.forks())
+    def forks(self, relation: Relation | None = None, limit: int | None = None, after: str | None = None) -> list[Fork]:
+        """List every other thread of the lineage, by id, with the last checkpoint that both have. `relation`: only
+        parents, children or siblings. `limit` and `after`: a page, after the thread of that id."""
+        return finish(self._core.forks(relation, limit, after))
 
     # -- moving -------------------------------------------------------------------------------------------------------
 

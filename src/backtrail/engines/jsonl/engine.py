@@ -274,12 +274,13 @@ class JSONLEngine(Engine, StoredLocally):
             log.trust_rows(index, step, step)
         return found
 
-    async def heads(self, lineage: str) -> list[Head]:
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
         with self._inside():
             log = self._log(lineage)
             for thread in log.heads or ("",):  # without a head, a damaged line may have set one
                 log.trust_head(thread)
-            return [log.heads[thread] for thread in sorted(log.heads)]
+            names = (thread for thread in log.heads if after is None or thread > after)
+            return [log.heads[thread] for thread in sorted(names)[slice(limit)]]
 
     async def threads(
         self,

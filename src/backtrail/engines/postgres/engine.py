@@ -184,8 +184,8 @@ class PostgresEngine(Engine, FailsFast):
         head, row = found[0][:12], (*found[0][12:], b"")
         return Head(*head), None if row[0] is None else Row._make(row)
 
-    async def heads(self, lineage: str) -> list[Head]:
-        return [Head(*found) for found in await self._ask("heads", lineage)]
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
+        return [Head(*found) for found in await self._ask("heads", lineage, after or "", limit)]
 
     async def threads(
         self,

@@ -242,8 +242,9 @@ class RedisEngine(Engine, FailsFast):
         head = keys.unpack_head(thread.encode(), found[1])
         return head, None if found[2] is None else _row(head.step, *found[2:])
 
-    async def heads(self, lineage: str) -> list[Head]:
-        return sorted(_heads(await self._of(lineage, HEADS)), key=lambda head: head.thread)
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
+        found = (head for head in _heads(await self._of(lineage, HEADS)) if after is None or head.thread > after)
+        return sorted(found, key=lambda head: head.thread)[slice(limit)]
 
     async def threads(
         self,

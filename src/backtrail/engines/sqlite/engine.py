@@ -148,8 +148,9 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
             return head, None
         return head, Row(*_only_bytes([(head.step, row_id, meta, digest, mark, root, b"")])[0])
 
-    async def heads(self, lineage: str) -> list[Head]:
-        return [_head(values) for values in self._fetch(sql.HEADS, (lineage,))]
+    async def heads(self, lineage: str, *, after: str | None = None, limit: int | None = None) -> list[Head]:
+        least, most = "" if after is None else after + "\0", -1 if limit is None else limit
+        return [_head(values) for values in self._fetch(sql.HEADS, (lineage, least, most))]
 
     async def threads(
         self,

@@ -56,9 +56,9 @@ BRANCH_NUMBER = "SELECT n FROM branches WHERE id = ? AND lineage = ?"
 # -- sweeping ----------------------------------------------------------------------------------------------------
 
 _HEADS = """
-SELECT {0} FROM heads WHERE thread = ?1 AND lineage = ?1
-UNION ALL SELECT {0} FROM heads WHERE lineage = ?1 AND lineage <> thread"""
-HEAD_KEYS = _HEADS.format("thread, branch, step, version")
+SELECT {0} FROM heads WHERE thread = ?1 AND lineage = ?1{1}
+UNION ALL SELECT {0} FROM heads WHERE lineage = ?1 AND lineage <> thread{1}"""
+HEAD_KEYS = _HEADS.format("thread, branch, step, version", "")
 _AT = """
 WHERE branch = ?1 AND step = ?2 AND pos = (
     SELECT r.pos + ?2 - r.first FROM stretches r WHERE r.branch = ?1 AND r.first <= ?2 ORDER BY r.first DESC LIMIT 1)"""
@@ -119,7 +119,7 @@ LEFT JOIN stretches r ON r.branch = b.n
 LEFT JOIN steps s ON s.pos = r.pos + h.step - r.first AND s.branch = b.n AND s.step = h.step
 LEFT JOIN marks m ON m.branch = s.branch AND m.step = s.step
 WHERE h.thread = ?"""
-HEADS = f"{_HEADS.format(_HEAD)} ORDER BY thread"
+HEADS = f"{_HEADS.format(_HEAD, ' AND thread >= ?2')} ORDER BY thread LIMIT ?3"
 _NAMED = "thread >= ? AND thread < ?"
 THREADS = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} ORDER BY thread LIMIT ?"  # noqa: S608
 THREADS_OF_KIND = f"SELECT {_HEAD} FROM heads WHERE {_NAMED} AND kind = ? ORDER BY thread LIMIT ?"  # noqa: S608

@@ -52,7 +52,8 @@ function drawHeading() {
   }, fork.thread_id);
   $("history-head").replaceChildren(h("h1", { title: current.thread }, current.thread),
     h("p", {}, plural(rows.total, "checkpoint"), head ? `, ${bytes(head.size)}` : "",
-      parents.map((fork) => [", forked from ", link(fork), ` at ${fork.step}`])));
+      parents.map((fork) => [", forked from ", link(fork), ` at ${fork.step}`]),
+      rows.moreForks ? `, and ${plural(rows.moreForks, "more fork")} that are not shown` : ""));
 }
 
 function showCheckpoint(row) {

@@ -37,6 +37,7 @@ export class CheckpointList {
     this.index = -1;
     this.selected = null;
     this.forks = new Map();
+    this.moreForks = 0;
     this.base = null;
   }
 
@@ -49,11 +50,12 @@ export class CheckpointList {
   // Fetches the newest page again; other pages follow when they become visible.
   async refresh() {
     const thread = this.thread;
-    const [page, { forks }] = await Promise.all([
+    const [page, { forks, more_forks: moreForks }] = await Promise.all([
       get("/history", { thread, limit: PAGE_SIZE }),
       get("/thread", { thread }),
     ]);
     if (thread !== this.thread) return null;
+    this.moreForks = moreForks;
     this.forks = new Map();
     for (const fork of forks) this.forks.set(fork.at, [...(this.forks.get(fork.at) ?? []), fork]);
     const grown = page.total - this.total;

@@ -141,6 +141,11 @@ class ReadingCases(Binding):
             sample_records.head(sample_records.branch(name, lineage="t")) for name in sorted(names)
         ]
         assert [head.thread for head in await engine.heads("other")] == ["other"]
+        for after in (None, "", "B", "a", "aa", "ä", "ö"):
+            there = [name for name in sorted(names) if after is None or name > after]
+            for limit in None, 0, 1, 2, 9:
+                page = await engine.heads("t", after=after, limit=limit)
+                assert [head.thread for head in page] == there[slice(limit)]
 
     @case
     async def test_locate_finds_the_rows_of_a_lineage_by_a_range_of_ids(self, engine: Engine) -> None:

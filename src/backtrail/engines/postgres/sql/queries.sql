@@ -32,7 +32,7 @@ FROM {schema}.tip(%b)
 
 -- name: heads
 SELECT thread, lineage, owner, branch, step, version, kind, created, updated, count, size, note
-FROM {schema}.heads WHERE lineage = %b ORDER BY thread
+FROM {schema}.heads WHERE lineage = %b AND thread > %b ORDER BY thread LIMIT %b
 
 -- The bounds of a prefix are texts: from the prefix itself to the first text that no longer begins with it.
 -- name: threads
