@@ -121,7 +121,12 @@ class Spool:
                 *(Branch(id, lineage, "", _NOBODY) for id in foreign),
                 *(() if journal is not None else (Branch(_journal(lineage), lineage, "", _NOBODY),)),
             ]
-            marks = [mark for mark in commit.marks if await engine.row(lineage, mark.branch, mark.step) is not None]
+            own = {(row.branch, row.step) for row in commit.rows}
+            marks = [
+                mark
+                for mark in commit.marks
+                if (mark.branch, mark.step) in own or await engine.row(lineage, mark.branch, mark.step) is not None
+            ]
             body = msgspec.msgpack.encode(entry)
             rows = [
                 *commit.rows,
