@@ -5,12 +5,15 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.shallow import ShallowPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 
@@ -74,6 +77,42 @@ def test_a_postgres_database_is_migrated(store: Any, postgres_server: Any) -> No
         run_graphs(theirs)
         assert migrate_database("langgraph-postgres", postgres_server.url, store) == Migration(11)
         assert_migrated(theirs, store)
+
+
+@pytest.fixture
+def own_schema(postgres_server: Any) -> Iterator[str]:
+    """The URL of an empty schema."""
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA shallow_saver")
+        yield f"{postgres_server.url}?options=-csearch_path%3Dshallow_saver"
+        connection.execute("DROP SCHEMA shallow_saver CASCADE")
+
+
+def test_the_newest_checkpoints_of_a_shallow_saver_are_migrated(store: Any, own_schema: str) -> None:
+    with ShallowPostgresSaver.from_conn_string(own_schema) as theirs:
+        theirs.setup()
+        run_graphs(theirs)
+        before = graph(theirs).get_state(at("t/1"))
+        for _ in range(2):
+            assert migrate_database("langgraph-postgres", own_schema, store) == Migration(2)
+    ours = graph(BacktrailSaver(store))
+    after = ours.get_state(at("t/1"))
+    assert (after.values, after.config, after.metadata) == (before.values, before.config, before.metadata)
+    assert ours.invoke(Command(resume="yes"), at("t2"))["messages"][-1].content == "yes"
+
+
+def test_sends_of_a_shallow_saver_before_version_4_are_migrated(store: Any, own_schema: str) -> None:
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "id-1"}}
+    checkpoint: Any = {"v": 1, "ts": "2024-05-01T00:00:00+00:00", "versions_seen": {}}
+    checkpoint |= {"channel_values": {"log": ["a"]}, "channel_versions": {"log": "1"}}
+    with ShallowPostgresSaver.from_conn_string(own_schema) as theirs:
+        theirs.setup()
+        theirs.put_writes(config, [("__pregel_tasks", "sent"), ("log", "not sent")], "task")
+        theirs.put(config, {**checkpoint, "id": "id-2"}, {}, {"log": "1"})
+    assert migrate_database("langgraph-postgres", own_schema, store) == Migration(1)
+    found = BacktrailSaver(store).get_tuple(at("t"))
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"log": ["a"], "__pregel_tasks": ["sent"]}
 
 
 def test_a_file_that_is_not_a_database_is_refused(store: Any, tmp_path: Path) -> None:

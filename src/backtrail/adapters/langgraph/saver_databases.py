@@ -43,6 +43,17 @@ _POSTGRES_WRITES = (
     "SELECT task_path, task_id, idx, channel, type, blob FROM checkpoint_writes"
     " WHERE checkpoint_id = %s AND thread_id = %s AND checkpoint_ns = %s"
 )
+_SHALLOW_ADDRESSES = "SELECT checkpoint ->> 'id', thread_id, checkpoint_ns FROM checkpoints"
+_SHALLOW_CHECKPOINT = (
+    "SELECT NULL, checkpoint::text, metadata::text FROM checkpoints"
+    " WHERE checkpoint ->> 'id' = %s AND thread_id = %s AND checkpoint_ns = %s"
+)
+_SHALLOW_BLOBS = (
+    "SELECT b.channel, b.type, b.blob FROM checkpoints c, jsonb_object_keys(c.checkpoint -> 'channel_versions') v"
+    " JOIN checkpoint_blobs b ON b.channel = v"
+    " WHERE c.checkpoint ->> 'id' = %s AND c.thread_id = %s AND c.checkpoint_ns = %s"
+    " AND b.thread_id = c.thread_id AND b.checkpoint_ns = c.checkpoint_ns"
+)
 _TASKS = "__pregel_tasks"  # the channel of LangGraph's `Send`
 
 
@@ -160,20 +171,11 @@ class SqliteDatabase:
 class PostgresDatabase:
     """The database of a `PostgresSaver` or `AsyncPostgresSaver`."""
 
-    def __init__(self, connection: Any, values: StrictValues) -> None:
+    _addresses, _checkpoint, _blobs = _ADDRESSES, _POSTGRES_CHECKPOINT, _POSTGRES_BLOBS
+
+    def __init__(self, connection: Any, values: StrictValues, *, has_path: bool) -> None:
         self._connection = connection
         self._values = values
-        found = connection.execute(
-            "SELECT table_name, column_name FROM information_schema.columns"
-            " WHERE table_schema = ANY(current_schemas(false))"
-            " AND table_name IN ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes')"
-        ).fetchall()
-        needed = {("checkpoints", "checkpoint_id"), ("checkpoint_blobs", "version"), ("checkpoint_writes", "idx")}
-        if not needed <= set(found):
-            raise UnsupportedFormat(
-                "the database has no tables of LangGraph's PostgresSaver; those of its shallow saver cannot be imported"
-            )
-        has_path = ("checkpoint_writes", "task_path") in found
         self._select_writes = _POSTGRES_WRITES if has_path else _POSTGRES_WRITES.replace("task_path", "''")
 
     @classmethod
@@ -189,35 +191,63 @@ class PostgresDatabase:
             with psycopg.connect(url, prepare_threshold=None) as connection:
                 connection.read_only = True
                 connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-                yield cls(connection, values)
+                yield cls._of_layout(connection, values)
                 connection.rollback()
         except psycopg.ProgrammingError as error:
             raise UnsupportedFormat(f"{public_url(url)} has other tables than a LangGraph saver's") from error
         except psycopg.Error as error:
             raise Unavailable(f"{public_url(url)} cannot be read: {type(error).__name__}") from error
 
+    @staticmethod
+    def _of_layout(connection: Any, values: StrictValues) -> PostgresDatabase:
+        found = connection.execute(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = ANY(current_schemas(false))"
+            " AND table_name IN ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes')"
+        ).fetchall()
+        every_saver = {("checkpoints", "metadata"), ("checkpoint_blobs", "channel"), ("checkpoint_writes", "idx")}
+        if not every_saver <= set(found):
+            raise UnsupportedFormat("the database has no tables of LangGraph's PostgresSaver")
+        with_history = {("checkpoints", "checkpoint_id"), ("checkpoint_blobs", "version")} <= set(found)
+        layout = PostgresDatabase if with_history else ShallowPostgresDatabase
+        return layout(connection, values, has_path=("checkpoint_writes", "task_path") in found)
+
     def addresses(self) -> list[Address]:
-        return list(map(Address._make, self._connection.execute(_ADDRESSES)))
+        return list(map(Address._make, self._connection.execute(self._addresses)))
 
     def read(self, address: Address) -> StoredCheckpoint | None:
-        row = self._connection.execute(_POSTGRES_CHECKPOINT, address).fetchone()
+        row = self._connection.execute(self._checkpoint, address).fetchone()
         if row is None:
             return None
         parent, checkpoint, metadata = row[0], _from_json(self._values, row[1]), _from_json(self._values, row[2])
         _require(_is_named(checkpoint), "the checkpoint")
-        blobs = self._connection.execute(_POSTGRES_BLOBS, address).fetchall()
+        blobs = self._connection.execute(self._blobs, address).fetchall()
         inline = checkpoint.get("channel_values") or {}
         _require(_is_named(inline), "its channels")
         values = {channel: self._values.decode(kind, data) for channel, kind, data in blobs if kind != "empty"}
         checkpoint = {**checkpoint, "channel_values": {**inline, **values}}
-        stored = _checked(parent, checkpoint, metadata, self._writes(address))
-        if stored.parent is not None and checkpoint.get("v", 4) < 4:
-            _add_sends(stored.checkpoint, self._writes(address._replace(id=stored.parent)))
+        stored = _checked(parent, checkpoint, metadata, self._writes(self._select_writes, address))
+        if checkpoint.get("v", 4) < 4:
+            _add_sends(stored.checkpoint, self._writes_before(address, stored.parent))
         return stored
 
-    def _writes(self, address: Address) -> list[tuple[Any, ...]]:
-        rows = self._connection.execute(self._select_writes, address).fetchall()
+    def _writes(self, query: str, address: Address) -> list[tuple[Any, ...]]:
+        rows = self._connection.execute(query, address).fetchall()
         return [(*row[:4], self._values.decode(*row[4:])) for row in rows]
+
+    def _writes_before(self, address: Address, parent: str | None) -> list[tuple[Any, ...]]:
+        """The writes from which a checkpoint was made."""
+        return self._writes(self._select_writes, address._replace(id=parent)) if parent is not None else []
+
+
+class ShallowPostgresDatabase(PostgresDatabase):
+    """The database of a `ShallowPostgresSaver`: it has the newest checkpoint of each thread, whose id is only in its
+    JSON, and one value of each channel. The writes of the checkpoint before are kept."""
+
+    _addresses, _checkpoint, _blobs = _SHALLOW_ADDRESSES, _SHALLOW_CHECKPOINT, _SHALLOW_BLOBS
+
+    def _writes_before(self, address: Address, parent: str | None) -> list[tuple[Any, ...]]:
+        return self._writes(self._select_writes.replace("checkpoint_id =", "checkpoint_id <>"), address)
 
 
 def _add_sends(checkpoint: dict[str, Any], of_parent: list[tuple[Any, ...]]) -> None:
