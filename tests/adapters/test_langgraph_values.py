@@ -66,6 +66,20 @@ def test_a_message_that_only_the_serializer_can_encode_comes_back(store: Any) ->
     assert fresh.artifact["when"] == uuid.UUID(int=7)
 
 
+def test_a_text_that_was_cut_in_an_emoji_stays_as_it_is(store: Any) -> None:
+    cut = "stream \ud83d"
+    saver = BacktrailSaver(store)
+    values = {"messages": [AIMessage(cut, name=cut, id="a")], "plain": {cut: [cut]}}
+    checkpoint: Any = {**empty_checkpoint(), "channel_values": values, "channel_versions": dict.fromkeys(values, "1")}
+    saved = saver.put(at(checkpoint_ns=""), checkpoint, {"title": cut}, checkpoint["channel_versions"])
+    saver.put_writes(saved, [("plain", {"deep": cut}), ("messages", AIMessage(cut))], "task")
+    found = BacktrailSaver(store).get_tuple(at())
+    assert found is not None
+    assert found.checkpoint["channel_values"] == values
+    assert found.metadata["title"] == cut
+    assert [value for _, _, value in found.pending_writes] == [{"deep": cut}, AIMessage(cut)]
+
+
 def test_an_encrypting_serializer_sees_every_byte(store: Any) -> None:
     class Reverse:
         def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:

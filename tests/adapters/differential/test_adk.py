@@ -22,13 +22,14 @@ from google.adk.apps.base_events_summarizer import BaseEventsSummarizer
 from google.adk.artifacts import InMemoryArtifactService
 from google.adk.events import Event, EventActions
 from google.adk.events.event_actions import EventCompaction
+from google.adk.flows.llm_flows.functions import REQUEST_CONFIRMATION_FUNCTION_CALL_NAME as CONFIRMATION
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.platform import time as clock
 from google.adk.platform import uuid as random_ids
 from google.adk.runners import Runner
 from google.adk.sessions import DatabaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
-from google.adk.tools import ToolContext
+from google.adk.tools import FunctionTool, ToolContext
 from google.genai import types
 
 from backtrail.adapters.adk import BacktrailArtifactService, BacktrailSessionService
@@ -107,9 +108,10 @@ def event(text: str = "x", **delta: Any) -> Event:
     return Event(author="user", content=said(text), actions=EventActions(state_delta=delta))
 
 
-async def run(kit: Any, agent: Any, text: str, **more: Any) -> Any:
+async def run(kit: Any, agent: Any, text: Any, **more: Any) -> Any:
+    message = said(text) if isinstance(text, str) else text
     runner = Runner(app_name="app", agent=agent, session_service=kit.sessions(), artifact_service=kit.artifacts)
-    return [one async for one in runner.run_async(user_id="ann", session_id="s", new_message=said(text), **more)]
+    return [one async for one in runner.run_async(user_id="ann", session_id="s", new_message=message, **more)]
 
 
 async def get(kit: Any, **config: Any) -> Any:
@@ -139,6 +141,24 @@ async def a_crash_in_a_tool_and_a_second_process(kit: Any) -> Any:
     await service.append_event(await service.get_session(**HERE), event("repaired", broken=False))
     again = await run(kit, agent(call("weather", city="Oslo"), "It is sunny.", tools=[weather]), "and now?")
     return failed, between, again, await get(kit)
+
+
+@program
+async def interrupts(kit: Any) -> Any:
+    def delete(name: str) -> str:
+        return f"{name} is gone"
+
+    seen: list[Any] = []
+    await kit.sessions().create_session(**HERE)
+    for confirmed in (True, False):
+        tools = [FunctionTool(delete, require_confirmation=True)]
+        waiting = await run(kit, agent(call("delete", name="x"), tools=tools), "delete it")
+        asked = [one for event in waiting for one in event.get_function_calls() if one.name == CONFIRMATION]
+        answer = types.FunctionResponse(id=asked[0].id, name=CONFIRMATION, response={"confirmed": confirmed})
+        content = types.Content(role="user", parts=[types.Part(function_response=answer)])
+        seen += [waiting, await run(kit, agent("done", tools=tools), content), await get(kit)]
+        seen[-1].events.sort(key=lambda one: one.timestamp)  # as the database service does, but not the in-memory one
+    return seen
 
 
 class Colour(enum.Enum):

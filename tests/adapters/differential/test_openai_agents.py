@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession, function_tool, handoff
+from agents import Agent, RunConfig, Runner, RunState, SessionSettings, SQLiteSession, function_tool, handoff
 from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.testing import ScriptedModel, assistant_message, function_call
@@ -96,6 +96,27 @@ async def a_crash_in_a_tool_and_a_second_process(kit: Any) -> Any:
     between = await kit.session().get_items()
     result = await Runner.run(agent(ASKS, SAYS), "and now?", session=kit.session(), run_config=OFFLINE)
     return failed, between, result.final_output, await kit.session().get_items()
+
+
+@program
+async def interrupts(kit: Any) -> Any:
+    @function_tool(needs_approval=True)
+    def weather(city: str) -> str:
+        """Tells the weather."""
+        return f"sunny in {city}"
+
+    seen: list[Any] = []
+    for number, approved in enumerate((True, False)):
+        asks = function_call("weather", {"city": "Rome"}, call_id=f"call-{number}")
+        guide = agent(asks, SAYS, tools=[weather])
+        waiting = await Runner.run(guide, "weather?", session=kit.session(), run_config=OFFLINE)
+        seen += [[one.name for one in waiting.interruptions], await kit.session().get_items()]
+        state = await RunState.from_string(guide, waiting.to_state().to_string())  # as another process gets it
+        for one in state.get_interruptions():
+            (state.approve if approved else state.reject)(one)
+        resumed = await Runner.run(guide, state, session=kit.session(), run_config=OFFLINE)
+        seen += [resumed.final_output, await kit.session().get_items()]
+    return seen
 
 
 @program

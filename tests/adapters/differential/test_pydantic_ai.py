@@ -15,7 +15,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from pydantic_ai import Agent, BinaryContent, ImageUrl, RunContext
+from pydantic_ai import Agent, BinaryContent, DeferredToolRequests, DeferredToolResults, ImageUrl, RunContext
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import InMemoryConversationStore
@@ -140,6 +140,28 @@ async def a_crash_in_a_tool_and_a_second_process(kit: Kit) -> Any:
     between = await kit.words("c")
     broken = False
     return failed, between, await kit.say("c", "weather?", agent), await kit.words("c")
+
+
+@program
+async def interrupts(kit: Kit) -> Any:
+    def respond(history: Any, info: AgentInfo) -> Any:
+        asked = any(part.part_kind == "tool-return" for part in history[-1].parts)
+        return ModelResponse(parts=[TextPart("done") if asked else ToolCallPart("delete", {}, tool_call_id="call-1")])
+
+    agent = Agent(FunctionModel(respond), output_type=[str, DeferredToolRequests])
+
+    @agent.tool_plain(requires_approval=True)
+    def delete() -> str:
+        return "deleted"
+
+    found: list[Any] = []
+    for id, approved in (("yes", True), ("no", False)):
+        waiting = await agent.run("delete it", conversation=Conversation(conversation_id=id))
+        found += [[one.tool_name for one in waiting.output.approvals], entries(await kit.store.save(waiting))]
+        answers = DeferredToolResults(approvals={"call-1": approved})
+        resumed = await agent.run(conversation=await kit.store.load(id), deferred_tool_results=answers)
+        found += [resumed.output, entries(await kit.store.save(resumed)), await kit.words(id)]
+    return found
 
 
 class Plan(pydantic.BaseModel):
