@@ -3,8 +3,8 @@
 Everything below the public classes is written once, as `async def`, and awaits only engine methods. Over a blocking
 engine those never suspend: the blocking classes run such a coroutine to its end in place (`engines.coroutines.finish`),
 and the async classes send the whole call to a thread, so the event loop never waits for a disk. Short writes that
-several tasks make at once go to one thread together and share a commit. Over an engine that suspends, calls are
-awaited.
+several tasks make at once, of one event loop or of several, go to one thread together and share a commit. Over an
+engine that suspends, calls are awaited.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from backtrail.errors import InvalidInput
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
+
+    Delivery = tuple[Future[Any], tuple[Any, BaseException | None]]
 
 T = TypeVar("T")
 
@@ -76,10 +78,10 @@ class AsyncRunner:
             self._waiting.append((coroutine, outcome))
             start, self._driving = not self._driving, True
         if start:
-            self._pool.submit(self._drive, loop)
+            self._pool.submit(self._drive)
         return await outcome
 
-    def _drive(self, loop: AbstractEventLoop) -> None:
+    def _drive(self) -> None:
         """In a thread: finish all waiting coroutines together, until none is left."""
         while True:
             with self._guard:
@@ -92,16 +94,24 @@ class AsyncRunner:
                     coroutine.close()  # it had not begun
             batch = [(coroutine, outcome) for coroutine, outcome in batch if not outcome.cancelled()]
             results = finish_all([coroutine for coroutine, _ in batch])
-            loop.call_soon_threadsafe(_deliver, [outcome for _, outcome in batch], results)
+            by_loop: dict[AbstractEventLoop, list[Delivery]] = {}
+            for (_, outcome), result in zip(batch, results, strict=True):
+                by_loop.setdefault(outcome.get_loop(), []).append((outcome, result))
+            for loop, deliveries in by_loop.items():
+                try:
+                    loop.call_soon_threadsafe(_deliver, deliveries)
+                except RuntimeError:
+                    if not loop.is_closed():  # else nobody waits there any more
+                        raise
 
     async def work(self, function: Callable[[], T], /) -> T:
         """Run a blocking function: in place if the whole call has a thread of its own, else in a thread."""
         return function() if self._pool is not None else await require_loop().run_in_executor(None, function)
 
 
-def _deliver(outcomes: list[Future[Any]], results: list[tuple[Any, BaseException | None]]) -> None:
+def _deliver(deliveries: list[Delivery]) -> None:
     """On the loop: give each task the outcome of its call; a task that was cancelled meanwhile is left out."""
-    for outcome, (value, error) in zip(outcomes, results, strict=True):
+    for outcome, (value, error) in deliveries:
         if outcome.cancelled():
             continue
         if error is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,55 @@ def test_a_task_that_is_cancelled_harms_no_other(tmp_path: Path) -> None:
             assert (await store.verify()).ok
 
     asyncio.run(run())
+
+
+def test_tasks_of_several_event_loops_share_commits(
+    tmp_path: Path, batches: list[int], all_began: threading.Event
+) -> None:
+    store = asyncio.run(backtrail.aio.open(tmp_path / "s.db"))
+    began = threading.Barrier(5)
+
+    async def work(number: int) -> None:
+        saves = [asyncio.create_task(store.thread(f"t{number}").append("messages", [n])) for n in range(5)]
+        await asyncio.sleep(0)  # each has been asked for
+        began.wait()
+        await asyncio.wait_for(asyncio.gather(*saves), 60)
+
+    with ThreadPoolExecutor(4) as threads:
+        ended = [threads.submit(asyncio.run, work(number)) for number in range(4)]
+        began.wait()
+        all_began.set()
+        for one in ended:
+            one.result()
+    assert max(batches) > 5  # tasks of more than one loop
+    found = [asyncio.run(_loaded(store, f"t{number}")) for number in range(4)]
+    assert [sorted(state["messages"]) for state in found] == [list(range(5))] * 4
+    asyncio.run(store.close())
+
+
+def test_an_event_loop_that_ends_before_its_save_harms_no_later_one(
+    tmp_path: Path, batches: list[int], all_began: threading.Event
+) -> None:
+    store = asyncio.run(backtrail.aio.open(tmp_path / "s.db"))
+
+    async def leave() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(store.thread("left").save({"n": 1}), 0.05)
+
+    asyncio.run(leave())
+    all_began.set()
+
+    async def later() -> Any:
+        await asyncio.wait_for(store.thread("later").save({"n": 2}), 60)
+        return await store.thread("later").load()
+
+    assert asyncio.run(later()) == {"n": 2}
+    assert asyncio.run(_loaded(store, "left")) == {"n": 1}  # it had begun
+    asyncio.run(store.close())
+
+
+async def _loaded(store: Any, thread: str) -> Any:
+    return await store.thread(thread).load()
 
 
 def test_a_commit_that_fails_as_a_whole_is_tried_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
