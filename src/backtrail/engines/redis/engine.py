@@ -13,7 +13,7 @@ import msgspec
 from backtrail.engines import conflicts
 from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Lease, Properties, Row, Step, Taken
 from backtrail.engines.capabilities import FailsFast
-from backtrail.engines.redis import keys, script_args, shard_pointers
+from backtrail.engines.redis import kept_sizes, keys, script_args, shard_pointers
 from backtrail.engines.redis.client import Argument, BlockingClient, Script, client_for, translated
 from backtrail.engines.redis.connect import Login, connect, is_cluster
 from backtrail.engines.retry import LEASE_POLL, NETWORK, ONCE_MORE, RetryPolicy, landed, retry_interrupted
@@ -22,16 +22,13 @@ from backtrail.errors import InvalidInput, LockTimeout, UnsupportedFormat
 
 CLUSTER_SHARDS = 64
 PAGE = 1000
-CHECKS = 5  #: attempts to compare the sizes of a shard with its lineages while nobody writes
 #: compact() deletes a lease that expired this long ago.
 LEASE_MEMORY = timedelta(days=1)
 
 OPEN, HEAD, HEADS = map(Script, ("open_store", "head", "heads"))
 APPEND, COMMIT = (Script(name, "kept_sizes", "ages") for name in ("append_row", "commit"))
-DROP, SIZES, SET_SIZES, COUNT_LINEAGES = (
-    Script(name, "kept_sizes") for name in ("drop", "sizes", "set_sizes", "count_lineages")
-)
-LINEAGES, BRANCHES, ROWS, LOCATE = map(Script, ("lineages", "branches", "rows", "locate"))
+DROP = Script("drop", "kept_sizes")
+BRANCHES, ROWS, LOCATE = map(Script, ("branches", "rows", "locate"))
 LIST = Script("list_threads", "ages")
 BLOBS, BLOB_IDS, LEASE, RELEASE, TOKEN = map(Script, ("blobs", "blob_ids", "lease", "release", "newest_token"))
 COMPACT, COUNT = map(Script, ("compact", "count"))
@@ -282,7 +279,7 @@ class RedisEngine(Engine, FailsFast):
     async def count(self, prefix: str = "") -> int:
         shards = self._shards or await self._ready()
         if not prefix:
-            return (await self._sizes())[0]
+            return (await kept_sizes.total(self._run, shards))[0]
         found = 0
         for shard in range(shards.count):
             there = await self._run(COUNT, shard, _between(prefix, None))
@@ -299,7 +296,7 @@ class RedisEngine(Engine, FailsFast):
             low = b"-" if after is None else b"(" + after.encode()
             page: list[bytes] = []
             for shard in range(shards.count):
-                page += await self._run(LINEAGES, shard, [low, size, b"+"])
+                page += await self._run(kept_sizes.LINEAGES, shard, [low, size, b"+"])
             names = [name.decode() for name in sorted(page)[:size]]
             found += names
             if len(names) < size:
@@ -377,51 +374,16 @@ class RedisEngine(Engine, FailsFast):
         await self._ready()
         await retry_interrupted(self._client.ping, ONCE_MORE, self._client.sleep)
 
-    async def _sizes_of(self, shard: int) -> list[int]:
-        while (found := await self._run(SIZES, shard, [])) == b"MORE":
-            continue
-        return [int(size) for size in found]
-
-    async def _sizes(self) -> list[int]:
-        """Threads, branches, rows, blobs, and the bytes of them all."""
-        shards = self._shards or await self._ready()
-        return [sum(column) for column in zip(*[await self._sizes_of(n) for n in range(shards.count)], strict=True)]
-
     async def stats(self) -> dict[str, int]:
         """The usual figures. `bytes` is an estimate: the bytes of the records and what Redis usually adds to them."""
-        return _figures(await self._sizes())
+        return kept_sizes.figures(await kept_sizes.total(self._run, self._shards or await self._ready()))
 
     async def stats_between(self, low: str, high: str | None) -> dict[str, int]:
-        shards = self._shards or await self._ready()
         bounds = b"[" + low.encode(), b"+" if high is None else b"(" + high.encode()
-        counted = [await self._count_lineages(shard, *bounds) for shard in range(shards.count)]
-        return _figures([sum(column) for column in zip(*counted, strict=True)])
-
-    async def _count_lineages(self, shard: int, low: bytes, high: bytes) -> list[int]:
-        """What the lineages of a shard between two bounds for ZRANGEBYLEX have, in the order of the sizes."""
-        there = [0] * (len(keys.COUNTED) + 1)
-        while page := await self._run(LINEAGES, shard, [low, PAGE, high]):
-            more = await self._run(COUNT_LINEAGES, shard, page)
-            there = [one + other for one, other in zip(there, more, strict=True)]
-            low = b"(" + page[-1]
-        return there
+        return kept_sizes.figures(await kept_sizes.count(self._run, self._shards or await self._ready(), *bounds))
 
     async def check(self, *, repair: bool = False) -> list[tuple[str, str]]:
-        """Compared with what the lineages have. A shard that is written to all the time cannot be compared."""
-        shards = self._shards or await self._ready()
-        problems: list[tuple[str, str]] = []
-        for shard in range(shards.count):
-            for _ in range(CHECKS):
-                kept, there = await self._sizes_of(shard), await self._count_lineages(shard, b"-", b"+")
-                if kept == await self._sizes_of(shard):
-                    problems += [
-                        (f"the number of {what}", f"{one} are recorded, and {other} are there")
-                        for what, one, other in zip((*keys.COUNTED, "bytes"), kept, there, strict=True)
-                        if one != other
-                    ]
-                    if not repair or kept == there or await self._run(SET_SIZES, shard, [*kept, *there]):
-                        break
-        return problems
+        return await kept_sizes.check(self._run, self._shards or await self._ready(), repair=repair)
 
     async def compact(self) -> None:
         shards = self._shards or await self._ready()
@@ -443,12 +405,6 @@ class RedisEngine(Engine, FailsFast):
         if not self._closed:
             self._closed, self._shards = True, None
             await self._client.close()
-
-
-def _figures(sizes: Sequence[int]) -> dict[str, int]:
-    *numbers, held = sizes
-    held += sum(number * more for number, more in zip(numbers, keys.OVERHEAD, strict=True))
-    return dict(zip((*keys.COUNTED, "bytes"), (*numbers, held), strict=True))
 
 
 def _heads(flat: list[bytes]) -> list[Head]:

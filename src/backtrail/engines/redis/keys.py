@@ -50,9 +50,6 @@ from backtrail.engines.base import Branch, Head, NewRow, Position
 from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
 
 FORMAT = 1
-COUNTED = ("threads", "branches", "rows", "blobs")  #: the sizes of a shard, without its bytes
-#: Bytes that Redis takes for each of them in addition to the record, keys and indexes included: measured.
-OVERHEAD = (400, 1100, 165, 300)
 _pack = msgspec.msgpack.encode
 
 
