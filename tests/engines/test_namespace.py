@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import backtrail
-from backtrail.engines.base import Engine
+from backtrail.engines.base import Engine, Head
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.engines.memory import MemoryEngine
@@ -161,3 +161,35 @@ def test_the_url_can_name_the_namespace() -> None:
     with backtrail.open("memory:?namespace=a") as store:
         assert store.count() == 0
     assert backtrail.open(engine, namespace="a").count() == 1
+
+
+def test_a_page_of_threads_outside_of_all_namespaces_does_not_read_those_inside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, read = MemoryEngine(), 0
+    with backtrail.open(engine) as root, backtrail.open(engine, namespace="n") as inside:
+        for number in range(30):
+            root.thread(f"t{number:02}").save({"n": number})
+        for number in range(1500):
+            inside.thread(f"t{number:04}").save({"n": number})
+        threads = MemoryEngine.threads
+
+        async def reading(self: MemoryEngine, **options: Any) -> list[Head]:
+            nonlocal read
+            found = await threads(self, **options)
+            read += len(found)
+            return found
+
+        monkeypatch.setattr(MemoryEngine, "threads", reading)
+        expected = [f"t{number:02}" for number in range(30)]
+        for newest_first in False, True:
+            order = expected[::-1] if newest_first else expected
+            for kind in None, "thread":
+                listed: list[str] = []
+                while page := root.threads(
+                    limit=20, newest_first=newest_first, after=listed[-1] if listed else None, kind=kind
+                ):
+                    listed += [info.id for info in page]
+                assert listed == order
+        assert root.threads(limit=20, kind="session", newest_first=True) == []
+    assert read < 500

@@ -12,6 +12,7 @@ from backtrail.engines.base import Engine, Head
 RESERVED = "\U0010ffff"
 NAMESPACE_END = "\x1f"  #: a reserved name with this in it belongs to a namespace
 _LARGEST = 4096  # heads in a page, at most
+_PAGES = 3  # that are read before another way is tried
 
 
 def is_reserved(name: str) -> bool:
@@ -39,14 +40,28 @@ async def user_threads(
 ) -> list[Head]:
     """`Engine.threads` without reserved names; a page is full if there are enough threads to fill it."""
     found: list[Head] = []
-    size = limit
+    size, pages = limit, 0
     while limit is None or len(found) < limit:
         page = await engine.threads(prefix=prefix, after=after, limit=size, kind=kind, newest_first=newest_first)
-        found += [head for head in page if not is_reserved(head.thread)]
-        if size is None or len(page) < size:
+        users = [head for head in page if not is_reserved(head.thread)]
+        found += users
+        reserved = len(users) < len(page)
+        if size is None or len(page) < size or (reserved and not newest_first):
             break
+        pages += 1
+        if reserved and limit is not None and pages == _PAGES:
+            few = await count_user_threads(engine)
+            if few <= _LARGEST:  # read all of them, instead of those in namespaces that are newer
+                by_name = await user_threads(engine, limit=few, kind=kind)
+                return found + _older(by_name, page[-1])[: limit - len(found)]
         after, size = page[-1].thread, min(2 * size, _LARGEST)  # many reserved ones may lie in between
     return found[:limit]
+
+
+def _older(heads: list[Head], than: Head) -> list[Head]:
+    """Those of `heads` that come after `than`, newest first."""
+    found = [head for head in heads if (head.updated, head.thread) < (than.updated, than.thread)]
+    return sorted(found, key=lambda head: (head.updated, head.thread), reverse=True)
 
 
 async def user_lineages(engine: Engine, *, after: str | None = None, limit: int | None = None) -> list[str]:
