@@ -54,10 +54,10 @@ def test_writes_that_come_while_others_are_saved_are_one_commit_and_no_read(tmp_
         ]
         tasks[0].start()
         until(lambda: calls)
-        (queue,) = saver._cache.queues._queues.values()
+        (queue,) = saver._cache.put_queue._queues.values()
         for task in tasks[1:]:
             task.start()
-        until(lambda: len(queue._queued) == len(tasks))
+        until(lambda: len(queue.calls) == len(tasks))
         go.set()
         for task in tasks:
             task.join()
@@ -107,47 +107,47 @@ class Refusing:
         self.saved.append(sorted(writes))
 
 
-def test_a_write_that_cannot_be_saved_fails_alone() -> None:
-    store, queue, errors = Refusing(), PutQueue(threading.Lock()), list[str]()
+def put(queue: PutQueue, store: Refusing, checkpoint: str, write: Any) -> Any:
+    return queue.put("thread", QueuedWrites(checkpoint, [write]), store.save)
 
-    def put(write: str) -> None:
+
+def test_a_write_that_cannot_be_saved_fails_alone() -> None:
+    lock = threading.Lock()
+    store, queue, errors = Refusing(), PutQueue(lambda: lock), list[str]()
+
+    def task(write: str) -> None:
         try:
-            queue.put(QueuedWrites("checkpoint", [write]), store.save).send(None)  # type: ignore[list-item]
+            put(queue, store, "checkpoint", write).send(None)
         except StopIteration:
             return
         except ValueError:
             errors.append(write)
 
-    assert queue._turn.acquire(blocking=False)  # type: ignore[call-arg]
-    tasks = [threading.Thread(target=put, args=(write,)) for write in ("one", "bad", "other")]
-    for task in tasks:
-        task.start()
-    until(lambda: len(queue._queued) == 3)
-    queue._turn.release()
-    for task in tasks:
-        task.join()
+    with lock:
+        tasks = [threading.Thread(target=task, args=(write,)) for write in ("one", "bad", "other")]
+        for one in tasks:
+            one.start()
+        until(lambda: queue._queues and all(len(one.calls) == 3 for one in list(queue._queues.values())))
+    for one in tasks:
+        one.join()
     assert errors == ["bad"]
     assert sorted(write for some in store.saved for write in some) == ["one", "other"]
-    assert not queue._queued
+    assert not queue._queues
 
 
 def test_tasks_of_an_event_loop_share_a_save_and_a_cancelled_one_leaves_the_queue() -> None:
     async def main() -> None:
-        store, queue = Refusing(), PutQueue(asyncio.Lock())
-        turn = queue._turn
-        assert isinstance(turn, asyncio.Lock)
-        await turn.acquire()
-        put = [
-            asyncio.ensure_future(queue.put(QueuedWrites(checkpoint, [write]), store.save))  # type: ignore[list-item]
-            for checkpoint, write in (("a", "one"), ("b", "two"), ("a", "three"), ("a", "four"))
-        ]
-        await asyncio.sleep(0)
-        put[3].cancel()
-        await asyncio.sleep(0)
-        turn.release()
-        await asyncio.gather(*put[:3])
+        lock = asyncio.Lock()
+        store, queue = Refusing(), PutQueue(lambda: lock)
+        async with lock:
+            wanted = (("a", "one"), ("b", "two"), ("a", "three"), ("a", "four"))
+            tasks = [asyncio.ensure_future(put(queue, store, *one)) for one in wanted]
+            await asyncio.sleep(0)
+            tasks[3].cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks[:3])
         assert store.saved == [["one", "three"], ["two"]], "writes of two checkpoints are never one record"
-        assert not queue._queued
+        assert not queue._queues
 
     asyncio.run(main())
 

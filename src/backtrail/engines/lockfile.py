@@ -5,15 +5,22 @@ again at once would win over those that sleep on it. So a process locks the seco
 then unlocks the second: one that comes back finds the second file locked and queues like the others.
 
 The files are never removed: if the name could be unlinked, two processes could lock two files of that name.
+
+Nearly always the lock is free. `fcntl.flock` lets other threads of the process run before it has even tried, and a save
+would wait for them; so the lock is tried first by a call that keeps Python's lock, which it may because it never waits.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 from pathlib import Path
 
 from backtrail.owned_files import open_or_create
+
+_flock = ctypes.PyDLL(None).flock
+_flock.argtypes = (ctypes.c_int, ctypes.c_int)
 
 
 class LockFile:
@@ -28,11 +35,11 @@ class LockFile:
             raise
 
     def acquire(self) -> None:
-        fcntl.flock(self._next, fcntl.LOCK_EX)
+        _wait_for(self._next)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            _wait_for(self._lock)
         finally:
-            fcntl.flock(self._next, fcntl.LOCK_UN)
+            _flock(self._next, fcntl.LOCK_UN)
 
     def release(self) -> None:
         if self._lock >= 0:  # closing has released it, too
@@ -51,6 +58,11 @@ class LockFile:
         for fd in held:
             if fd >= 0:
                 os.close(fd)
+
+
+def _wait_for(fd: int) -> None:
+    if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB) != 0:  # it is locked, or there is an error that the other call raises
+        fcntl.flock(fd, fcntl.LOCK_EX)
 
 
 def _open(path: Path) -> int:

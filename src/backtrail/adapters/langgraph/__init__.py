@@ -9,7 +9,9 @@ older checkpoint begins a branch there, as LangGraph intends.
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -68,7 +70,8 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self.store = store
         self._bridge = SyncBridge(store)
-        self._cache = CheckpointCache(immutable=detect == "identity")
+        make_lock = threading.Lock if isinstance(store, Store) else asyncio.Lock
+        self._cache = CheckpointCache(immutable=detect == "identity", make_lock=make_lock)
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """One more than `current`, with random digits, so that two branches never give one version to two values."""

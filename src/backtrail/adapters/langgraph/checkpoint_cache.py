@@ -6,6 +6,7 @@ The cache only saves reads and comparisons. A checkpoint hardly ever changes; if
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from backtrail.adapters.langgraph.compression import decompress
 from backtrail.adapters.langgraph.ids import channel_name
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
 from backtrail.adapters.langgraph.message_list import MessageList
-from backtrail.adapters.langgraph.put_queue import PutQueues
+from backtrail.adapters.langgraph.put_queue import Lock, PutQueue
 from backtrail.lru import LRU
 
 _MAX_ENTRIES = 1024
@@ -81,9 +82,9 @@ class CheckpointCache:
     Copies of a saver share one cache, and several threads use it at once.
     """
 
-    def __init__(self, *, immutable: bool = False) -> None:
+    def __init__(self, *, immutable: bool = False, make_lock: Callable[[], Lock] = threading.Lock) -> None:
         self.immutable = immutable  #: the caller never changes a message in place
-        self.queues = PutQueues()
+        self.put_queue = PutQueue(make_lock)
         self._lock = threading.Lock()
         self._entries: LRU[str, CachedCheckpoint | CachedWrites] = LRU(_MAX_ENTRIES, _MAX_COST)
 

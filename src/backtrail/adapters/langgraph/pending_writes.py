@@ -12,9 +12,7 @@ needs nothing of the old ones, and everything else that a save reads has been re
 
 from __future__ import annotations
 
-import asyncio
 import random
-import threading
 from collections.abc import Awaitable, Callable, Container, Sequence
 from functools import partial
 from typing import Any, cast
@@ -62,10 +60,8 @@ class PendingWrites:
             for i, (channel, value) in enumerate(writes)
         ]
         own = QueuedWrites(checkpoint_id, self._with_references(graph_thread, checkpoint_id, encoded))
-        queue = self._cache.queues.of(
-            graph_thread.writes, threading.Lock if isinstance(self._store, Store) else asyncio.Lock
-        )
-        await queue.put(own, partial(self._add, graph_thread.writes, checkpoint_id))
+        thread_id = graph_thread.writes
+        await self._cache.put_queue.put(thread_id, own, partial(self._add, thread_id, checkpoint_id))
 
     async def _add(self, thread_id: str, checkpoint_id: str, new: list[list[Any]]) -> None:
         """Save a record with new writes."""

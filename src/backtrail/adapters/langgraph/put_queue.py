@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -33,50 +32,54 @@ class QueuedWrites:
 Save = Callable[[list[list[Any]]], Awaitable[None]]
 
 
-class PutQueue:
+class _Queue:
     """The calls for one thread."""
 
+    __slots__ = ("calls", "turn")
+
     def __init__(self, turn: Lock) -> None:
-        self._turn = turn
-        self._queued: list[QueuedWrites] = []
-
-    async def put(self, own: QueuedWrites, save: Save) -> None:
-        """Have `own` saved: by `save`, together with what else is queued, or by another call."""
-        self._queued.append(own)
-        try:
-            await maybe_await(self._turn.acquire())
-            try:
-                if not own.saved:
-                    await self._save(own, save)
-            finally:
-                self._turn.release()
-        finally:
-            self._queued.remove(own)
-
-    async def _save(self, own: QueuedWrites, save: Save) -> None:
-        together = [one for one in self._queued if one.checkpoint == own.checkpoint]
-        try:
-            await save([item for one in together for item in one.encoded])
-        except Exception:
-            if len(together) == 1:
-                raise
-            together = [own]  # another's values may be the reason
-            await save(own.encoded)
-        for one in together:
-            one.saved = True
+        self.turn = turn
+        self.calls: list[QueuedWrites] = []
 
 
-class PutQueues:
-    """The queues of all threads that are written to at the moment."""
+class PutQueue:
+    """The calls for all threads that are written to at the moment. `make_lock` makes locks of the store's kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_lock: Callable[[], Lock]) -> None:
+        self._make_lock = make_lock
         self._guard = threading.Lock()
-        self._queues: weakref.WeakValueDictionary[tuple[str, int], PutQueue] = weakref.WeakValueDictionary()
+        self._queues: dict[tuple[str, int], _Queue] = {}
 
-    def of(self, thread: str, make_lock: Callable[[], Lock]) -> PutQueue:
+    async def put(self, thread: str, own: QueuedWrites, save: Save) -> None:
+        """Have `own` saved: by `save`, together with what else is queued, or by another call."""
         key = (thread, os.getpid())  # a forked child has none of the threads that wait in its parent's queues
         with self._guard:
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._queues[key] = PutQueue(make_lock())
-            return queue
+                queue = self._queues[key] = _Queue(self._make_lock())
+            queue.calls.append(own)
+        try:
+            await maybe_await(queue.turn.acquire())
+            try:
+                if not own.saved:
+                    await _save(queue, own, save)
+            finally:
+                queue.turn.release()
+        finally:
+            with self._guard:
+                queue.calls.remove(own)
+                if not queue.calls:
+                    del self._queues[key]
+
+
+async def _save(queue: _Queue, own: QueuedWrites, save: Save) -> None:
+    together = [one for one in queue.calls if one.checkpoint == own.checkpoint]
+    try:
+        await save([item for one in together for item in one.encoded])
+    except Exception:
+        if len(together) == 1:
+            raise
+        together = [own]  # another's values may be the reason
+        await save(own.encoded)
+    for one in together:
+        one.saved = True
