@@ -263,7 +263,7 @@ def test_verify_and_prune_ask_a_few_times_for_each_small_thread(
     with backtrail.open(path) as store:
         asked = 0
         assert store.verify().ok
-        assert asked <= 30 * 6 + 10  # heads, branches, blobs, the last step, steps, rows
+        assert asked <= 30 * 5 + 10  # heads, branches, blobs, the last step, rows
     with backtrail.open(path) as store:
         asked = 0
         store.prune(backtrail.Retention(keep_last=1), dry_run=True)

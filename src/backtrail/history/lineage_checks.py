@@ -7,12 +7,13 @@ with these records: the work is proportional to the rows, not to rows times stat
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
+from functools import cached_property
 
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode.assemble import pages_of
+from backtrail.encode.assemble import pages_of, unread_pages
 from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.payload_format import unpack_payload
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_root
@@ -129,7 +130,10 @@ class LineageCheck:
         self._gaps: set[Position] = set()  # rows that follow a gap, which an earlier repair recorded
         self._steps: dict[bytes, list[int]] = {}  # of each branch, ascending
         self._streams: dict[tuple[bytes, int], StreamRows] = {}
-        self._reader = StateReader(context, lineage)
+
+    @cached_property
+    def _reader(self) -> StateReader:
+        return StateReader(self._context, self.lineage)  # most lineages need none: their roots have no pages
 
     def _report(self, where: str, reason: str) -> None:
         self.problems.append(Damage(self.lineage, where, reason))
@@ -200,11 +204,20 @@ class LineageCheck:
             return _reason(error)
 
     async def _read_rows(self, branch: Branch) -> None:
-        steps = [step.step for step in await self._context.engine.steps(self.lineage, branch.id, 1, LAST_STEP)]
-        for start in range(0, len(steps), _BATCH):
-            part = steps[start : start + _BATCH]
-            for row in await self._context.engine.rows(self.lineage, branch.id, part[0], part[-1]):
+        for first, last in [(1, LAST_STEP)] if self._is_short() else await self._batches(branch):
+            for row in await self._context.engine.rows(self.lineage, branch.id, first, last):
                 self.rows[branch.id, row.step] = await self._read_row(branch, row)
+
+    def _is_short(self) -> bool:
+        """True if all rows can be read at once: a thread that was only ever saved to has as many as its head tells."""
+        if len(self.heads) != 1 or len(self.branches) != 1:
+            return False
+        (head,) = self.heads
+        return head.version == head.step == head.count <= _BATCH
+
+    async def _batches(self, branch: Branch) -> list[tuple[int, int]]:
+        steps = [step.step for step in await self._context.engine.steps(self.lineage, branch.id, 1, LAST_STEP)]
+        return [(steps[start], steps[start : start + _BATCH][-1]) for start in range(0, len(steps), _BATCH)]
 
     async def _read_row(self, branch: Branch, row: Row) -> CheckedRow:
         known = CheckedRow(
@@ -220,11 +233,12 @@ class LineageCheck:
         except BacktrailError as error:
             known.faults.append(_reason(error))
             return known
-        try:
-            _, known.mark = read_step(frames, branch.id, row)
-        except BacktrailError as error:
-            known.mark_fault = f"its mark: {_reason(error)}"
-        if known.meta.label is not None and row.mark is None:
+        if row.mark is not None:
+            try:
+                _, known.mark = read_step(frames, branch.id, row)
+            except BacktrailError as error:
+                known.mark_fault = f"its mark: {_reason(error)}"
+        elif known.meta.label is not None:
             known.mark_fault = "its mark is missing, without which its label is not found"
         if known.swept:
             return known
@@ -362,11 +376,12 @@ class LineageCheck:
         if known.faults or known.root is None:
             return known.faults[0] if known.faults else "its body is missing"
         tree = known.root.tree
-        try:
-            self._reader.begin("a state")
-            tree = await self._reader.with_pages(tree)
-        except BacktrailError as error:
-            return f"a page of it cannot be read: {_reason(error)}"
+        if next(unread_pages(tree), None) is not None:
+            try:
+                self._reader.begin("a state")
+                tree = await self._reader.with_pages(tree)
+            except BacktrailError as error:
+                return f"a page of it cannot be read: {_reason(error)}"
         for page in pages_of(tree):
             row = self.rows.get((page.branch, page.step))
             if row is None or row.faults or page.index >= len(row.slots):
@@ -397,7 +412,10 @@ class LineageCheck:
         return None
 
     def _check_counts(self) -> None:
-        written = Counter(known.branch.owner for known in self.living.values() if known.alive)
+        written: defaultdict[bytes, int] = defaultdict(int)
+        for known in self.living.values():
+            if known.alive:
+                written[known.branch.owner] += 1
         for head in self.heads:
             at_head = self.living.get(head.position)
             deleted = at_head is not None and not at_head.alive and at_head.branch.owner == head.owner

@@ -197,12 +197,13 @@ LAST_STEP_OF = f"""
 WITH RECURSIVE
 last (first, place) AS (SELECT first, pos FROM stretches WHERE branch = ?1 ORDER BY first DESC LIMIT 1),
 leaps (at, leap, longer, lands) AS (
-    SELECT {_START}, 1, 1, {_LANDS.format(f"{_START} + 1")} FROM last
+    SELECT {_START}, 1, 1, 1 FROM last
     UNION ALL
     SELECT at + lands * leap, {_NEXT_LEAP}, lands AND longer, {_LANDS.format(f"at + lands * leap + {_NEXT_LEAP}")}
     FROM leaps WHERE leap > 0
 )
-SELECT at - place + first FROM leaps, last WHERE leap = 0"""  # noqa: S608
+SELECT first - place + iif({_LANDS.format(f"{_START} + 1")}, (SELECT at FROM leaps WHERE leap = 0), {_START})
+FROM last"""  # noqa: S608
 LOCATE = f"""
 SELECT b.id, s.step, s.id
 FROM branches b CROSS JOIN stretches r ON r.branch = b.n CROSS JOIN steps s ON s.pos BETWEEN r.pos AND coalesce(
