@@ -19,6 +19,7 @@ from langgraph.types import Command, Send, interrupt
 
 import backtrail
 from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.thread_ids import escape_part
 from backtrail.errors import InvalidInput
 from fix_graphs import Chat, at, chat, say
 
@@ -336,6 +337,38 @@ def test_writes_after_an_older_checkpoint_do_not_mix_with_those_after_a_newer_on
     again.put_writes(old, [("x", "old 7")], "task-7")
     assert [value for _, _, value in again.get_tuple(old).pending_writes] == [*seen["old"], "old 7"]
     assert [value for _, _, value in again.get_tuple(new).pending_writes] == seen["new"]
+
+
+def test_pruning_keeps_a_subgraph_that_waits_or_remembers_but_no_finished_call(store: Any) -> None:
+    class State(TypedDict):
+        log: Annotated[list[Any], operator.add]
+
+    def sub(answer: Any, checkpointer: bool | None) -> Any:
+        inner = StateGraph(State)
+        inner.add_node("answer", answer)
+        inner.add_edge(START, "answer")
+        return inner.compile(checkpointer=checkpointer)
+
+    builder = StateGraph(State)
+    builder.add_node("remembers", sub(lambda state: {"log": [len(state["log"])]}, True))
+    builder.add_node("waits", sub(lambda state: {"log": [interrupt("?")]}, None))
+    builder.add_edge(START, "remembers")
+    builder.add_edge("remembers", "waits")
+    saver = BacktrailSaver(store)
+    graph = builder.compile(checkpointer=saver)
+    for thread in ("t", "twin"):
+        for turn in range(2):
+            graph.invoke({"log": [turn]}, at(thread))
+            graph.invoke(Command(resume=f"yes {turn}"), at(thread))
+        graph.invoke({"log": [2]}, at(thread))
+
+    saver.prune(["t"])
+    waiting = graph.get_state(at(), subgraphs=True).tasks[0].state.config["configurable"]["checkpoint_ns"]
+    left = {found.config["configurable"]["checkpoint_ns"] for found in saver.list(at())}
+    assert left == {"", "remembers", waiting}
+    assert {info.id.split("/")[1] for info in store.threads(prefix="t/")} <= {"", *map(escape_part, left)}
+    resumed = [graph.invoke(Command(resume="yes 2"), at(thread)) for thread in ("t", "twin")]
+    assert resumed[0] == resumed[1]
 
 
 def test_a_thread_that_another_process_deleted_or_pruned_can_be_continued(store: Any) -> None:

@@ -86,7 +86,7 @@ def run(suite: Suite, source: Path, store: str, url: str) -> bool:
             Path(directory, name) for name in ("report.xml", "uses", "cache/v/cache/lastfailed")
         )
         command = [sys.executable, "-m", "pytest", "-q", "-p", suite.plugin, "-o", f"cache_dir={directory}/cache"]
-        command += ["--no-header", "--tb=short", *suite.options, *suite.tests]
+        command += ["--no-header", "--tb=short", "--timeout=300", *suite.options, *suite.tests]
         command += [f"--deselect={test}" for test in suite.cannot_apply]
         environment = {
             **os.environ,

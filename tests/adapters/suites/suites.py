@@ -8,6 +8,15 @@ from suite import EVERY_SYNC, Suite
 _LOOKS_INTO_SQLITE = "looks into, breaks or locks the tables and connections of the SDK's own SQLite session"
 _LOOKS_INTO_SAVERS = "looks into the dicts or tables of LangGraph's own savers"
 _ONLY_SQLITE_SESSION = "the SDK checks a token before it pops only where the session is its own SQLiteSession"
+_REFUSED_PRUNES = (
+    "keep_latest_refuses_a_batch_with_a_delta_channel_thread",
+    "akeep_latest_refuses_a_batch_with_a_delta_channel_thread",
+)
+_HOOKED_PRUNES = (
+    "keep_latest_keeps_a_turn_saved_after_it_read_the_heads",
+    "keep_latest_refuses_a_thread_that_switches_to_a_delta_channel_mid_batch",
+    "keep_latest_keeps_a_delta_channel_turn_saved_after_the_thread_check",
+)
 
 SUITES = [
     Suite(
@@ -175,6 +184,22 @@ SUITES = [
                 "delta_channel_update_state.py::test_bulk_update_state_replays_updates_in_the_order_given",
                 "delta_channel_update_state.py::test_abulk_update_state_replays_updates_in_the_order_given",
             )
+        },
+        stores=EVERY_SYNC,
+    ),
+    Suite(
+        name="langgraph-prune",
+        plugin="bind_langgraph",
+        package="langgraph",
+        tests=("tests/test_prune_postgres.py",),
+        options=("-k", "not pipe and not pool", "-W", "ignore", "-o", "addopts="),  # of each test one, as above
+        cannot_apply={
+            f"tests/test_prune_postgres.py::test_{test}": reason
+            for reason, tests in (
+                ("asks for an error; ours prunes threads with delta channels", _REFUSED_PRUNES),
+                (_LOOKS_INTO_SAVERS, _HOOKED_PRUNES),
+            )
+            for test in tests
         },
         stores=EVERY_SYNC,
     ),

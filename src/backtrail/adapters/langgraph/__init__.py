@@ -196,9 +196,11 @@ class BacktrailSaver(BaseCheckpointSaver[str]):
         await self._bridge.run_async(self._maintenance.copy_thread(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`). Namespaces of
+        subgraph calls that began at a deleted checkpoint are deleted with it."""
         self._bridge.run_sync(self._maintenance.prune(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`)."""
+        """Delete all checkpoints but the newest of each namespace (`keep_latest`), or all (`delete`). Namespaces of
+        subgraph calls that began at a deleted checkpoint are deleted with it."""
         await self._bridge.run_async(self._maintenance.prune(thread_ids, strategy))

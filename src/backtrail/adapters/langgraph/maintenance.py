@@ -83,11 +83,33 @@ class Maintenance:
         for thread_id in thread_ids:
             if strategy == "delete":
                 await self.delete_thread(thread_id)
+            else:
+                await self._keep_latest(thread_id)
+
+    async def _keep_latest(self, thread_id: str) -> None:
+        namespaces = sorted(
+            await self._checkpoints.graph_threads(thread_id), key=lambda one: one.ns
+        )  # the root's first
+        of_root: set[str] = set()
+        kept_of_root: set[str] = set()
+        for graph_thread in namespaces:
+            history = await self._checkpoints.history(graph_thread)
+            kept = await self._newest_and_its_bases(graph_thread, history)
+            if graph_thread.ns == "":
+                of_root = {graph_id(one) for one in history}
+                kept_of_root = {graph_id(one) for one in history if one.id in kept}
+            elif history and self._began_at(graph_thread, history) in of_root - kept_of_root:
+                await self._delete(graph_thread.checkpoints)
+                await self._delete(graph_thread.writes)
                 continue
-            for graph_thread in await self._checkpoints.graph_threads(thread_id):
-                history = await self._checkpoints.history(graph_thread)
-                kept = await self._newest_and_its_bases(graph_thread, history)
-                await self._delete_checkpoints(graph_thread, [one for one in history if one.id not in kept])
+            await self._delete_checkpoints(graph_thread, [one for one in history if one.id not in kept])
+
+    def _began_at(self, graph_thread: GraphThread, history: list[Checkpoint]) -> str | None:
+        """The root graph's checkpoint at which the call of a subgraph began. None if the namespace is not of one call:
+        that of a call has the id of its task after a colon."""
+        newest = max(history, key=graph_id)
+        parents = self._checkpoints.metadata(newest).get("parents") or {}
+        return parents.get("") if ":" in graph_thread.ns else None
 
     async def _newest_and_its_bases(self, graph_thread: GraphThread, history: list[Checkpoint]) -> set[str]:
         """The ids of the newest checkpoint and of those that its delta channels are rebuilt from: all back to the
