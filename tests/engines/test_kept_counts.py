@@ -357,3 +357,48 @@ def test_postgres_reads_no_more_rows_for_a_page_or_a_count_of_more_threads(
     small, large = taken
     assert {what: (small[what], large[what]) for what in calls if large[what] > 1.2 * small[what] + 100} == {}
     step(engine.close())
+
+
+def test_postgres_reads_no_more_of_a_long_branch_among_many_short_ones(
+    postgres_server: PostgresServer, postgres: psycopg.Connection[Any], name: str
+) -> None:
+    engine = PostgresEngine(postgres_server.url, schema=name)
+    at = sample_records.branch("long")
+    step(engine.commit(sample_records.first(at)))
+    postgres.execute(
+        f"""
+        INSERT INTO {name}.branches SELECT i, decode(md5(i::text), 'hex'), 'l' || i, 't' || i, '', NULL, 0, ''
+            FROM generate_series(1, 20000) i;
+        INSERT INTO {name}.steps SELECT i, 1, decode(md5('id' || i), 'hex'), '', '' FROM generate_series(1, 20000) i;
+        INSERT INTO {name}.bodies SELECT i, 1, '', '' FROM generate_series(1, 20000) i;
+        INSERT INTO {name}.steps SELECT n, i, decode(md5('long' || i), 'hex'), '', ''
+            FROM {name}.branches, generate_series(2, 8000) i WHERE lineage = 'long';
+        INSERT INTO {name}.bodies SELECT n, i, '', '' FROM {name}.branches, generate_series(2, 8000) i
+            WHERE lineage = 'long';
+        UPDATE {name}.heads SET step = 8000
+        """
+    )
+    postgres.execute(f"ANALYZE {name}.branches, {name}.heads, {name}.steps, {name}.bodies, {name}.marks")
+    schema = Schema(name)
+    pages = {}
+    for query, params in {
+        "tip": ["long"],
+        "row": ["long", at.id, 4000],
+        "newest_steps": [at.id, "long", 1, 8000, 20],
+        "marked_steps": [at.id, "long", 1, 8000],
+        "steps": [at.id, "long", 4000, 4020],
+        "payloads": [at.id, "long", 4000, 4020],
+        "rows": [at.id, "long", 4000, 4020],
+    }.items():
+        for _ in range(7):  # a function's plan may change after some calls
+            ((found,),) = postgres.execute(
+                b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + schema[query], params
+            ).fetchall()
+        plan = found[0]["Plan"]
+        pages[query] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert max(pages.values()) < 150, pages
+    tip = step(engine.tip("long"))
+    assert tip is not None and tip[1] is not None
+    assert (tip[0].step, tip[1].step) == (8000, 8000)
+    assert [one.step for one in step(engine.steps("long", at.id, 1, 9000, newest=3))] == [7998, 7999, 8000]
+    step(engine.close())

@@ -288,15 +288,20 @@ CREATE OR REPLACE FUNCTION {schema}.tip(of_thread text) RETURNS TABLE (
     h {schema}.heads, row_step bigint, row_id bytea, row_meta bytea, row_digest bytea, row_mark bytea, row_root bytea
 )
 LANGUAGE plpgsql STABLE AS $body$
+DECLARE
+    head {schema}.heads;
+    number bigint;
 BEGIN
+    SELECT * INTO head FROM {schema}.heads WHERE thread = of_thread;
+    IF NOT FOUND THEN RETURN; END IF;
+    -- By number and step, not by a join: where most branches are short, a join would read all steps of this one.
+    SELECT n INTO number FROM {schema}.branches WHERE id = head.branch;
     RETURN QUERY
-        SELECT heads, s.step, s.id, s.meta, s.digest, m.data, r.root
-        FROM {schema}.heads
-        LEFT JOIN {schema}.branches b ON b.id = heads.branch
-        LEFT JOIN {schema}.steps s ON s.n = b.n AND s.step = heads.step
-        LEFT JOIN {schema}.bodies r ON r.n = b.n AND r.step = heads.step
-        LEFT JOIN {schema}.marks m ON m.n = b.n AND m.step = heads.step
-        WHERE heads.thread = of_thread;
+        SELECT head, s.step, s.id, s.meta, s.digest, m.data, r.root
+        FROM (SELECT) AS one
+        LEFT JOIN {schema}.steps s ON s.n = number AND s.step = head.step
+        LEFT JOIN {schema}.bodies r ON r.n = number AND r.step = head.step
+        LEFT JOIN {schema}.marks m ON m.n = number AND m.step = head.step;
 END
 $body$;
 

@@ -114,12 +114,16 @@ JOIN {schema}.steps s ON s.n = b.n
 LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
 WHERE b.id = %b AND b.lineage = %b AND s.step BETWEEN %b AND %b ORDER BY s.step
 
+-- The number of the branch is looked up first: only so does the index have the steps in this order, and end with the page.
 -- name: newest_steps
 SELECT s.step, s.id, s.meta, s.digest, m.data
-FROM {schema}.branches b
-JOIN {schema}.steps s ON s.n = b.n
+FROM (
+    SELECT * FROM {schema}.steps
+    WHERE n = (SELECT n FROM {schema}.branches WHERE id = %b AND lineage = %b) AND step BETWEEN %b AND %b
+    ORDER BY step DESC LIMIT %b
+) AS s
 LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
-WHERE b.id = %b AND b.lineage = %b AND s.step BETWEEN %b AND %b ORDER BY s.step DESC LIMIT %b
+ORDER BY s.step DESC
 
 -- name: marked_steps
 SELECT s.step, s.id, s.meta, s.digest, m.data
