@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+import backtrail
 from bench.contenders.backtrail import BacktrailChatSession, BacktrailSave, BacktrailSaveZstd
 from bench.contenders.floor import BareSqliteCommit
 from bench.contenders.langgraph import LangGraphSqlite, LangGraphSqliteDelta
@@ -21,7 +22,7 @@ REPEATS = 15
 
 def run(context: RunContext) -> Outcome:
     rows: list[list[str]] = []
-    with context.progress("reading", 5) as bar, context.scratch() as scratch:
+    with context.progress("reading", 6) as bar, context.scratch() as scratch:
         conversation = make_conversation(context.steps)
         stores: dict[str, Any] = {
             "backtrail": BacktrailSave(scratch.new_directory()),
@@ -41,6 +42,8 @@ def run(context: RunContext) -> Outcome:
         fork, floor = _forks(stores["backtrail"], BareSqliteCommit(scratch.new_directory()), rows)
         bar.advance()
         tail = _tails(scratch.new_directory(), scratch.new_directory(), rows, context.scaled(5000))
+        bar.advance()
+        wide = _wide_dict(scratch.new_directory(), rows, context.scaled(3000))
         for contender in stores.values():
             contender.close()
     targets = [
@@ -48,12 +51,14 @@ def run(context: RunContext) -> Outcome:
         Target("reads", f"last 50 of {context.scaled(5000):,} messages", tail["backtrail"] * 1e3, 1, unit="ms"),
         Target("reads", f"history of {context.steps:,} checkpoints", history * 1e3, 15, unit="ms"),
         Target("reads", "fork against the floor, FULL", fork / floor, 2),
+        Target("reads", "load of a wide dict against a list of the same values", wide["dict"] / wide["list"], 2),
     ]
     raw = {
         "load": load,
         "last 50": tail,
         "history": {"backtrail": history, "sqlite": peer_history},
         "fork": [fork, floor],
+        "wide dict": wide,
     }
     return Outcome("Reading", ["what", "contender", "ms"], rows, targets, raw, f"medians of {REPEATS} or more calls")
 
@@ -121,6 +126,23 @@ def _forks(contender: BacktrailSave, floor: BareSqliteCommit, rows: list[list[st
     floor.close()
     mine = _row(rows, "fork in the middle", "backtrail", statistics.median(forks))
     return mine, _row(rows, "fork in the middle", "floor: one bare commit", statistics.median(commits))
+
+
+def _wide_dict(here: Any, rows: list[list[str]], count: int) -> dict[str, float]:
+    """A dict of many texts of 1 KB, and a list of the same texts; their loads take turns."""
+    texts = [f"{number} " + "x" * 1024 for number in range(count)]
+    states: dict[str, Any] = {"dict": {f"doc-{number}": text for number, text in enumerate(texts)}, "list": texts}
+    taken: dict[str, list[float]] = {kind: [] for kind in states}
+    with backtrail.open(here / "wide.db", durability="normal") as store:
+        for kind, docs in states.items():
+            store.thread(kind).save({"docs": docs})
+        for _ in range(REPEATS):
+            for kind in states:
+                start = perf_counter()
+                store.thread(kind).load()
+                taken[kind].append(perf_counter() - start)
+    what = f"load {count:,} texts of 1 KB"
+    return {kind: _row(rows, what, f"backtrail, a {kind}", statistics.median(times)) for kind, times in taken.items()}
 
 
 def _tails(here: Any, there: Any, rows: list[list[str]], count: int) -> dict[str, float]:
