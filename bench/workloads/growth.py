@@ -37,10 +37,12 @@ STEPS: dict[str, Call] = {
     "history(limit=20, all=True)": lambda store: store.thread("long").history(limit=20, all=True),
     "a step in the middle": lambda store: store.thread("long").get(store.thread("long").step // 2),
     "tail(20)": lambda store: store.thread("long").tail("items", 20),
+    "find(label=…)": lambda store: store.thread("long").find(label="middle"),
+    "forks(limit=20)": lambda store: store.thread("long").forks(limit=20),
 }
 WHOLE: dict[str, Call] = {  # these read everything: at most in proportion
     "forks() of a thread with n/100 forks": lambda store: store.thread("long").forks(),
-    "find(label=…)": lambda store: store.thread("long").find(label="middle"),
+    "find(tag=…)": lambda store: store.thread("long").find(tag="none"),
     "stats()": lambda store: store.stats(),
     "prune(keep_last=2, dry_run=True)": lambda store: store.prune(backtrail.Retention(keep_last=2), dry_run=True),
     "verify()": lambda store: store.verify(),
