@@ -345,7 +345,7 @@ class Assembler:
         """The sections of the piece's stream in one row."""
         return self._rows.payload(piece.branch, step).sections(piece.stream)
 
-    def _batches(self, piece: Piece, index: RowIndex | None) -> Iterator[tuple[int, int, list[bytes]]]:
+    def _batches(self, piece: Piece, index: RowIndex | None) -> Iterator[tuple[int, int, Sequence[bytes | memoryview]]]:
         """The piece's stream in its rows, in batches of rows: first item, number of items, and their bytes."""
         branch, stream, first, last = piece.branch, piece.stream, piece.first, piece.last
         if self._rows.searched(branch) and len(self._rows.steps(branch, stream, first, last)) <= last - first:
@@ -364,7 +364,9 @@ class Assembler:
             for i in range(len(rows)):
                 index.note(branch, stream, simple.start(i), simple.offset(i), first + i)
 
-    def _scattered(self, piece: Piece, index: RowIndex | None) -> Iterator[tuple[int, int, list[bytes]]]:
+    def _scattered(
+        self, piece: Piece, index: RowIndex | None
+    ) -> Iterator[tuple[int, int, Sequence[bytes | memoryview]]]:
         """The same, from rows that hold other things as well, or nothing of this stream."""
         start, stop = 0, 0
         parts: list[bytes] = []

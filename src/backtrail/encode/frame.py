@@ -36,6 +36,7 @@ _USUAL = frozenset({b"\x00", b"\x01"})  # kinds that need nothing but themselves
 _AT_ONCE = {"multi_compress_to_buffer", "multi_decompress_to_buffer"} <= zstandard.backend_features  # not on PyPy
 _FEW = 4  # contents up to which one call for all of them takes longer
 _FLAG = operator.itemgetter(0)
+_LARGE = 1 << 20  # bytes of a content that is copied once only
 _crc = struct.Struct("<I")
 MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
 DICTIONARY_SIZE = 32 * 1024  # bytes: with half of it rows are 3 % larger, with twice as much 1 % smaller
@@ -90,6 +91,8 @@ class Frames:
 
     def wrap(self, content: bytes, record: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
         """The frame of `content`; compressed with the dictionary of that name, if it is loaded."""
+        if len(content) > _LARGE and not self.compression:
+            return b"".join((BEFORE, content, _crc.pack(zlib.crc32(content, zlib.crc32(BEFORE)))))
         packed = self._pack(content, dictionary)
         return packed + _crc.pack(zlib.crc32(packed))
 

@@ -25,6 +25,7 @@ _ONE_HEAD = len(BEFORE) + _COUNTS.size
 _ONE_DATA = _ONE_HEAD + _SECTION.size
 _FRONT = operator.itemgetter(slice(_ONE_HEAD + _STREAM.size))  # the same in all such rows of one stream
 _DATA = operator.itemgetter(slice(_ONE_DATA, -len(BEHIND)))
+_LARGE = 1 << 16  # bytes of a row whose items are not copied
 MAX_STREAMS = 0xFFFF
 ENOUGH_STREAMS = MAX_STREAMS // 2  # a branch that has begun more of them is not continued
 
@@ -153,6 +154,9 @@ class OneSectionRows:
         """Bytes of the stream before a row."""
         return int(_SECTION.unpack_from(self.frames[row], _ONE_HEAD)[3])
 
-    def data(self, first: int, last: int) -> list[bytes]:
-        """The items of rows first..last-1."""
-        return list(map(_DATA, self.frames[first:last]))
+    def data(self, first: int, last: int) -> Sequence[bytes | memoryview]:
+        """The items of rows first..last-1. Those of large rows are not copied."""
+        frames = self.frames[first:last]
+        if max(map(len, frames)) > _LARGE:
+            return [memoryview(frame)[_ONE_DATA : -len(BEHIND)] for frame in frames]
+        return list(map(_DATA, frames))

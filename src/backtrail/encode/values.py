@@ -19,7 +19,7 @@ import decimal
 import enum
 import uuid
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -124,7 +124,7 @@ class Values:
         except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise Corrupt(where, str(error)) from error
 
-    def decode_items(self, parts: list[bytes], count: int, where: str) -> list[Any]:
+    def decode_items(self, parts: Sequence[bytes | memoryview], count: int, where: str) -> list[Any]:
         """The items of a list from the concatenation of their encodings."""
         items = self.decode(b"".join([b"\xdd", count.to_bytes(4, "big"), *parts]), where)
         assert type(items) is list  # an array32 header decodes to nothing else
