@@ -1,0 +1,111 @@
+"""LangGraph: how many tasks run again, because their process was killed right after they had returned.
+
+    .venv-adapters/bin/python -m bench.killed_tasks --rounds 12
+
+A graph of 24 tasks, one after another, kills its process with SIGKILL when a task has returned its result to it, and
+the next process, forked from one that has only imported the modules, resumes the graph. LangGraph saves the result of a
+task in the background, so a saver has until then, and how far it gets depends on what else the machine does: rounds
+alternate between LangGraph's own `SqliteSaver` and backtrail, both with synchronous = FULL, and the load is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sqlite3
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+from statistics import mean, pstdev
+from typing import Any
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.errors import EmptyInputError
+from langgraph.func import entrypoint, task
+
+import backtrail
+from backtrail.adapters.langgraph import BacktrailSaver
+
+TASKS = 24
+KINDS = ("SqliteSaver", "backtrail")
+
+
+def make_saver(kind: str, path: Path) -> Any:
+    if kind == "backtrail":
+        return BacktrailSaver(backtrail.open(path))
+    return SqliteSaver(sqlite3.connect(path, check_same_thread=False))
+
+
+def live(kind: str, path: Path, log: Path) -> None:
+    """One life of the process: it ends by SIGKILL, unless every task has run."""
+    begun = log.exists()
+    done = set(log.read_text().split()) if begun else set()
+
+    @task
+    def work(n: int) -> int:
+        with log.open("a") as file:
+            file.write(f"{n}\n")
+        return n
+
+    @entrypoint(checkpointer=make_saver(kind, path))
+    def flow(n: int) -> int:
+        for i in range(n):
+            work(i).result()
+            if str(i) not in done:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return n
+
+    config: Any = {"configurable": {"thread_id": "t"}}
+    try:
+        flow.invoke(None if begun else TASKS, config)
+    except EmptyInputError:  # the first checkpoint was lost, too
+        flow.invoke(TASKS, config)
+
+
+def one_life(kind: str, path: Path, log: Path) -> int:
+    """The exit status of a forked process, or minus the signal that killed it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            live(kind, path, log)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def tasks_run_again(kind: str) -> int:
+    with tempfile.TemporaryDirectory() as directory:
+        path, log = Path(directory, "s.db"), Path(directory, "log")
+        while (status := one_life(kind, path, log)) != 0:
+            if status != -signal.SIGKILL:
+                raise SystemExit(f"{kind}: a life ended with {status}")
+        runs = Counter(log.read_text().split())
+    return sum(times > 1 for times in runs.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.killed_tasks", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=12)
+    options = parser.parse_args()
+    again: dict[str, list[int]] = {kind: [] for kind in KINDS}
+    for number in range(options.rounds):
+        for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
+            again[kind].append(tasks_run_again(kind))
+        print(
+            f"{number + 1}:",
+            *(f"{kind} {again[kind][-1]}" for kind in KINDS),
+            f"load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+    for kind, found in again.items():
+        print(f"{kind}: {mean(found):.1f} of {TASKS} tasks ran again (standard deviation {pstdev(found):.1f})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
