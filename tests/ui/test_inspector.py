@@ -136,6 +136,17 @@ def test_a_checkpoint_is_labelled_and_forked(served: Inspector, open_page: Open)
     assert served.store.thread("team/second").load() == served.store.thread(TALK).load()
 
 
+def test_a_thread_with_many_forks_says_how_many_are_not_shown(served: Inspector, open_page: Open) -> None:
+    thread = served.store.thread(TALK).fork("team/forked")
+    for number in range(105):
+        thread.fork(f"team/fork {number:03}")
+    thread.update({"note": "the newest of them all"})
+    page = open_page(served)
+    _choose(page, "team/forked")
+    expect(page.locator("#history-head")).to_contain_text("forked from team/talk at ")
+    expect(page.locator("#history-head")).to_contain_text("and 5 more forks that are not shown")
+
+
 def test_a_rewind_says_what_it_leaves_behind_and_can_be_undone(served: Inspector, open_page: Open) -> None:
     page = open_page(served)
     _choose(page)
