@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -157,7 +157,7 @@ class RedisEngine(Engine, FailsFast):
     async def commit(self, commit: Commit) -> None:
         if self._lock is None:
             return await self._commit(commit)
-        name, owner = f"commit:{commit.lineage}", uuid.uuid4().hex
+        name, owner = f"commit:{commit.lineage}", secrets.token_hex(16)
         lease = await self._wait_for(name, owner, *self._lock)
         try:
             return await self._commit(
