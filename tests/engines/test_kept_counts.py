@@ -375,6 +375,8 @@ def test_postgres_reads_no_more_of_a_long_branch_among_many_short_ones(
             FROM {name}.branches, generate_series(2, 8000) i WHERE lineage = 'long';
         INSERT INTO {name}.bodies SELECT n, i, '', '' FROM {name}.branches, generate_series(2, 8000) i
             WHERE lineage = 'long';
+        INSERT INTO {name}.marks SELECT n, i * 400, '' FROM {name}.branches, generate_series(1, 20) i
+            WHERE lineage = 'long';
         UPDATE {name}.heads SET step = 8000
         """
     )

@@ -125,12 +125,15 @@ FROM (
 LEFT JOIN {schema}.marks m ON m.n = s.n AND m.step = s.step
 ORDER BY s.step DESC
 
+-- OFFSET 0: the step of each mark is looked up, also where the planner would rather read all steps of the branch.
 -- name: marked_steps
 SELECT s.step, s.id, s.meta, s.digest, m.data
-FROM {schema}.branches b
-JOIN {schema}.marks m ON m.n = b.n
-JOIN {schema}.steps s ON s.n = m.n AND s.step = m.step
-WHERE b.id = %b AND b.lineage = %b AND m.step BETWEEN %b AND %b ORDER BY m.step
+FROM (
+    SELECT * FROM {schema}.marks
+    WHERE n = (SELECT n FROM {schema}.branches WHERE id = %b AND lineage = %b) AND step BETWEEN %b AND %b
+) AS m
+CROSS JOIN LATERAL (SELECT * FROM {schema}.steps WHERE n = m.n AND step = m.step OFFSET 0) AS s
+ORDER BY m.step
 
 -- name: payloads
 SELECT r.step, r.payload
