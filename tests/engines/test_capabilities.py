@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from backtrail.engines.memory import MemoryEngine
 from backtrail.engines.namespace import NamespaceEngine
 from backtrail.engines.reserved_names import RESERVED, is_reserved, user_lineages, user_threads
 from backtrail.engines.sqlite import SQLiteEngine
+from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import Mirrored
@@ -52,6 +54,14 @@ def test_a_plain_engine_has_none(tmp_path: Path) -> None:
     assert local is not None
     assert local.path == tmp_path / "s"
     finish(directory.close())
+
+
+@pytest.mark.parametrize("wrapper", [DelegatingEngine, NamespaceEngine])
+def test_a_wrapper_passes_on_what_an_engine_may_do_better_than_the_contract(wrapper: type[Engine]) -> None:
+    """The contract has slow implementations of some methods. Behind a wrapper, the engine's own are to be used."""
+    given = {name for name, value in vars(Engine).items() if inspect.iscoroutinefunction(value)}
+    assert "stats_between" in given - Engine.__abstractmethods__
+    assert given - wrapper.__abstractmethods__ <= vars(wrapper).keys()
 
 
 def test_one_side_of_a_mirror_does_not_speak_for_both(tmp_path: Path) -> None:
