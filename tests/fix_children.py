@@ -1,9 +1,11 @@
-"""Child processes for tests: forked, so that hundreds of them start within a second."""
+"""Child processes for tests: forked, so that hundreds of them start within a second; or scripts that are killed."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -67,3 +69,17 @@ def run(work: Callable[[Callable[[bytes], None]], None], *, user: int | None = N
     status, sent = Child(work, user=user).end()
     assert status == 0, f"the child ended with {status}: see its traceback above"
     return sent
+
+
+def kill_at_work(script: str, *arguments: list[str]) -> None:
+    """Run a script in several processes at once, each with its arguments, and kill them all when each of them has
+    printed that it is busy."""
+    children = [subprocess.Popen([sys.executable, "-c", script, *given], stdout=subprocess.PIPE) for given in arguments]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"busy\n"
+    for child in children:
+        child.kill()
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()

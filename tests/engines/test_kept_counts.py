@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +22,7 @@ from backtrail.engines.redis import RedisEngine
 from backtrail.testing import sample_records
 from backtrail.testing.call_modes import race, step
 from backtrail.testing.servers import PostgresServer, RedisServer, until
+from fix_children import kill_at_work
 
 _NUMBERS = itertools.count()
 
@@ -79,15 +78,7 @@ for number in range(100_000):
 
 def test_counts_are_exact_after_several_processes_were_killed_at_work(url: str) -> None:
     backtrail.open(url).close()
-    children = [subprocess.Popen([sys.executable, "-c", CHILD, url, one], stdout=subprocess.PIPE) for one in "ab"]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"busy\n"
-    for child in children:
-        child.kill()
-        child.wait()
-        assert child.stdout is not None
-        child.stdout.close()
+    kill_at_work(CHILD, [url, "a"], [url, "b"])
     with backtrail.open(url) as store:
         assert store.verify().problems == ()
         until(  # the server may still be at work for a child

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +21,7 @@ from backtrail.engines.sqlite.reader_pool import ReaderPool
 from backtrail.engines.sqlite.writer import GroupCommitWriter
 from backtrail.testing import sample_records
 from backtrail.testing.call_modes import step
+from fix_children import kill_at_work
 
 
 @pytest.fixture
@@ -227,17 +226,7 @@ for number in range(100_000):
 def test_counts_are_exact_after_several_processes_were_killed_at_work(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     step(SQLiteEngine(path).close())
-    children = [
-        subprocess.Popen([sys.executable, "-c", CHILD, str(path), name], stdout=subprocess.PIPE) for name in "ab"
-    ]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"busy\n"
-    for child in children:
-        child.kill()
-        child.wait()
-        assert child.stdout is not None
-        child.stdout.close()
+    kill_at_work(CHILD, [str(path), "a"], [str(path), "b"])
     with backtrail.open(path) as store:
         assert store.verify().ok
         assert store.count() == len(store.threads()) == len(store.threads(newest_first=True)) > 0
