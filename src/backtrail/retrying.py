@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from backtrail.engines.retry import RetryPolicy
 from backtrail.errors import Closed, Unavailable
-from backtrail.history.records import new_id, now_micros, uuid_text
+from backtrail.history.checkpoint_ids import new_id, uuid_text
+from backtrail.history.records import now_micros
 from backtrail.history.validation import check_seconds
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from backtrail.encode.row_format import Root
 from backtrail.engines.base import Commit, Head, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Conflict, Corrupt
+from backtrail.history.checkpoint_ids import new_id, uuid_text
 from backtrail.history.records import (
     MAX_MOVES,
     Move,
@@ -17,12 +18,10 @@ from backtrail.history.records import (
     first_link,
     label_marks,
     move_head,
-    new_id,
     now_micros,
     open_note,
     seal_row,
     start_branch,
-    uuid_text,
 )
 from backtrail.history.resolve import resolve
 from backtrail.history.retry import attempts

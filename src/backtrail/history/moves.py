@@ -15,6 +15,7 @@ from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
 from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, step_at, to_checkpoint
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
 from backtrail.history.records import (
     MAX_MOVES,
@@ -27,7 +28,6 @@ from backtrail.history.records import (
     now_micros,
     open_note,
     seal_mark,
-    uuid_text,
     with_note,
 )
 from backtrail.history.resolve import resolve

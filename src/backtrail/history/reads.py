@@ -26,7 +26,8 @@ from backtrail.history.ancestry import (
     to_checkpoint,
 )
 from backtrail.history.caches import Tip
-from backtrail.history.records import open_note, uuid_text
+from backtrail.history.checkpoint_ids import uuid_text
+from backtrail.history.records import open_note
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import rereading
 from backtrail.history.salvage import SalvageReader, hole

@@ -7,7 +7,6 @@ at the end.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import struct
 import time
 from typing import Annotated, Any
@@ -22,13 +21,13 @@ from backtrail.encode.values import Values
 from backtrail.engines.base import LAST_STEP, Branch, Head, Mark, NewRow, Position, Row, Step
 from backtrail.engines.branch_origins import first_step
 from backtrail.errors import DECODE_ERRORS, Corrupt
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.save_arguments import Facts
 from backtrail.model import Checkpoint, ThreadInfo
 
 _ENCODER = msgspec.msgpack.Encoder()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _HEAD_WORDS = struct.Struct("<QQQQQQ")
-_ID_FRONT = struct.Struct(">QB")
 NO_DIGEST = bytes(16)  # stands for the row before a thread's first one
 LAST_TIME = 253_402_300_799_999_999  # microseconds: the end of the year 9999, the last one that a datetime can have
 MOST = 2**53  # bounds every count, size and version: no store of ours comes near it
@@ -111,49 +110,6 @@ clock = time.time_ns  # the one clock of history
 def now_micros() -> int:
     """Microseconds since 1970."""
     return clock() // 1000
-
-
-def new_id(created: int) -> bytes:
-    """A UUIDv7: the time to a quarter of a microsecond, then 62 random bits."""
-    milli, micro = divmod(created, 1000)
-    tail = _random_tail()
-    return _ID_FRONT.pack(milli << 16 | 0x7000 | micro << 2, tail[0] & 0x3F | 0x80) + tail[1:]
-
-
-_TAIL = 8  # bytes
-_TAILS_AHEAD = 512
-_tails: list[bytes] = []
-
-
-def _random_tail() -> bytes:
-    """The random end of an id. It was drawn ahead: a call of the system lets other threads run in the middle of a save,
-    and one of them may end the process."""
-    while True:
-        try:
-            return _tails.pop()
-        except IndexError:
-            _draw_tails()
-
-
-def _draw_tails() -> None:
-    drawn = os.urandom(_TAIL * _TAILS_AHEAD)
-    _tails.extend(drawn[at : at + _TAIL] for at in range(0, len(drawn), _TAIL))
-
-
-def _draw_tails_anew() -> None:
-    """In a forked child: the parent uses the inherited ones."""
-    _tails.clear()
-    _draw_tails()
-
-
-_draw_tails()
-os.register_at_fork(after_in_child=_draw_tails_anew)
-
-
-def uuid_text(data: bytes) -> str:
-    """16 bytes in the usual text form of a UUID."""
-    text = data.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def pack_meta(meta: Meta) -> bytes:

@@ -8,8 +8,8 @@ from backtrail.engines.base import Branch, Head, Position
 from backtrail.engines.branch_origins import BranchLookup, Segment, is_complete, walk_back
 from backtrail.errors import InvalidInput
 from backtrail.history.ancestry import CHUNK, Ancestry, whole_walk
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
-from backtrail.history.records import uuid_text
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.history.validation import check_limit
 from backtrail.model import Fork, Relation

@@ -23,6 +23,7 @@ from backtrail.engines.reserved_names import user_threads
 from backtrail.engines.reserved_record import swap
 from backtrail.errors import InvalidInput, NotFound, Unavailable
 from backtrail.history.ancestry import HistoryStep
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
 from backtrail.history.keyring import RING, share_ring
 from backtrail.history.lineage_view import LineageView
@@ -35,7 +36,6 @@ from backtrail.history.records import (
     open_note,
     read_step,
     seal_mark,
-    uuid_text,
     with_note,
 )
 from backtrail.history.thread_core import ThreadCore

@@ -26,8 +26,9 @@ from backtrail.encode.frame import describe_row
 from backtrail.engines.base import Head, Position
 from backtrail.errors import AmbiguousCheckpoint, CheckpointNotFound, Corrupt, InvalidInput
 from backtrail.history.ancestry import Ancestry, HistoryStep, labelled_steps, own_branches, step_at
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
-from backtrail.history.records import open_note, uuid_text
+from backtrail.history.records import open_note
 from backtrail.model import Checkpoint
 
 _BACK = re.compile(r"(?P<base>.*)~(?P<count>[0-9]{0,9})", re.DOTALL)

@@ -27,6 +27,7 @@ from backtrail.errors import Conflict, Corrupt, InvalidInput, Unavailable
 from backtrail.history import retention_on_save, zstd_dictionary
 from backtrail.history.ancestry import Ancestry, step_at, to_checkpoint
 from backtrail.history.caches import Tip
+from backtrail.history.checkpoint_ids import new_id, uuid_text
 from backtrail.history.context import NO_PREFIX
 from backtrail.history.file_refs import file_reference
 from backtrail.history.records import (
@@ -36,13 +37,11 @@ from backtrail.history.records import (
     first_head,
     first_link,
     label_marks,
-    new_id,
     next_head,
     now_micros,
     open_note,
     seal_row,
     start_branch,
-    uuid_text,
 )
 from backtrail.history.resolve import resolve, whole_id
 from backtrail.history.retry import attempts, repeat_while_moving

@@ -24,10 +24,11 @@ from backtrail.engines.base import Commit, Drop, Head, Position, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_names import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput, OverBudget
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
 from backtrail.history.lineage_view import LineageView, Throttle
 from backtrail.history.reachability import NO_GARBAGE, PLAIN_KINDS, Garbage, find_garbage
-from backtrail.history.records import Note, bump_version, deletion, now_micros, open_note, uuid_text
+from backtrail.history.records import Note, bump_version, deletion, now_micros, open_note
 from backtrail.history.retention import check_retention, expired, keeps_all, kept, unpack_retention
 from backtrail.history.retry import SWEEPS
 from backtrail.model import Pruned, Retention

@@ -11,7 +11,7 @@ from backtrail.encode.frame import describe_row
 from backtrail.engines.base import Head
 from backtrail.errors import Corrupt, InvalidInput, NoCheckpoint, ThreadNotFound
 from backtrail.history.ancestry import Ancestry, HistoryStep
-from backtrail.history.records import uuid_text
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.retry import rereading
 from backtrail.history.state_reader import StateReader
 from backtrail.history.thread_core import ThreadCore

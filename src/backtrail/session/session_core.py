@@ -19,8 +19,8 @@ from backtrail import message_shapes
 from backtrail.encode.planner import PlannedRow, Planner
 from backtrail.engines.base import Head
 from backtrail.errors import BacktrailError, Conflict, Corrupt, InvalidInput, LockLost, ThreadNotFound
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
-from backtrail.history.records import uuid_text
 from backtrail.history.retry import attempts
 from backtrail.history.save import Plan, check_facts
 from backtrail.history.save_arguments import NO_FACTS, Facts

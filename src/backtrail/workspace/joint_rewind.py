@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from backtrail.history.ancestry import Ancestry
+from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
-from backtrail.history.records import open_note, uuid_text
+from backtrail.history.records import open_note
 from backtrail.history.resolve import resolve
 from backtrail.history.thread_core import ThreadCore
 
