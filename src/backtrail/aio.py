@@ -32,9 +32,9 @@ from backtrail.thread.autosave import AsyncAutosave
 from backtrail.thread.lock import AsyncLock
 
 if TYPE_CHECKING:  # imported by the methods that need them
+    from backtrail.history.replication import Synced
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
-    from backtrail.replicate.report import Report as Synced
     from backtrail.replicate.status import Status
     from backtrail.typing import Key, Policy, Target
     from backtrail.workspace import AsyncWorkspace, Limits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes, urlencode
@@ -82,9 +81,9 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
             from backtrail.replicate.spool import Spool
             from backtrail.replicate.spooling_engine import Spooled
 
-            engine = Spooled(mirror, Spool.open(settings.spool))
+            engine = Spooled(mirror, Spool.open(settings.spool, mirror.blocking))
     own_paths = _paths_of(target)
-    if mirrored is not None and settings.spool is not None:
+    if mirrored is not None and isinstance(settings.spool, str | os.PathLike):
         own_paths.append(Path(os.path.realpath(settings.spool)))
     context = Context(
         in_namespace(engine, namespace),
@@ -99,9 +98,9 @@ def open_context(target: Any, options: dict[str, Any], *, asynchronous: bool) ->
         place=_place(target, engine, ours | theirs),
     )
     if mirrored is not None:
-        from backtrail.history.replication import keep_beside  # a store without a replica does not load it
+        from backtrail.history.replication import MergeCodec  # a store without a replica does not load it
 
-        mirror.on_diverged = partial(keep_beside, context)
+        mirror.use_codec(MergeCodec(context))
     return context
 
 
@@ -128,7 +127,7 @@ def _mirroring(target: Any, options: dict[str, Any]) -> tuple[Any, Settings] | N
         shown = public_url(os.fspath(replica)) if not isinstance(replica, Engine) else type(replica).__name__
         raise InvalidInput(f"replica={shown!r} is the store itself: a mirror needs two stores")
     settings = Settings.read(given)
-    if settings.spool is not None:
+    if settings.spool is not None and not isinstance(settings.spool, Engine):
         from backtrail.replicate.spool import check_directory
 
         check_directory(settings.spool, [*_paths_of(target), *_paths_of(replica)])

@@ -21,9 +21,9 @@ from backtrail.model import At, Copied, Kind, Progress, Pruned, ThreadInfo, Veri
 from backtrail.thread import Thread
 
 if TYPE_CHECKING:  # imported by the methods that need them: most programs use one or two
+    from backtrail.history.replication import Synced
     from backtrail.importers import Report as Imported
     from backtrail.options import Options
-    from backtrail.replicate.report import Report as Synced
     from backtrail.replicate.status import Status
     from backtrail.run import Run, RunInfo
     from backtrail.session import Session, SessionInfo

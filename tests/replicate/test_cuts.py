@@ -285,7 +285,6 @@ def play(scenario: Callable[[World], None], calls: Calls, api: str, **options: A
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens by itself, and nothing is waited for."""
     monkeypatch.setattr("backtrail.replicate.concurrency.Background.wake", lambda _: None)
-    monkeypatch.setattr("backtrail.replicate.limits.SAVE_UNDER_WAY", RetryPolicy.seconds(1e-9))
     monkeypatch.setattr("backtrail.replicate.limits.ROLE_CHANGE", RetryPolicy.seconds(0.03, pause=0.02))
     monkeypatch.setattr("backtrail.history.retry.RACES", RetryPolicy.seconds(1.0, at_least=8))
     monkeypatch.setattr("backtrail.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))

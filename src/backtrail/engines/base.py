@@ -31,6 +31,7 @@ import msgspec
 
 COUNTED = 1000  #: heads or lineages in a page, where an engine does not count them itself
 LAST_STEP = 2**32 - 1  #: the highest number that a step can have
+_CHANGES = 2**32  # the lower bits of a version count changes, those above them are the generation
 
 #: The address of a row: (branch id, step). Rows never move, so a position names the same row for as long as it exists.
 Position = tuple[bytes, int]
@@ -57,7 +58,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     owner: bytes
     branch: bytes
     step: int
-    version: int  #: 1 for a new thread, one more at each change of this record
+    version: int  #: grows at each change of this record; see `next_version`
     kind: str  #: "thread", "session", "run", "workspace", …
     created: int  #: microseconds since 1970
     updated: int
@@ -76,6 +77,24 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     else:  # every save reads them several times: this avoids a Python frame
         key = property(attrgetter("branch", "step", "version"))
         position = property(attrgetter("branch", "step"))
+
+
+def next_version(version: int, generation: int = 0) -> int:
+    """The version of a head after a change that is made in this generation of a mirror (0 without one).
+
+    The lower 32 bits count the changes, from 1 for a new thread; the bits above are the generation of the newest one.
+    So of two heads that a thread got on two sides, the one of the newer generation has the higher version."""
+    return max(version // _CHANGES, generation) * _CHANGES + changes_of(version) + 1
+
+
+def changes_of(version: int) -> int:
+    """How often a head with this version has changed."""
+    return version % _CHANGES
+
+
+def generation_of(version: int) -> int:
+    """The generation in which a head got this version."""
+    return version // _CHANGES
 
 
 class Step(NamedTuple):

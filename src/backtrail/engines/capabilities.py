@@ -27,16 +27,26 @@ def capability(engine: Engine, kind: type[T]) -> T | None:
     return None
 
 
-class PrefixesBranches(ABC):
-    """An engine that prescribes how the ids of branches begin (a mirror).
+class WritesInGenerations(ABC):
+    """An engine whose writes belong to generations (a mirror): each change of its active side begins a new one.
 
-    A save continues a branch only if its id has the current prefix, and starts a new one otherwise. So once the prefix
-    changes, no writer adds to the earlier branches."""
+    A head that is changed gets a version of the current generation. A save continues a branch only if its id has the
+    current prefix, and starts a new one otherwise: no writer adds to the branches of an earlier generation."""
+
+    @property
+    @abstractmethod
+    def generation(self) -> int:
+        """The current generation. It may change at any time."""
 
     @property
     @abstractmethod
     def branch_prefix(self) -> bytes:
         """The first bytes of the ids of branches that may be written to. It may change at any time."""
+
+    @property
+    @abstractmethod
+    def may_drop(self) -> bool:
+        """True if both sides can free what a sweep finds. While it is false, a drop is `Deferred`."""
 
 
 class SavesAdrift(ABC):

@@ -28,6 +28,13 @@ class Refused(Exception):
         return Conflict(self.name, message=str(self))
 
 
+class Deferred(Refused):
+    """A drop that is refused for now: the follower of a mirror cannot take it, so nothing was deleted."""
+
+    def __init__(self, lineage: str) -> None:
+        super().__init__(lineage, f"{lineage!r} is freed later, when both sides of the mirror are reachable and equal")
+
+
 @contextmanager
 def refusals_as_conflicts() -> Iterator[None]:
     """Turn a refusal inside the block into the public `Conflict`, for changes that are not retried."""

@@ -48,7 +48,7 @@ async def save_on_branch(thread: ThreadHandle[S], request: SaveRequest, base_id:
         if request.follows:
             moved = _jump(thread, head, base, id, now, planned.root.tree.size)
         else:
-            moved = bump_version(context.frames, head, now, count=head.count + 1)
+            moved = bump_version(context.frames, context.generation, head, now, count=head.count + 1)
         swap = Swap(thread.id, head.key, moved)
         marks = label_marks(context.frames, *base.position, meta)
         try:
@@ -80,8 +80,8 @@ async def _branch_off(thread: ThreadHandle[S], head: Head, base_id: bytes) -> tu
 
 def _jump(thread: ThreadHandle[S], head: Head, base: RowBase, id: bytes, now: int, size: int) -> Head:
     """The head, moved to the new row; `undo` moves it back."""
-    frames = thread.context.frames
+    frames, generation = thread.context.frames, thread.context.generation
     old = open_note(frames, head)
     moves = (*old.moves, Move(base.position, head.position))[-MAX_MOVES:]
     note = msgspec.structs.replace(old, checkpoint=id, pinned=False, moves=moves, undone=())
-    return move_head(frames, head, note, base.position, now, count=head.count + 1, size=size)
+    return move_head(frames, generation, head, note, base.position, now, count=head.count + 1, size=size)

@@ -12,7 +12,7 @@ from backtrail.encode.seal import Ring, SealedFrames
 from backtrail.encode.values import Values
 from backtrail.engines.base import Branch, Engine
 from backtrail.engines.branch_origins import BranchLookup
-from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift, capability
+from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations, capability
 from backtrail.errors import Closed, Corrupt, InvalidInput
 from backtrail.history.caches import Caches
 from backtrail.history.records import open_branch
@@ -45,7 +45,7 @@ class Context:
             raise InvalidInput(f"detect={detect!r} is unknown: use 'exact' or 'identity'")
         self.engine = engine
         # Looked up once, because every save needs them. Both are None for a store without a replica.
-        self.mirror = capability(engine, PrefixesBranches)
+        self.mirror = capability(engine, WritesInGenerations)
         self.spool = capability(engine, SavesAdrift)
         self.values = Values(types)
         self.frames = frames
@@ -129,6 +129,11 @@ class Context:
     def branch_prefix(self) -> bytes:
         """The prefix of the ids of branches that may be written to now."""
         return NO_PREFIX if self.mirror is None else self.mirror.branch_prefix
+
+    @property
+    def generation(self) -> int:
+        """The generation of heads that are changed now; 0 for a store without a replica."""
+        return 0 if self.mirror is None else self.mirror.generation
 
     def new_branch(self) -> bytes:
         """An id for a new branch: the current prefix, then random bytes."""

@@ -13,14 +13,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from backtrail.encode.seal import SealedFrames
-from backtrail.engines.base import LAST_STEP, Branch, Commit, Head, Mark, NewRow, Row, Step, Swap
+from backtrail.engines.base import (
+    LAST_STEP,
+    Branch,
+    Commit,
+    Head,
+    Mark,
+    NewRow,
+    Row,
+    Step,
+    Swap,
+    changes_of,
+    next_version,
+)
 from backtrail.engines.conflicts import refusals_as_conflicts
 from backtrail.errors import Conflict, Corrupt
 from backtrail.history.context import Context
 from backtrail.history.keyring import adopt_names
 from backtrail.history.lineage_checks import LineageCheck
-from backtrail.history.records import deletion, now_micros, open_mark
+from backtrail.history.records import deletion, now_micros, open_mark, open_note, with_note
 from backtrail.history.reencrypt import Digests, Reencryption
 from backtrail.history.retry import COPIES
 from backtrail.history.sweep import Progress, lineages
@@ -157,9 +171,14 @@ class _LineageCopy:
         swept in the source since the last copy are deleted in the same commit: the new head does not count them. The
         target may have them without a head, from a copy that was killed or an attempt that was repeated."""
         there = await self._target_head(head)
-        if there is not None and there.version == head.version:
+        if there is not None and changes_of(there.version) == changes_of(head.version):
             return False
+        # The generation in a version is that of the store it was written to.
+        version = next_version(changes_of(head.version) - 1, self._target.generation)
         moved = head if self._reencryption is None else self._reencryption.head(head)
+        if version != head.version:
+            frames = self._target.frames
+            moved = with_note(frames, msgspec.structs.replace(moved, version=version), open_note(frames, moved))
         expect = None if there is None else there.key
         gone = await self._marks_on_swept(head, steps)
         await self._target.engine.commit(Commit(self._lineage, (Swap(head.thread, expect, moved),), marks=gone))
@@ -170,7 +189,9 @@ class _LineageCopy:
         """The target's head of the thread, which must be this one or one that it had before."""
         there = await self._target.engine.head(head.thread)
         if there is not None and (
-            there.lineage != head.lineage or there.owner != head.owner or there.version > head.version
+            there.lineage != head.lineage
+            or there.owner != head.owner
+            or changes_of(there.version) > changes_of(head.version)
         ):
             raise Conflict(
                 head.thread,

@@ -18,7 +18,7 @@ from backtrail.encode.frame import BEFORE, BEHIND, describe_row
 from backtrail.encode.payload_format import unpack_payload
 from backtrail.encode.row_format import Blob, ListNode, Piece, Root, Slot, leaves, unpack_root
 from backtrail.encode.seal import data_key_of
-from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row
+from backtrail.engines.base import LAST_STEP, Branch, Head, Position, Row, changes_of
 from backtrail.engines.branch_origins import (
     first_step,
     furthest,
@@ -213,7 +213,7 @@ class LineageCheck:
         if len(self.heads) != 1 or len(self.branches) != 1:
             return False
         (head,) = self.heads
-        return head.version == head.step == head.count <= _BATCH
+        return changes_of(head.version) == head.step == head.count <= _BATCH
 
     async def _batches(self, branch: Branch) -> list[tuple[int, int]]:
         steps = [step.step for step in await self._context.engine.steps(self.lineage, branch.id, 1, LAST_STEP)]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
+from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap, next_version
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import CheckpointNotFound, Conflict, InvalidInput, NoCheckpoint
 from backtrail.history.ancestry import Ancestry, HistoryStep, newest_other, parent_of, step_at, to_checkpoint
@@ -67,11 +67,12 @@ async def _fork(thread: ThreadHandle[S], name: str, at: Any) -> bool:
             return False
         # Even if the clock is behind, a fork is not older than the checkpoint it was forked from.
         now, owner = max(now_micros(), one.meta.created + 1), os.urandom(16)
-        bare = Head(name, head.lineage, owner, *one.position, 1, head.kind, now, now, 0, one.meta.size)
+        version = next_version(0, context.generation)
+        bare = Head(name, head.lineage, owner, *one.position, version, head.kind, now, now, 0, one.meta.size)
         old = open_note(frames, head)
         note = Note(one.step.id, True, retention=old.retention, dictionary=old.dictionary)
         # The parent's head is swapped for itself, so that a prune since it was read makes this commit fail.
-        stay = Swap(thread.id, head.key, bump_version(frames, head, head.updated))
+        stay = Swap(thread.id, head.key, bump_version(frames, context.generation, head, head.updated))
         try:
             swaps = (Swap(name, None, with_note(frames, bare, note)), stay)
             await context.engine.commit(Commit(head.lineage, swaps))
@@ -211,7 +212,8 @@ async def _move(
     old = open_note(frames, head)
     note = msgspec.structs.replace(old, checkpoint=to.step.id, pinned=True, moves=moves, undone=undone)
     count = head.count - len(doomed)
-    moved = move_head(frames, head, note, to.position, now_micros(), size=to.meta.size, count=count)
+    generation, size = thread.context.generation, to.meta.size
+    moved = move_head(frames, generation, head, note, to.position, now_micros(), size=size, count=count)
     if not await thread.swap_head(head, moved, [_mark(thread, one, deleted=True) for one in doomed]):
         return False
     thread.base_id = to.step.id
@@ -230,8 +232,9 @@ def _mark(
     tags: Any = UNSET,
     custom: Any = UNSET,
 ) -> Mark:
+    # Later than the mark that it replaces, whatever the clock says: of two marks of a row, the later one counts.
     body = MarkBody(
-        now_micros(),
+        max(now_micros(), one.mark.at + 1 if one.mark is not None else 0),
         deleted,
         one.facts.label if label is UNSET else check_label(label),
         one.facts.tags if tags is UNSET else check_tags(tags),
@@ -258,11 +261,11 @@ async def annotate(
         if writer is not None and writer.owner == one.branch.owner:
             # The thread that wrote it may be deleting or annotating it: its head is swapped for itself, so that one of
             # the two commits is refused.
-            also = [Swap(writer.thread, writer.key, bump_version(frames, writer, writer.updated))]
+            also = [Swap(writer.thread, writer.key, bump_version(frames, context.generation, writer, writer.updated))]
             one = await resolve(context, head, uuid_text(one.step.id))
         gone = one.mark is not None and one.mark.deleted  # its writer deleted it, but it is the head of this thread
         mark = _mark(thread, one, deleted=gone, label=label, tags=tags, custom=custom)
-        if not await thread.swap_head(head, bump_version(frames, head, now_micros()), [mark], also):
+        if not await thread.swap_head(head, bump_version(frames, context.generation, head, now_micros()), [mark], also):
             return None
         return await to_checkpoint(context, head, await resolve(context, head, uuid_text(one.step.id)))
 
@@ -289,7 +292,7 @@ async def _delete_one(thread: ThreadHandle[S], head: Head, at: Any) -> bool:
     if one.branch.owner != head.owner:
         raise CheckpointNotFound(thread.id, at, f"it belongs to thread {one.branch.thread!r}: delete it there")
     if one.position != head.position:
-        fewer = bump_version(frames, head, now_micros(), count=head.count - 1)
+        fewer = bump_version(frames, context.generation, head, now_micros(), count=head.count - 1)
         return await thread.swap_head(head, fewer, [_mark(thread, one, deleted=True)])
     before = await parent_of(context, head, one.branch, head.step) or await newest_other(context, head)
     if before is None:

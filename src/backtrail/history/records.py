@@ -18,7 +18,7 @@ from backtrail.encode.frame import Frames, describe_row
 from backtrail.encode.planner import PlannedRow
 from backtrail.encode.row_format import pack_root
 from backtrail.encode.values import Values
-from backtrail.engines.base import LAST_STEP, Branch, Head, Mark, NewRow, Position, Row, Step
+from backtrail.engines.base import LAST_STEP, Branch, Head, Mark, NewRow, Position, Row, Step, next_version
 from backtrail.engines.branch_origins import first_step
 from backtrail.errors import DECODE_ERRORS, Corrupt
 from backtrail.history.checkpoint_ids import uuid_text
@@ -316,33 +316,38 @@ def with_note(frames: Frames, head: Head, note: Note) -> Head:
     return msgspec.structs.replace(head, note=seal_note(frames, head, note))
 
 
-def first_head(frames: Frames, branch: Branch, kind: str, now: int, size: int, note: Note) -> Head:
+# Each of these takes the generation in which the head is changed: `Context.generation`.
+
+
+def first_head(frames: Frames, generation: int, branch: Branch, kind: str, now: int, size: int, note: Note) -> Head:
     """The head of a new thread, at the first step of its first branch."""
-    head = Head(branch.thread, branch.lineage, branch.owner, branch.id, 1, 1, kind, now, now, 1, size)
+    version = next_version(0, generation)
+    head = Head(branch.thread, branch.lineage, branch.owner, branch.id, 1, version, kind, now, now, 1, size)
     return with_note(frames, head, note)
 
 
-def next_head(frames: Frames, old: Head, position: Position, now: int, size: int, note: Note, removed: int = 0) -> Head:
+def next_head(
+    frames: Frames, generation: int, old: Head, position: Position, now: int, size: int, note: Note, removed: int = 0
+) -> Head:
     """The head after a save at `position` that removed `removed` checkpoints."""
     branch, step = position
-    version, count = old.version + 1, old.count + 1 - removed
+    version, count = next_version(old.version, generation), old.count + 1 - removed
     head = Head(old.thread, old.lineage, old.owner, branch, step, version, old.kind, old.created, now, count, size)
     return with_note(frames, head, note)
 
 
-def bump_version(frames: Frames, head: Head, now: int, **changes: Any) -> Head:
+def bump_version(frames: Frames, generation: int, head: Head, now: int, **changes: Any) -> Head:
     """The same head, one version on, with these fields changed."""
-    note = open_note(frames, head)
-    moved = msgspec.structs.replace(head, version=head.version + 1, updated=max(now, head.updated + 1), **changes)
-    return with_note(frames, moved, note)
+    return move_head(frames, generation, head, open_note(frames, head), head.position, now, **changes)
 
 
-def move_head(frames: Frames, head: Head, note: Note, position: Position, now: int, **changes: Any) -> Head:
+def move_head(
+    frames: Frames, generation: int, head: Head, note: Note, position: Position, now: int, **changes: Any
+) -> Head:
     """The head at another position, one version on, with this note and these fields changed."""
-    branch, step = position
-    moved = msgspec.structs.replace(
-        head, branch=branch, step=step, version=head.version + 1, updated=max(now, head.updated + 1), **changes
-    )
+    (branch, step), version = position, next_version(head.version, generation)
+    updated = max(now, head.updated + 1)
+    moved = msgspec.structs.replace(head, branch=branch, step=step, version=version, updated=updated, **changes)
     return with_note(frames, moved, note)
 
 

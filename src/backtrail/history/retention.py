@@ -19,7 +19,7 @@ from backtrail.engines.base import LAST_STEP, Head
 from backtrail.errors import DECODE_ERRORS, Corrupt, InvalidInput
 from backtrail.history.ancestry import HistoryStep
 from backtrail.history.lineage_view import LineageView
-from backtrail.history.records import MarkBody, Meta, open_note, with_note
+from backtrail.history.records import MarkBody, Meta, move_head, open_note
 from backtrail.history.save_arguments import Facts
 from backtrail.history.thread_handle import S, ThreadHandle
 from backtrail.model import Retention
@@ -162,7 +162,7 @@ async def retain(thread: ThreadHandle[S], policy: Any) -> None:
 
     async def attempt(head: Head) -> bool | None:
         note = msgspec.structs.replace(open_note(frames, head), retention=packed)
-        moved = msgspec.structs.replace(head, version=head.version + 1, updated=head.updated + 1)
-        return await thread.swap_head(head, with_note(frames, moved, note)) or None
+        moved = move_head(frames, thread.context.generation, head, note, head.position, head.updated)
+        return await thread.swap_head(head, moved) or None
 
     await thread.retry_cas("retain", attempt)

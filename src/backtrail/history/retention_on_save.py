@@ -87,6 +87,8 @@ async def sweep_if_due(context: Context, lineage: str, window: KeepLastWindow) -
     error is only logged."""
     if window.marked < max(_WORTH_A_SWEEP, window.rows // 2) or window.rows > _MAX_SWEPT_ROWS:
         return
+    if context.mirror is not None and not context.mirror.may_drop:
+        return
     try:
         await Sweeper(context).lineage(lineage)
     except BacktrailError as error:

@@ -362,9 +362,10 @@ async def _commit(thread: ThreadHandle[S], request: SaveRequest, tip: Tip | None
     note = Note(id, False, old.moves, caption, old.retention, dictionary.name)
     size = planned.root.tree.size
     if tip is None:
-        head = first_head(frames, base.started[0], thread.kind, now, size, note)
+        head = first_head(frames, context.generation, base.started[0], thread.kind, now, size, note)
     else:
-        head = next_head(frames, tip.head, base.position, now, size, note, removed=len(retired.marks))
+        removed = len(retired.marks)
+        head = next_head(frames, context.generation, tip.head, base.position, now, size, note, removed)
     swap = Swap(thread.id, None if tip is None else tip.head.key, head)
     blobs |= dictionary.blobs
     marks = [*retired.marks, *label_marks(frames, *base.position, meta)]

@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Head, Position, Swap
-from backtrail.engines.conflicts import Refused
+from backtrail.engines.base import Commit, Drop, Head, Position, Swap, changes_of
+from backtrail.engines.conflicts import Deferred, Refused
 from backtrail.engines.reserved_names import user_lineages, user_threads
 from backtrail.errors import Corrupt, InvalidInput, OverBudget
 from backtrail.history.checkpoint_ids import uuid_text
@@ -109,7 +109,7 @@ class Sweeper:
             for head in page:
                 if head.thread != head.lineage:
                     forked.add(head.lineage)
-                elif head.version == head.step == head.count and head.kind in PLAIN_KINDS:
+                elif changes_of(head.version) == head.step == head.count and head.kind in PLAIN_KINDS:
                     try:
                         policy = self._policy(open_note(self._context.frames, head), head, given)
                     except Corrupt:
@@ -146,6 +146,8 @@ class Sweeper:
                 heads = await self._mark(view, gone, doomed)
                 threads, checkpoints = threads + len(gone), checkpoints + len(doomed)
                 await self._drop(lineage, heads, found)
+            except Deferred:
+                return _report(lineage, threads, checkpoints, NO_GARBAGE, dry_run)
             except Refused:
                 continue  # a writer was faster; its change may need what was about to be freed
             return _report(lineage, threads, checkpoints, found, dry_run)
@@ -221,9 +223,8 @@ class Sweeper:
                 swaps.append(Swap(head.thread, head.key, None))
                 continue
             # One microsecond later only: pruning does not make a thread newer in listings, nor less idle.
-            touched = bump_version(
-                context.frames, head, head.updated, count=max(0, head.count - owners.get(head.owner, 0))
-            )
+            count = max(0, head.count - owners.get(head.owner, 0))
+            touched = bump_version(context.frames, context.generation, head, head.updated, count=count)
             swaps.append(Swap(head.thread, head.key, touched))
             heads.append(touched)
         await context.engine.commit(Commit(view.lineage, swaps, marks=marks))

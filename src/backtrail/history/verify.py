@@ -11,7 +11,7 @@ from collections import Counter
 
 import msgspec
 
-from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap
+from backtrail.engines.base import Commit, Drop, Head, Mark, Position, Swap, next_version
 from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import BacktrailError, Conflict
@@ -171,7 +171,7 @@ class _Repair:
             owner=owner,
             branch=at[0],
             step=at[1],
-            version=head.version + 1,
+            version=next_version(head.version, self._context.generation),
             updated=max(head.updated, 0) + 1,
             count=count,
             size=known.meta.size,

@@ -1,4 +1,4 @@
-"""Sync and async for a mirror: waiting, two commits at once, locks, and background work.
+"""Sync and async for a mirror: waiting, locks, fences, and background work.
 
 A mirror of two blocking engines is a blocking engine itself: its background work is a daemon thread. If one side
 suspends, the mirror does, too: then a blocking side is called in threads, and the background work is a task.
@@ -10,7 +10,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -149,34 +148,6 @@ async def pause(blocking: bool, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-async def attempt(side: Engine, commit: Commit) -> Exception | None:
-    """Commit; returns the error that was raised, if any."""
-    try:
-        await side.commit(commit)
-    except Exception as error:  # noqa: BLE001  # handed to the caller as a value
-        return error
-    return None
-
-
-async def at_once(one: Engine, own: Commit, two: Engine, theirs: Commit) -> tuple[Exception | None, Exception | None]:
-    """Commit on both sides at the same time; returns the error of each, if any."""
-    # One of them runs in this task, because another task costs about as much as the rest of the mirror. It starts
-    # first, so that its request is on its way to a server while the other one's thread holds the GIL.
-    if isinstance(one, ThreadedEngine):
-        other = asyncio.get_running_loop().create_task(attempt(one, own))
-        here = attempt(two, theirs)
-    else:
-        other = asyncio.get_running_loop().create_task(attempt(two, theirs))
-        here = attempt(one, own)
-    try:
-        first = await here
-        second = await other
-    except asyncio.CancelledError:
-        other.cancel()
-        raise
-    return (second, first) if isinstance(one, ThreadedEngine) else (first, second)
-
-
 class Mutex:
     """A lock between threads for a blocking mirror, between tasks for another: `async with mutex: …`."""
 
@@ -197,42 +168,8 @@ class Mutex:
             self._task_lock.release()
 
 
-class ReentrantMutex:
-    """A lock that its holder (a task) may acquire again."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._holder: asyncio.Task[Any] | None = None
-        self._depth = 0
-
-    async def __aenter__(self) -> None:
-        me = asyncio.current_task()
-        if self._holder is not me:
-            await self._lock.acquire()
-            self._holder = me
-        self._depth += 1
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._holder = None
-            self._lock.release()
-
-
-class ReentrantLineageLocks:
-    """Locks by lineage for a mirror that writes to both sides at once, so that a comparison never sees a save that has
-    reached only one side. A blocking mirror writes to one side after the other and needs none."""
-
-    def __init__(self, blocking: bool) -> None:
-        self._blocking = blocking
-        self._locks: WeakValueDictionary[str, ReentrantMutex] = WeakValueDictionary()
-
-    def of(self, lineage: str) -> AbstractAsyncContextManager[None]:
-        return nullcontext() if self._blocking else self._locks.setdefault(lineage, ReentrantMutex())
-
-
 class LineageLocks:
-    """Locks by lineage, for a blocking mirror as well."""
+    """Locks by lineage."""
 
     def __init__(self, blocking: bool) -> None:
         self._locks: WeakValueDictionary[str, Mutex] = WeakValueDictionary()

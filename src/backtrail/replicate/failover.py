@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from backtrail.engines.base import Engine, Fence
+from backtrail.engines.base import Engine, Fence, generation_of
 from backtrail.engines.conflicts import Refused
 from backtrail.errors import Closed, Unavailable
 from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.role_record import Name, Role
 from backtrail.replicate.settings import Settings
 from backtrail.replicate.status import log
+
+_PAGE = 1000
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -131,8 +133,10 @@ class Failover:
                     raise Unavailable(self.errors[role.active] or "unreachable")
                 if role.generation == 0:
                     # A store opened on one side alone writes in generation 0, so a mirror never writes to the same
-                    # branches.
-                    role = await role_record.write(self.sides["primary"], Role(1, "primary"))
+                    # branches. Its threads may come from another mirror: no version may be lower than theirs.
+                    newest = max([await _newest_generation(self.sides[name]) for name in known])
+                    role = Role(role_record.following(newest, "primary"), "primary")
+                    role = await role_record.write(self.sides["primary"], role)
                 elif known[role.active].generation == 0:
                     role = await self._beside_an_old_one(role, known)
                 if await self._adopt(role):
@@ -150,7 +154,8 @@ class Failover:
         heads = await self.sides[active].threads(limit=1)
         if self._settings.failover and other in known and all(role_record.is_own_record(head.thread) for head in heads):
             active = other
-        return await role_record.write(self.sides[active], Role(role.generation + 1, active))
+        role = Role(role_record.following(role.generation, active), active)
+        return await role_record.write(self.sides[active], role)
 
     async def _adopt(self, role: Role) -> bool:
         """Join a generation; False if one of the sides is in a newer one."""
@@ -166,8 +171,8 @@ class Failover:
                 if (await role_record.read(active))[0].generation > role.generation:
                     return False
                 if time.monotonic() - began > limits.ROLE_CHANGE.deadline:
-                    # Plus two: a process that cannot reach this side may be taking the next number on the other one.
-                    role = await role_record.write(active, Role(role.generation + 2, role.active))
+                    role = Role(role_record.following(role.generation, role.active), role.active)
+                    role = await role_record.write(active, role)
                     if role.active == other:
                         return False
         if self.is_healthy(other):
@@ -246,8 +251,8 @@ class Failover:
             known = (await role_record.read(self.sides[to]))[0]
             role = known
             if known.generation <= self.standing.generation or known.active == away:
-                following = max(self.standing.generation, known.generation, 1) + 1
-                role = await role_record.write(self.sides[to], Role(following, to))
+                number = role_record.following(max(self.standing.generation, known.generation), to)
+                role = await role_record.write(self.sides[to], Role(number, to))
             done = role.active == to and await self._adopt(role)
         except Unavailable as error:
             self.note_unreachable(to, error)
@@ -260,16 +265,19 @@ class Failover:
         self.last_failover = time.time()
         log.warning("the %s is unreachable, the %s is active now, in generation %d", away, to, role.generation)
 
-    async def close_generation(self) -> Role:
-        """Stop all writers of this generation, on both sides, so that the roles can return to the primary."""
-        following = Role(self.standing.generation + 1, "primary")
-        await role_record.fence(self.sides["replica"], following.generation)
-        await role_record.fence(self.sides["primary"], following.generation)
-        return following
+    async def close_generation(self) -> Standing:
+        """Stop all writers of this generation, on both sides, so that the roles can return to the primary. Returns the
+        next standing, whose fences only this process has."""
+        role = Role(role_record.following(self.standing.generation, "primary"), "primary")
+        fences: dict[Name, Fence] = {}
+        for name in ("replica", "primary"):
+            fences[name] = await role_record.fence(self.sides[name], role.generation)
+        return Standing(role, fences)
 
     async def stay(self, role: Role) -> None:
-        """Keep the replica active, in the generation planned for the primary, because the primary is not equal yet."""
-        await role_record.write(self.sides["replica"], Role(role.generation, "replica"))
+        """Keep the replica active, because the primary is not equal yet."""
+        number = role_record.following(role.generation, "replica")
+        await role_record.write(self.sides["replica"], Role(number, "replica"))
         await self.learn()
 
     async def return_home(self, role: Role) -> None:
@@ -281,3 +289,12 @@ class Failover:
             log.info("the primary is active again, in generation %d", role.generation)
         else:
             await self.learn()
+
+
+async def _newest_generation(side: Engine) -> int:
+    """The newest generation of any thread on a side that has no role record."""
+    newest, after = 0, None
+    while heads := await side.threads(after=after, limit=_PAGE):
+        newest = max(newest, *(generation_of(head.version) for head in heads))
+        after = heads[-1].thread
+    return newest

@@ -17,40 +17,31 @@ _MOST_BYTES = 32 * 1024 * 1024
 
 
 class HeadCache:
-    """The heads that were seen last, each with its row and the generation in which it was seen."""
+    """The heads that were seen last, each with its row."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tips: LRU[str, tuple[Tip, int]] = LRU(_MOST, _MOST_BYTES)
+        self._tips: LRU[str, Tip] = LRU(_MOST, _MOST_BYTES)
 
     def get(self, thread: str) -> Tip | None:
-        found = self._tips.peek(thread)
-        return None if found is None else found[0]
+        return self._tips.peek(thread)
 
-    def put(self, thread: str, tip: Tip | None, generation: int, *, sure: bool = False) -> None:
+    def put(self, thread: str, tip: Tip | None, *, sure: bool = False) -> None:
         """Store a tip, unless a newer one is known; `sure`: even then."""
         with self._lock:
             old = self._tips.pop(thread)
-            new = None if tip is None else (tip, generation)
-            if old is not None and new is not None and not sure and _newer(old, new):
-                new = old
-            if new is not None:
-                self._tips.put(thread, new, _weight(new[0]))
+            if old is not None and tip is not None and not sure and old[0].owner == tip[0].owner:
+                tip = max(old, tip, key=lambda one: one[0].version)
+            if tip is not None:
+                self._tips.put(thread, tip, _weight(tip))
 
-    def learn(self, commit: Commit, generation: int) -> None:
+    def learn(self, commit: Commit) -> None:
         """Store the heads of a commit that was made."""
+        rows = {(row.branch, row.step): row for row in commit.rows}
         for swap in commit.swaps:
-            row = None
-            for one in commit.rows:
-                if swap.new is not None and (one.branch, one.step) == swap.new.position:
-                    row = Row(one.step, one.id, one.meta, one.digest, None, one.root, b"")
-            self.put(swap.thread, None if swap.new is None else (swap.new, row), generation, sure=True)
-
-
-def _newer(one: tuple[Tip, int], other: tuple[Tip, int]) -> bool:
-    """True if `one` is newer. Versions count only within one generation: all heads of a later generation are newer."""
-    (here, _), (there, _) = one[0], other[0]
-    return here.owner == there.owner and (one[1], here.version) > (other[1], there.version)
+            row = None if swap.new is None else rows.get(swap.new.position)
+            whole = None if row is None else Row(row.step, row.id, row.meta, row.digest, None, row.root, b"")
+            self.put(swap.thread, None if swap.new is None else (swap.new, whole), sure=True)
 
 
 def _weight(tip: Tip) -> int:

@@ -16,8 +16,6 @@ COMPARISON = RetryPolicy.times(16)
 LEARNING = RetryPolicy.times(5)
 #: A change of roles that another process began: after that it counts as abandoned.
 ROLE_CHANGE = RetryPolicy.seconds(5.0, pause=0.02)
-#: A save that only the follower has: for this long, another process may still be making it.
-SAVE_UNDER_WAY = RetryPolicy.seconds(2.0, pause=0.01)
 #: Rounds without progress when a mirror is closed; after that, the rest is left to the next open.
 VAIN_ROUNDS = RetryPolicy(retries=4, backoff=0.05, longest_pause=0.05)
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from backtrail.engines.base import Engine
 from backtrail.errors import InvalidInput
 
 
@@ -24,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_pending: int = 10_000  #: commits that may wait for the follower; beyond that, their lineages are compared
     back_pressure: bool = False  #: async only: a save waits while that many are pending
     drain: float = 10.0  #: seconds that close() waits for pending commits
-    spool: str | os.PathLike[str] | None = None  #: a directory for saves that neither side can take
+    spool: str | os.PathLike[str] | Engine | None = None  #: a directory, or an engine, for saves that no side can take
     spool_limit: int | None = None  #: bytes of saves in it beyond which more are refused; None: until the disk is full
     on_change: Callable[[Any], None] | None = None  #: called with a status when a role or a side's health changes
 

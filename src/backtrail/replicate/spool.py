@@ -1,8 +1,8 @@
 """The spool: saves that reached neither side, in a small local store, with a journal for repeating them.
 
 Each save is one commit of the spool: its rows, blobs and branches unchanged, the heads that it moved, and one row of
-the lineage's *journal*, which lists the save's records and the heads that it expected. So the spool can be read like
-any engine, and each save can be repeated, byte for byte, on a side.
+the lineage's *journal*, which tells the heads that it expected. So the spool can be read like any engine, and a side
+can absorb it.
 
 A spool has only what was saved into it: of a branch that began on a side, a placeholder and maybe the last steps. So it
 answers a request only if it has the complete answer.
@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from backtrail.engines.base import Branch, Commit, Drop, Engine, Fence, Head, Mark, NewRow, Position, Swap
+from backtrail.engines.base import Branch, Commit, Drop, Engine, Head, HeadKey, Mark, NewRow, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.reserved_record import record, update
 from backtrail.engines.sqlite import SQLiteEngine
 from backtrail.errors import Corrupt, InvalidInput
 from backtrail.owned_files import make_directories, real_place
-from backtrail.replicate import limits
+from backtrail.replicate import concurrency, limits
 from backtrail.replicate.role_record import RESERVED
 
 FILE = "spool.db"
@@ -36,15 +36,19 @@ NOTHING: Final = object()  #: the answer to a request that the spool cannot answ
 
 
 class SpooledSave(msgspec.Struct, frozen=True, array_like=True):
-    """One save in its journal: everything but the contents of rows and blobs."""
+    """The part of a save that its rows do not tell."""
 
-    swaps: tuple[Swap, ...]
-    rows: tuple[Position, ...]
-    branches: tuple[Branch, ...]
+    expects: tuple[tuple[str, HeadKey | None], ...]  # by thread: the head that it builds on
     marks: tuple[Mark, ...]
-    blobs: tuple[bytes, ...]
-    fence: Fence | None
-    digest: bytes  # of the whole commit
+
+
+class SpooledLineage(msgspec.Struct, frozen=True):
+    """All spooled saves of a lineage."""
+
+    journal: Head
+    bases: dict[str, HeadKey | None]  #: by thread: the head that the first of its saves builds on
+    heads: dict[str, Head]  #: by thread: the head after the last one
+    marks: list[Mark]  #: on rows that only the sides have, too
 
 
 class Holdings(msgspec.Struct, frozen=True):
@@ -73,21 +77,24 @@ def weight(commit: Commit) -> int:
 
 
 class Spool:
-    """A spool over a blocking engine; none of its coroutines suspends."""
+    """A spool over an engine."""
 
     def __init__(self, engine: Engine, path: Path | None = None) -> None:
         self.engine = engine
         self.path = path
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> Spool:
-        """The spool in a directory, which is created if it does not exist."""
-        path = real_place(directory)
+    def open(cls, where: str | os.PathLike[str] | Engine, blocking: bool) -> Spool:
+        """The spool in a directory, which is created if it does not exist, or over an open engine. If not `blocking`,
+        it suspends."""
+        if isinstance(where, Engine):
+            return cls(concurrency.side(where, blocking))
+        path = real_place(where)
         try:
             make_directories(path)
         except OSError as error:
-            raise InvalidInput(f"spool={os.fspath(directory)!r} cannot be made: {error}") from error
-        return cls(SQLiteEngine(path / FILE), path)
+            raise InvalidInput(f"spool={os.fspath(where)!r} cannot be made: {error}") from error
+        return cls(concurrency.side(SQLiteEngine(path / FILE), blocking), path)
 
     # -- saves ---------------------------------------------------------------------------------------------------------
 
@@ -95,15 +102,8 @@ class Spool:
         """Store a save; returns its bytes. `Refused` if the head of one of its threads is elsewhere in the spool."""
         engine, lineage = self.engine, commit.lineage
         written = weight(commit)
-        entry = SpooledSave(
-            tuple(commit.swaps),
-            tuple((row.branch, row.step) for row in commit.rows),
-            tuple(commit.branches),
-            tuple(commit.marks),
-            tuple(commit.blobs),
-            commit.fence,
-            _digest(commit),
-        )
+        entry = SpooledSave(tuple((swap.thread, swap.expect) for swap in commit.swaps), tuple(commit.marks))
+        body = msgspec.msgpack.encode(entry)
         for _ in limits.SPOOL_SAVE.attempts():
             heads = {head.thread: head for head in await engine.heads(lineage)}
             journal = heads.get(JOURNAL + lineage)
@@ -111,29 +111,28 @@ class Spool:
             if journal is None and known:
                 await self._drop(lineage)  # the process that delivered these died before it had cleared everything
                 continue
-            swaps = [_follows(swap, heads.get(swap.thread)) for swap in commit.swaps]
             new = _counted(journal, lineage, written)
-            swaps.append(Swap(new.thread, journal.key if journal is not None else None, new))
-            given = {branch.id for branch in commit.branches}
-            foreign = {row.branch for row in commit.rows} - known - given
-            branches = [
-                *commit.branches,
-                *(Branch(id, lineage, "", _NOBODY) for id in foreign),
-                *(() if journal is not None else (Branch(_journal(lineage), lineage, "", _NOBODY),)),
-            ]
-            own = {(row.branch, row.step) for row in commit.rows}
-            marks = [
-                mark
-                for mark in commit.marks
-                if (mark.branch, mark.step) in own or await engine.row(lineage, mark.branch, mark.step) is not None
-            ]
-            body = msgspec.msgpack.encode(entry)
-            rows = [
-                *commit.rows,
-                NewRow(_journal(lineage), new.step, _NOBODY, b"", hashlib.blake2b(body).digest()[:16], b"", body),
-            ]
+            foreign = {row.branch for row in commit.rows} - known - {branch.id for branch in commit.branches}
+            if journal is None:
+                foreign.add(new.branch)
+            rows = {(row.branch, row.step) for row in commit.rows}
+            whole = Commit(
+                lineage,
+                [
+                    *(_follows(swap, heads.get(swap.thread)) for swap in commit.swaps),
+                    Swap(new.thread, journal.key if journal is not None else None, new),
+                ],
+                [*commit.rows, NewRow(new.branch, new.step, _NOBODY, b"", _digest(body), b"", body)],
+                [*commit.branches, *(Branch(id, lineage, "", _NOBODY) for id in foreign)],
+                [
+                    mark
+                    for mark in commit.marks
+                    if (mark.branch, mark.step) in rows or await engine.row(lineage, mark.branch, mark.step) is not None
+                ],
+                commit.blobs,
+            )
             try:
-                await engine.commit(Commit(lineage, swaps, rows, branches, marks, commit.blobs))
+                await engine.commit(whole)
             except Refused:
                 continue  # another save was faster: check again if this one still fits
             return written
@@ -155,32 +154,21 @@ class Spool:
         since = min(head.created for head in journals) / 1e6
         return Holdings(sum(head.count for head in journals), sum(head.size for head in journals), since)
 
-    async def entries(self, lineage: str) -> tuple[Head | None, list[SpooledSave]]:
-        """The journal of a lineage: its head, and its saves in order."""
-        journal = await self.engine.head(JOURNAL + lineage)
+    async def read(self, lineage: str) -> SpooledLineage | None:
+        """All saves of a lineage; None if there are none."""
+        heads = {head.thread: head for head in await self.engine.heads(lineage)}
+        journal = heads.pop(JOURNAL + lineage, None)
         if journal is None:
-            return None, []
-        found: list[SpooledSave] = []
-        for row in await self.engine.rows(lineage, _journal(lineage), 1, journal.step):
-            if hashlib.blake2b(row.payload).digest()[:16] != row.digest:
-                raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
-            found.append(_ENTRY.decode(row.payload))
-        return journal, found
-
-    async def commit_of(self, lineage: str, entry: SpooledSave) -> Commit | None:
-        """The original commit of a save; None if another process has delivered and cleared it."""
-        rows: list[NewRow] = []
-        for branch, step in entry.rows:
-            found_rows = await self.engine.rows(lineage, branch, step, step)
-            rows += [NewRow(branch, r.step, r.id, r.meta, r.digest, r.root, r.payload) for r in found_rows]
-        found = await self.engine.blobs(lineage, entry.blobs)
-        if len(rows) < len(entry.rows) or len(found) < len(entry.blobs):
             return None
-        blobs = {id: found[id] for id in entry.blobs}
-        commit = Commit(lineage, entry.swaps, rows, entry.branches, entry.marks, blobs, entry.fence)
-        if _digest(commit) != entry.digest:
-            raise Corrupt(f"a save of {lineage!r} in the spool", "its digest does not fit")
-        return commit
+        found = SpooledLineage(journal, {}, heads, [])
+        for row in await self.engine.rows(lineage, journal.branch, 1, journal.step):
+            if _digest(row.payload) != row.digest:
+                raise Corrupt(f"the spool's journal of {lineage!r}, entry {row.step}", "its digest does not fit")
+            entry = _ENTRY.decode(row.payload)
+            for thread, expect in entry.expects:
+                found.bases.setdefault(thread, expect)
+            found.marks.extend(entry.marks)
+        return found
 
     async def clear(self, lineage: str, journal: Head) -> bool:
         """Delete everything up to `journal`, which has been delivered; False if more was saved meanwhile."""
@@ -298,8 +286,8 @@ def _journal(lineage: str) -> bytes:
     return hashlib.blake2b(f"{JOURNAL}{lineage}".encode(), digest_size=16).digest()
 
 
-def _digest(commit: Commit) -> bytes:
-    return hashlib.blake2b(msgspec.msgpack.encode(commit), digest_size=16).digest()
+def _digest(entry: bytes) -> bytes:
+    return hashlib.blake2b(entry, digest_size=16).digest()
 
 
 def check_directory(value: Any, sides: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""A mirror with a spool: while both sides are unreachable, saves are kept in a local store, and replayed afterwards.
+"""A mirror with a spool: while both sides are unreachable, saves are kept in a local store, and delivered afterwards.
 
 A mirror is *adrift* from the first save that reaches neither side until everything in the spool has been delivered.
 Meanwhile saves go directly to the spool. They build on the spooled head of a thread, on the last head that this process
@@ -6,36 +6,29 @@ saw or, for a thread that it never saw, on nothing. Reads are answered from the 
 are `Unavailable` otherwise: a head in memory may be old, which is good enough to build on (the delivery keeps both
 saves) but must not be returned as the state.
 
-Every process writes to branches of its own here, so that a save can be repeated later exactly as it was planned.
+Every process writes to branches of its own here, so that a save can be delivered later exactly as it was planned.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import time
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from backtrail.engines.base import Commit, Drop, Head, Row
-from backtrail.engines.capabilities import PrefixesBranches, SavesAdrift
+from backtrail.engines.capabilities import SavesAdrift, WritesInGenerations
 from backtrail.engines.conflicts import Refused
-from backtrail.engines.coroutines import finish
-from backtrail.errors import BacktrailError, Closed, InvalidInput, LockLost, Unavailable
-from backtrail.replicate import concurrency, limits
+from backtrail.errors import BacktrailError, Closed, Corrupt, InvalidInput, LockLost, Unavailable
+from backtrail.replicate import concurrency, limits, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.head_cache import HeadCache
-from backtrail.replicate.mirror import Mirror
-from backtrail.replicate.replay import Delivery
+from backtrail.replicate.mirror import Mirror, planned_before
 from backtrail.replicate.spool import NOTHING, Holdings, Spool, StoreFacts, weight
+from backtrail.replicate.spool_delivery import deliver
 from backtrail.replicate.status import Mirrored, SpoolStatus, Status, log
 
-T = TypeVar("T")
 _ROLE = ""  # the name under which the generation is stored
 _KEYS = "\U0010ffffkeys"  # the suffix of a key ring's name, in any namespace
-
-
-def _look_again(commit: Commit) -> Refused:
-    return Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
 
 
 def _made(ring: Head | None) -> int | None:
@@ -43,48 +36,45 @@ def _made(ring: Head | None) -> int | None:
     return None if ring is None else ring.created
 
 
-class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
+class Spooled(DelegatingEngine, WritesInGenerations, SavesAdrift, Mirrored):
     """A mirror that accepts saves while both sides are unreachable."""
 
     def __init__(self, mirror: Mirror, spool: Spool) -> None:
         self.mirror = mirror
         self.properties = mirror.properties
         self._spool = spool
-        self._blocking = mirror.properties.blocking
-        self._delivery = Delivery(spool, self._local, mirror)
         self._tips = HeadCache()
-        self._starting, self._delivering, self._save_gate = (concurrency.Mutex(self._blocking) for _ in range(3))
-        self._background = concurrency.Background(self._blocking, self._tick)
-        self._lineage_locks = concurrency.LineageLocks(self._blocking)
+        blocking = mirror.blocking
+        self._starting, self._delivering, self._save_gate = (concurrency.Mutex(blocking) for _ in range(3))
+        self._background = concurrency.Background(blocking, self._tick)
+        self._lineage_locks = concurrency.LineageLocks(blocking)
         self._known = self._started = self._closed = False
         self._refusals = 0  # deliveries that failed
         self._generation = 0  # the newest one known
         self._holdings = Holdings()
         self._spooled_lineages: set[str] = set()  # those with a save of this process since it went adrift
+        self._stranded: set[str] = set()  # lineages that could not be delivered
         self.adrift = False
-        # Also while this process is not adrift, but delivers saves that another one left in the spool.
-        mirror.pause_comparing_while(lambda: self.adrift or self._delivery.under_way or not self._known)
-
-    @property
-    def _seen_generation(self) -> int:
-        """The generation of heads that are read now."""
-        return self.mirror.generation or self._generation
+        self._renew_prefix()
 
     def unwrap(self) -> Mirror:
         return self.mirror
 
     @property
-    def branch_prefix(self) -> bytes:
-        return self.mirror.branch_prefix_in(self._generation)
+    def generation(self) -> int:
+        return self.mirror.generation or self._generation
 
-    async def _local(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the spool: in place for a blocking mirror, else in a thread."""
-        try:
-            return await work if self._blocking else await asyncio.to_thread(finish, work)
-        except Unavailable as error:
-            if not self.adrift:
-                raise
-            raise Unavailable(f"{self.mirror.both_unreachable()}; and the spool cannot be used: {error}") from error
+    @property
+    def branch_prefix(self) -> bytes:
+        return role_record.branch_prefix(self.generation) + self.mirror.process_prefix
+
+    @property
+    def may_drop(self) -> bool:
+        return not self.adrift and self.mirror.may_drop
+
+    def _renew_prefix(self) -> None:
+        """Start new branches from now on: of an old one, a side may have a step that this process does not know."""
+        self.mirror.process_prefix = b"\1" + os.urandom(4)
 
     # -- leaving and coming back ---------------------------------------------------------------------------------------
 
@@ -99,8 +89,8 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                     self._known = True
 
     async def _begin(self) -> None:
-        await self._local(self._spool.check())
-        known = await self._local(self._spool.recall(_ROLE))
+        await self._spool.check()
+        known = await self._spool.recall(_ROLE)
         self._generation = known.generation if known is not None else 0
         await self._count()
         try:
@@ -127,14 +117,14 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         """Find out which side is active, and store the facts that are needed when no side answers."""
         await self.mirror.learn()
         self._generation = max(self._generation, self.mirror.generation)
-        await self._local(self._spool.remember(_ROLE, StoreFacts(None, self._generation)))
+        await self._spool.remember(_ROLE, StoreFacts(None, self._generation))
 
     def _go_adrift(self, error: BaseException) -> None:
         if not self.adrift:
             self.adrift = True
             # From here on, saves may build on heads older than those of the sides, so they start new branches: on an
             # old one, the next step may be taken.
-            self.mirror.renew_process_prefix()
+            self._renew_prefix()
             log.warning("neither side can take a save: saves go to the spool from here on (%s)", error)
             self._tell()
         if self._started:
@@ -147,7 +137,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             if not self.adrift and not self._holdings.records:
                 return
             if self._refusals > asked:  # another caller tried while we waited
-                raise self.mirror.both_unreachable()
+                raise self.mirror.failover.both_unreachable()
             try:
                 was_adrift = await self._deliver_despite_role_changes()
             except Unavailable:
@@ -172,27 +162,57 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         raise Unavailable(f"the spool could not be delivered yet: {last}") from last
 
     async def _deliver_everything(self) -> bool:
-        self._delivery.under_way = True
-        try:
-            await self._reach_sides()
-            await self._same_store()
-            left = await self._delivery.deliver_all(set())
-            async with self._save_gate:  # deliver the saves that came meanwhile; from here on saves wait
-                if await self._delivery.deliver_all(left):
-                    # No save may continue a branch of which the spool has the next step.
-                    self.mirror.renew_process_prefix()
-                was_adrift, self.adrift = self.adrift, False
-                self._spooled_lineages.clear()
-        finally:
-            self._delivery.under_way = False
-        self.mirror.resume_comparing()
+        await self._reach_sides()
+        await self._check_same_store()
+        left = await self._deliver_all(set())
+        async with self._save_gate:  # deliver the saves that came meanwhile; from here on saves wait
+            if await self._deliver_all(left):
+                self._renew_prefix()  # no save may continue a branch of which the spool has the next step
+            was_adrift, self.adrift = self.adrift, False
+            self._spooled_lineages.clear()
+        self.mirror.replicator.wake()
         await self._count()
         return was_adrift
 
-    async def _same_store(self) -> None:
+    async def _deliver_all(self, without: set[str]) -> set[str]:
+        """Deliver all lineages except `without`; returns these and all others that have to wait."""
+        left = set(without)
+        for lineage in await self._spool.lineages():
+            if lineage in left:
+                continue
+            try:
+                await self._deliver(lineage)
+            except (Refused, Corrupt) as error:
+                self._stranded.add(lineage)
+                left.add(lineage)
+                self.mirror.failover.last_error = str(error)
+                log.warning("%s", error)
+        return left
+
+    async def _deliver(self, lineage: str) -> None:
+        failover, replicator = self.mirror.failover, self.mirror.replicator
+        standing = failover.standing
+        active = failover.fenced(standing.active, standing)
+        sides = [active, *([failover.sides[standing.follower]] if failover.is_healthy(standing.follower) else [])]
+        merged = await deliver(self._spool, lineage, active, sides, replicator.codec, standing.generation)
+        self._stranded.discard(lineage)
+        replicator.count_diverged(merged.diverged)
+        replicator.mark(lineage)  # the follower lacks it
+
+    async def _deliver_first(self, lineage: str) -> None:
+        """Deliver a stranded lineage before the next save to it. If that is still not possible, its saves are kept
+        beside that one later."""
+        async with self._delivering:
+            try:
+                await self._deliver(lineage)
+            except (Refused, LockLost, Corrupt, Unavailable) as error:
+                self.mirror.failover.last_error = str(error)
+
+    async def _check_same_store(self) -> None:
         """Refuse to deliver to a store that is sealed with other keys than the spooled saves."""
-        for name, facts in await self._local(self._spool.all_facts()):
-            if name.endswith(_KEYS) and _made(await self.mirror.active.head(name)) != _made(facts.head):
+        side = self.mirror.sides[self.mirror.failover.standing.active]
+        for name, facts in await self._spool.all_facts():
+            if name.endswith(_KEYS) and _made(await side.head(name)) != _made(facts.head):
                 raise InvalidInput(
                     "the spool holds saves of a store with another key ring: open it with that store, or give spool= "
                     "another directory"
@@ -200,7 +220,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
 
     async def _count(self) -> None:
         async with self._save_gate:  # a save counts itself
-            self._holdings = await self._local(self._spool.survey())
+            self._holdings = await self._spool.survey()
             self.mirror.spool = self._status()
 
     def _status(self) -> SpoolStatus:
@@ -219,10 +239,10 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
             if self.adrift or self._holdings.records:
                 await self._deliver_spool()
         except (BacktrailError, Refused) as error:
-            self.mirror.failed(error)
+            self.mirror.failover.last_error = str(error)
         except Exception as error:  # noqa: BLE001  # the background goes on; what is spooled stays, and is visible
             if not self._closed:
-                self.mirror.failed(error)
+                self.mirror.failover.last_error = str(error)
                 log.exception("the delivery of the spool failed; it is tried again")
         every = self.mirror.settings.health_every
         return min(limits.LOOK_AGAIN, every) if self.adrift else every
@@ -234,18 +254,20 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         if not commit.swaps or any(swap.new is None or swap.thread.endswith(_KEYS) for swap in commit.swaps):
             await self._require_sides()  # only saves can be spooled
             await self.mirror.commit(commit)
-            await self._know_rings(commit)
+            for swap in commit.swaps:
+                if swap.thread.endswith(_KEYS):
+                    await self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation))
+            self._tips.learn(commit)
             return
         async with self._lineage_locks.of(commit.lineage):
             await self._save(commit)
-            self._tips.learn(commit, self._seen_generation)
+            self._tips.learn(commit)
 
     async def _save(self, commit: Commit) -> None:
         in_doubt = False
         if not self.adrift:
-            if commit.lineage in self._delivery.stranded:
-                async with self._delivering:
-                    await self._delivery.deliver_first(commit.lineage)
+            if commit.lineage in self._stranded:
+                await self._deliver_first(commit.lineage)
             try:
                 await self.mirror.commit(commit)
                 return
@@ -255,24 +277,31 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 # A side may have it. So the same save goes to the spool, and nothing else is written to its branch.
                 in_doubt = True
                 self._go_adrift(error)
-                self.mirror.renew_process_prefix()
-        if commit.lineage in self._spooled_lineages and not await self._local(self._spool.holds(commit.lineage)):
+                self._renew_prefix()
+        if commit.lineage in self._spooled_lineages and not await self._spool.holds(commit.lineage):
             # Another process has delivered it: a side can be reached.
             await self._try_to_deliver()
         async with self._save_gate:
             if in_doubt:
                 self.adrift = True  # even if a side has just come back: the delivery recognizes the save
                 self._background.wake()  # it may have checked the spool before; now it waits for the gate
-            elif not self.adrift or self.mirror.planned_before(commit, self.branch_prefix):
-                raise _look_again(commit)
+            elif not self.adrift or planned_before(commit, self.generation, self.branch_prefix):
+                raise Refused(commit.lineage, "the mirror went to its spool, or came back: look again")
             self._check_base(commit)
-            await self._check_room(weight(commit))
-            written = await self._local(self._spool.put(commit))
-            self._spooled_lineages.add(commit.lineage)
-            held = self._holdings
-            since = time.time() if held.since is None else held.since
-            self._holdings = Holdings(held.records + 1, held.bytes + written, since)
-            self.mirror.spool = self._status()
+            await self._put(commit)
+
+    async def _put(self, commit: Commit) -> None:
+        await self._check_room(weight(commit))
+        try:
+            written = await self._spool.put(commit)
+        except Unavailable as error:
+            both = self.mirror.failover.both_unreachable()
+            raise Unavailable(f"{both}; and the spool cannot be used: {error}") from error
+        self._spooled_lineages.add(commit.lineage)
+        held = self._holdings
+        since = time.time() if held.since is None else held.since
+        self._holdings = Holdings(held.records + 1, held.bytes + written, since)
+        self.mirror.spool = self._status()
 
     def _check_base(self, commit: Commit) -> None:
         """Refuse a save that continues a branch from a step after which this process has already written to it: on the
@@ -283,28 +312,22 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
         for swap in commit.swaps:
             known = self._tips.get(swap.thread)
             if known is None:
-                # It is not in the cache any more: have the save planned again, on a new branch.
-                self.mirror.renew_process_prefix()
+                self._renew_prefix()  # it is not in the cache any more: have the save planned again, on a new branch
             if known is None or known[0].key != swap.expect:
-                raise _look_again(commit)
+                raise Refused(swap.thread, f"thread {swap.thread!r} was saved to since: look again")
 
     async def _check_room(self, more: int) -> None:
         """Refuse a save for which the spool has no room; the spool is left unchanged."""
         limit = self.mirror.settings.spool_limit
         if limit is None or self._holdings.bytes + more <= limit:
             return
-        self._holdings = await self._local(self._spool.survey())  # others may have delivered some
+        self._holdings = await self._spool.survey()  # others may have delivered some
         if self._holdings.bytes + more > limit:
             raise Unavailable(
-                f"{self.mirror.both_unreachable()}; and the spool is full: it holds {self._holdings.bytes:,} bytes, "
-                f"and this save of {more:,} would go beyond spool_limit={limit}; nothing was saved: bring a side back, "
-                "or raise the limit"
+                f"{self.mirror.failover.both_unreachable()}; and the spool is full: it holds "
+                f"{self._holdings.bytes:,} bytes, and this save of {more:,} would go beyond spool_limit={limit}; "
+                "nothing was saved: bring a side back, or raise the limit"
             )
-
-    async def _know_rings(self, commit: Commit) -> None:
-        for swap in commit.swaps:
-            if swap.thread.endswith(_KEYS):
-                await self._local(self._spool.remember(swap.thread, StoreFacts(swap.new, self._generation)))
 
     async def drop(self, drop: Drop) -> None:
         await self._require_sides()
@@ -320,7 +343,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
     async def _ask(self, method: str, *args: Any, **options: Any) -> Any:
         await self._ready()
         if self.adrift:
-            found = await self._local(self._spool.answer(method, *args, **options))
+            found = await self._spool.answer(method, *args, **options)
             if found is not NOTHING:
                 return found
             await self._deliver_spool()
@@ -335,27 +358,27 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 if self._closed:
                     raise
                 self._go_adrift(error)
-        found = await self._local(self._spool.answer("tip", thread))
+        found = await self._spool.answer("tip", thread)
         if found is not NOTHING:
             # A spooled head is the one to build on, whichever process saved it.
-            self._tips.put(thread, found, self._seen_generation, sure=True)
+            self._tips.put(thread, found, sure=True)
         known = self._tips.get(thread)
         if known is not None and known[1] is None:
-            raise self.mirror.both_unreachable()  # it was moved to a step that this process has not seen
+            raise self.mirror.failover.both_unreachable()  # it was moved to a step that this process has not seen
         return known
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
         found = await super().tip(thread)
-        self._tips.put(thread, found, self._seen_generation)
+        self._tips.put(thread, found)
         return found
 
     async def head(self, thread: str) -> Head | None:
         if not thread.endswith(_KEYS):
             return await super().head(thread)
         # A store needs its key ring when it is opened, so the ring is stored for times when no side answers. Nothing is
-        # delivered before that: heads that lost could not be labelled without it.
+        # delivered before that: heads that lost could not be sealed without it.
         await self._start()
-        known = await self._local(self._spool.recall(thread))
+        known = await self._spool.recall(thread)
         try:
             ring = await self.mirror.head(thread)
         except Unavailable:
@@ -363,7 +386,7 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 raise
             return known.head
         if known is None or not self._holdings.records or _made(known.head) == _made(ring):
-            await self._local(self._spool.remember(thread, StoreFacts(ring, self._generation)))
+            await self._spool.remember(thread, StoreFacts(ring, self._generation))
         return ring
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -403,4 +426,4 @@ class Spooled(DelegatingEngine, PrefixesBranches, SavesAdrift, Mirrored):
                 )
         finally:
             await self.mirror.close()
-            await self._local(self._spool.engine.close())
+            await self._spool.engine.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from backtrail.engines.base import changes_of
 from backtrail.history.ancestry import Ancestry
 from backtrail.history.checkpoint_ids import uuid_text
 from backtrail.history.context import Context
@@ -52,7 +53,7 @@ class HeadMove:
         if head.key == (*start, self.data["version"]):
             return "ready"
         checkpoint = uuid_text(open_note(self._context.frames, head).checkpoint)
-        if head.version == self.data["version"] + 1 and checkpoint == self.data["to"]:
+        if changes_of(head.version) == changes_of(self.data["version"]) + 1 and checkpoint == self.data["to"]:
             return "done"
         trail = await Ancestry.of(self._context, head)
         # After a rewind, the position it left is not in the history any more; after a move forward, its target is.

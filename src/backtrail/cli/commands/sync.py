@@ -34,10 +34,9 @@ def command(context: CommandContext, one: str, other: str) -> None:
         progress("syncing") as step,
     ):
         report = first.sync_to(second, lambda records, _: step(records, None))
-    kept = [found.head.thread for found in report.diverged if not found.known]
     if context.json:
-        context.print_json({"records": report.records, "bytes": report.bytes, "diverged": kept})
+        context.print_json({"records": report.records, "bytes": report.bytes, "diverged": dict(report.diverged)})
         return
     print_line(f"exchanged {counted(report.records, 'record')}, {size(report.bytes)}; both stores are equal")
-    for thread in kept:
-        print_line(f"{thread} was written to in both: the other store's head is kept beside it")
+    for thread, name in report.diverged:
+        print_line(f"{thread} was written to in both: what the other store had is kept as {name}")

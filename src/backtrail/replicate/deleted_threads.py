@@ -1,0 +1,98 @@
+"""Tombstones: a record of each deleted thread, for a side that missed the deletion.
+
+A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which: it is
+written on the active side before the thread's head is deleted, and names the version that was deleted. So a deletion
+that was refused, because the thread moved on, needs no clearing up: its tombstone has no effect on a newer head.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable
+from enum import Enum, auto
+
+import msgspec
+
+from backtrail.engines.base import Engine, Head, generation_of
+from backtrail.engines.reserved_record import record, swap, update
+from backtrail.errors import DECODE_ERRORS, Corrupt, LockLost
+from backtrail.replicate.role_record import LINEAGE, RESERVED
+
+_NAMES = f"{RESERVED}gone/"
+_REMEMBERED = 3600 * 1_000_000  # microseconds: a save that was under way may still reach the other side
+
+
+class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """The deletion of one incarnation of a thread."""
+
+    generation: int  #: in which it was deleted
+    version: int  #: of the head that was deleted
+    thread: str
+
+
+class Fate(Enum):
+    """The effect of a tombstone on a head of the same incarnation."""
+
+    ALIVE = auto()  #: none: it was written after the deletion, or in a newer generation
+    DEAD = auto()  #: whoever deleted the thread had seen this head
+    UNSEEN = auto()  #: it was written beyond a partition, and whoever deleted the thread had not seen it
+
+
+def fate(head: Head, stone: Tombstone | None, *, seen: bool) -> Fate:
+    """The effect of a tombstone on a head. `seen`: the other side has the row at this head."""
+    if stone is None:
+        return Fate.ALIVE
+    written, deleted = generation_of(head.version), generation_of(stone.version)
+    if written == deleted:  # the versions of one generation were all made on one side, one after the other
+        return Fate.DEAD if head.version <= stone.version else Fate.ALIVE
+    if written > deleted:
+        return Fate.ALIVE if written >= stone.generation else Fate.UNSEEN
+    return Fate.DEAD if seen else Fate.UNSEEN
+
+
+async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
+    """Record that this head is about to be deleted. `LockLost` if the side is fenced and the generation is over."""
+    name = _name(head.thread, head.owner)
+    stone = Tombstone(generation, head.version, head.thread)
+
+    def written(known: Head | None) -> Head | None:
+        if known is not None and _decode(known) >= stone:
+            return None
+        value, now = msgspec.msgpack.encode(stone), time.time_ns() // 1000
+        return record(name, LINEAGE, "gone", value, known, incarnation=head.owner, updated=now)
+
+    await update(side, name, written)
+
+
+async def find_tombstone(sides: Iterable[Engine], head: Head) -> Tombstone | None:
+    """The newest deletion of this incarnation of a thread, on any of the sides."""
+    found = [await side.head(_name(head.thread, head.owner)) for side in sides]
+    return max((_decode(stone) for stone in found if stone is not None), default=None)
+
+
+async def clear_tombstones(side: Engine, other: Engine) -> None:
+    """Delete old tombstones of threads that neither side has any more."""
+    before = time.time_ns() // 1000 - _REMEMBERED
+    for stone in await side.threads(prefix=_NAMES):
+        if stone.updated > before:
+            continue
+        thread = _decode(stone).thread
+        heads = [await side.head(thread), await other.head(thread)]
+        if any(head is not None and head.owner == stone.owner for head in heads):
+            continue
+        try:
+            await swap(side, stone, None)  # unless another process did, or the thread was deleted again
+        except LockLost:
+            return  # this generation is over: the next one clears
+
+
+def _name(thread: str, owner: bytes) -> str:
+    return f"{_NAMES}{hashlib.blake2b(thread.encode(), digest_size=16).hexdigest()}/{owner.hex()}"
+
+
+def _decode(stone: Head) -> Tombstone:
+    try:
+        return msgspec.msgpack.decode(stone.note, type=Tombstone)
+    except DECODE_ERRORS as error:
+        raise Corrupt("a tombstone of a thread", str(error)) from error

@@ -1,0 +1,132 @@
+"""Copies rows, branches and blobs of one lineage from one engine to another.
+
+A head must never point at a row that is missing. So everything is copied before the heads, except for some rows that
+are held back and come in the same commit as the heads: the last row of each branch, and the row of each head. A copy
+that is interrupted leaves the held rows missing, by which the next one sees that the heads have not come yet. And if a
+sweep has removed a branch meanwhile, the engine refuses the held row of it, and with it the heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Engine, Head, Mark, NewRow, Position, Row, Step
+
+Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
+_BATCH = 4 * 1024 * 1024  # bytes in one commit
+_ROWS = 256  # rows read at once
+
+
+class LineageRecords(msgspec.Struct, frozen=True):
+    """The heads, branches and light halves of rows that one side has of a lineage."""
+
+    heads: Mapping[str, Head]
+    branches: Mapping[bytes, Branch]
+    steps: Mapping[bytes, Mapping[int, Step]]  #: by branch
+
+    @classmethod
+    async def read(cls, side: Engine, lineage: str, heads: Mapping[str, Head]) -> LineageRecords:
+        """Read everything but the heads, which the caller read before: as long as they do not move, this is valid."""
+        branches = {branch.id: branch for branch in await side.branches(lineage)}
+        steps = {id: {one.step: one for one in await side.steps(lineage, id, 0, LAST_STEP)} for id in branches}
+        return cls(heads, branches, steps)
+
+    def step(self, position: Position) -> Step | None:
+        """The light half of the row at this position."""
+        return self.steps.get(position[0], {}).get(position[1])
+
+
+class Copied(msgspec.Struct):
+    """The number and the bytes of the records that were copied."""
+
+    records: int = 0
+    bytes: int = 0
+    progress: Progress | None = None
+
+    def add(self, commit: Commit) -> None:
+        self.records += len(commit.rows) + len(commit.blobs)
+        self.bytes += sum(len(row.root) + len(row.payload) + len(row.meta) for row in commit.rows)
+        self.bytes += sum(map(len, commit.blobs.values()))
+        if self.progress is not None and (commit.rows or commit.blobs):
+            self.progress(self.records, self.bytes)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Rows that were held back, with their branches and marks, for the commit of the heads."""
+
+    rows: list[NewRow]
+    branches: list[Branch]
+    marks: list[Mark]
+
+
+async def copy_blobs(source: Engine, target: Engine, lineage: str, copied: Copied) -> None:
+    """Copy all blobs that the target lacks."""
+    have = {id for id, _ in await target.blob_ids(lineage)}
+    batch: list[bytes] = []
+    weight = 0
+    for id, size in [(id, size) for id, size in await source.blob_ids(lineage) if id not in have]:
+        batch.append(id)
+        weight += size
+        if weight >= _BATCH:
+            await _copy(target, Commit(lineage, blobs=await source.blobs(lineage, batch)), copied)
+            batch, weight = [], 0
+    if batch:
+        await _copy(target, Commit(lineage, blobs=await source.blobs(lineage, batch)), copied)
+
+
+async def copy_rows(
+    source: Engine,
+    target: Engine,
+    lineage: str,
+    lacking: Mapping[Branch, Collection[int]],
+    known: Collection[bytes],
+    hold: Collection[Position],
+    copied: Copied,
+) -> Held:
+    """Copy the rows that the target lacks, by branch, with their marks; returns those that are held back. `known`: the
+    branches that the target has. `hold`: positions of heads, which are held back besides the last row of each
+    branch."""
+    held = Held([], [], [])
+    for branch, numbers in lacking.items():
+        steps = sorted(numbers)
+        first = () if branch.id in known else (branch,)
+        for start in range(0, len(steps), _ROWS):
+            wanted = {*steps[start : start + _ROWS]}
+            rows = await source.rows(lineage, branch.id, min(wanted), max(wanted))
+            batch: list[Row] = []
+            for row in rows:
+                if row.step not in wanted:
+                    continue
+                if row.step == steps[-1] or (branch.id, row.step) in hold:
+                    held.rows.append(new_row(branch.id, row))
+                    held.marks.extend(_marks(branch.id, [row]))
+                else:
+                    batch.append(row)
+                    if sum(len(one.root) + len(one.payload) for one in batch) >= _BATCH:
+                        await _copy(target, _commit(lineage, branch.id, batch, first), copied)
+                        batch, first = [], ()
+            if batch:
+                await _copy(target, _commit(lineage, branch.id, batch, first), copied)
+                first = ()
+        held.branches.extend(first)
+    return held
+
+
+def new_row(branch: bytes, row: Row) -> NewRow:
+    """A row that was read, to be written elsewhere."""
+    return NewRow(branch, row.step, row.id, row.meta, row.digest, row.root, row.payload)
+
+
+def _marks(branch: bytes, rows: list[Row]) -> list[Mark]:
+    return [Mark(branch, row.step, row.mark) for row in rows if row.mark is not None]
+
+
+def _commit(lineage: str, branch: bytes, rows: list[Row], branches: tuple[Branch, ...]) -> Commit:
+    return Commit(lineage, (), [new_row(branch, row) for row in rows], branches, _marks(branch, rows))
+
+
+async def _copy(target: Engine, commit: Commit, copied: Copied) -> None:
+    await target.commit(commit)
+    copied.add(commit)
