@@ -87,10 +87,12 @@ async def find_garbage(context: Context, view: LineageView, doomed: set[Position
     staying = {one.position for rows in view.rows.values() for one in rows if one.position not in gone}
     links = {previous_position(view.branches[branch], step) for branch, step in staying}
     rows = [position for position in gone if position not in links]
+    whole_rows = set(rows)
     bodies = []
     for branch, step in (position for position in gone if position in links):
         row = await context.engine.row(view.lineage, branch, step)
-        if row is not None and row.root:
+        # Also if this was done before and the row before it goes only now: of a mirror, one side may have missed it.
+        if row is not None and (row.root or previous_position(view.branches[branch], step) in whole_rows):
             bodies.append((branch, step))
     needed_branches = view.with_ancestors({*(branch for branch, _ in staying), *(head.branch for head in view.heads)})
     needed_branches |= {branch for branch, step in gone if (branch, step) in links}

@@ -63,12 +63,19 @@ class MergeCodec:
         mark = open_mark(self._context.frames, branch, step.step, step.mark)
         return MarkFacts(mark.deleted and not mark.duplicate, mark.at, mark.duplicate)
 
-    def mark_duplicate(self, branch: bytes, step: Step, deleted: bool) -> Mark:
-        """A mark that deletes a checkpoint because the same save exists twice, or restores it."""
+    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
+        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
+        return self._mark(branch, step, deleted=True, duplicate=duplicate)
+
+    def mark_restored(self, branch: bytes, step: Step) -> Mark:
+        """A mark that restores a checkpoint which was deleted as a duplicate."""
+        return self._mark(branch, step, deleted=False, duplicate=False)
+
+    def _mark(self, branch: bytes, step: Step, *, deleted: bool, duplicate: bool) -> Mark:
         meta, mark = read_step(self._context.frames, branch, step)
         facts = mark or meta
         at = max(now_micros(), 0 if mark is None else mark.at + 1)
-        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, duplicate=deleted)
+        body = MarkBody(at, deleted, facts.label, facts.tags, facts.custom, duplicate)
         return seal_mark(self._context.frames, branch, step.step, body)
 
 

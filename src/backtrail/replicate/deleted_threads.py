@@ -39,16 +39,22 @@ class Fate(Enum):
     UNSEEN = auto()  #: it was written beyond a partition, and whoever deleted the thread had not seen it
 
 
-def fate(head: Head, stone: Tombstone | None, *, seen: bool) -> Fate:
-    """The effect of a tombstone on a head. `seen`: the other side has the row at this head."""
-    if stone is None:
-        return Fate.ALIVE
-    written, deleted = generation_of(head.version), generation_of(stone.version)
-    if written == deleted:  # the versions of one generation were all made on one side, one after the other
-        return Fate.DEAD if head.version <= stone.version else Fate.ALIVE
-    if written > deleted:
-        return Fate.ALIVE if written >= stone.generation else Fate.UNSEEN
-    return Fate.DEAD if seen else Fate.UNSEEN
+class Deletions(msgspec.Struct, frozen=True):
+    """What is known of the deletions of a name."""
+
+    own: Tombstone | None  #: of the incarnation that was asked for
+    others: int  #: the newest generation in which another one was deleted
+
+
+def fate(head: Head, deletions: Deletions, *, seen: bool) -> Fate:
+    """The effect of deletions on a head. `seen`: the other side has the row at this head."""
+    written, own = generation_of(head.version), deletions.own
+    if own is None:  # a name that was deleted is not given to a thread that was older
+        return Fate.UNSEEN if written < deletions.others else Fate.ALIVE
+    if head.version > own.version:
+        return Fate.ALIVE if written >= own.generation else Fate.UNSEEN
+    # The versions of one generation were all made on one side, one after the other.
+    return Fate.DEAD if seen or written == generation_of(own.version) else Fate.UNSEEN
 
 
 async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
@@ -65,10 +71,17 @@ async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
     await update(side, name, written)
 
 
-async def find_tombstone(sides: Iterable[Engine], head: Head) -> Tombstone | None:
-    """The newest deletion of this incarnation of a thread, on any of the sides."""
-    found = [await side.head(_name(head.thread, head.owner)) for side in sides]
-    return max((_decode(stone) for stone in found if stone is not None), default=None)
+async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
+    """The deletions of this thread's name on any of the sides."""
+    own: list[Tombstone] = []
+    others = 0
+    for side in sides:
+        for stone in await side.threads(prefix=_name(head.thread, b"")):
+            if stone.owner == head.owner:
+                own.append(_decode(stone))
+            else:
+                others = max(others, _decode(stone).generation)
+    return Deletions(max(own, default=None), others)
 
 
 async def clear_tombstones(side: Engine, other: Engine) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Engine, Head, Mark, NewRow, Position, Row, Step
+from backtrail.engines.conflicts import Refused
 
 Progress = Callable[[int, int], object]  #: called with the records and bytes copied so far
 _BATCH = 4 * 1024 * 1024  # bytes in one commit
@@ -28,9 +29,11 @@ class LineageRecords(msgspec.Struct, frozen=True):
 
     @classmethod
     async def read(cls, side: Engine, lineage: str, heads: Mapping[str, Head]) -> LineageRecords:
-        """Read everything but the heads, which the caller read before: as long as they do not move, this is valid."""
+        """Read everything but the heads, which the caller read before; `Refused` if they have moved meanwhile."""
         branches = {branch.id: branch for branch in await side.branches(lineage)}
         steps = {id: {one.step: one for one in await side.steps(lineage, id, 0, LAST_STEP)} for id in branches}
+        if {head.thread: head for head in await side.heads(lineage)} != heads:
+            raise _moved(lineage)
         return cls(heads, branches, steps)
 
     def step(self, position: Position) -> Step | None:
@@ -94,11 +97,12 @@ async def copy_rows(
         first = () if branch.id in known else (branch,)
         for start in range(0, len(steps), _ROWS):
             wanted = {*steps[start : start + _ROWS]}
-            rows = await source.rows(lineage, branch.id, min(wanted), max(wanted))
+            found = await source.rows(lineage, branch.id, min(wanted), max(wanted))
+            rows = [row for row in found if row.step in wanted]
+            if len(rows) < len(wanted):
+                raise _moved(lineage)  # a sweep has removed some since they were counted
             batch: list[Row] = []
             for row in rows:
-                if row.step not in wanted:
-                    continue
                 if row.step == steps[-1] or (branch.id, row.step) in hold:
                     held.rows.append(new_row(branch.id, row))
                     held.marks.extend(_marks(branch.id, [row]))
@@ -112,6 +116,10 @@ async def copy_rows(
                 first = ()
         held.branches.extend(first)
     return held
+
+
+def _moved(lineage: str) -> Refused:
+    return Refused(lineage, f"lineage {lineage!r} changed while it was read: look again")
 
 
 def new_row(branch: bytes, row: Row) -> NewRow:

@@ -35,7 +35,7 @@ from backtrail.engines.base import (
 from backtrail.engines.branch_origins import furthest, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
-from backtrail.replicate.deleted_threads import Fate, Tombstone, fate, find_tombstone
+from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_deletions
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
 
 LABEL = "diverged"
@@ -52,7 +52,7 @@ class Apart(Refused):
 
 
 class MarkFacts(NamedTuple):
-    """The part of a mark that a merge needs. Marks are ordered by it: a deletion is final, else the later one counts."""
+    """The part of a mark that a merge needs. Marks are ordered by it: a deletion is final, else the later counts."""
 
     deleted: bool  #: by a user or by retention, and not because the same save exists twice
     at: int
@@ -68,8 +68,11 @@ class Codec(Protocol):
     def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
         """The facts of a step's mark; None if it has none."""
 
-    def mark_duplicate(self, branch: bytes, step: Step, deleted: bool) -> Mark:
-        """A mark that deletes a checkpoint because the same save exists twice, or restores it."""
+    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
+        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
+
+    def mark_restored(self, branch: bytes, step: Step) -> Mark:
+        """A mark that restores a checkpoint which was deleted as a duplicate."""
 
 
 class Rule:
@@ -78,13 +81,13 @@ class Rule:
     whole = True  #: the source is a store: what it lacks it may have deleted
     renews = False  #: heads get versions of the current generation, because one of the two may be a mirror
 
-    def fate(self, theirs: Head, stone: Tombstone | None, *, seen: bool) -> Fate:
-        """The effect of a tombstone on a head of the source. `seen`: the target has its row."""
-        return fate(theirs, stone, seen=seen)
+    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
+        """The effect of deletions on a head of the source. `seen`: the target has its row."""
+        return fate(theirs, deletions, seen=seen)
 
     def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:  # noqa: ARG002 - other rules need it
         """True if the source's head becomes the thread's head. `ours_seen`: the source has the row at the target's."""
-        return _rank(theirs) > _rank(ours)
+        return _is_newer(theirs, ours)
 
     def begins(self, theirs: Head) -> bool:  # noqa: ARG002 - other rules need it
         """True if a head may become that of a thread which the target does not have."""
@@ -97,7 +100,16 @@ class OursUnlessAhead(Rule):
     renews = True
 
     def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:
-        return ours_seen and _rank(theirs) > _rank(ours)
+        return ours_seen and _is_newer(theirs, ours)
+
+
+class _Lost(msgspec.Struct, frozen=True):
+    """A head that lost, with the records of its own side and of the other one."""
+
+    head: Head
+    here: LineageRecords
+    there: LineageRecords
+    deleted: bool = False  #: its thread was deleted on the other side
 
 
 class Merged(msgspec.Struct):
@@ -108,8 +120,11 @@ class Merged(msgspec.Struct):
     waits_for: set[str] = set()  #: lineages whose threads have names on the other side that threads of this one need
 
 
-def _rank(head: Head) -> tuple[int, int, bytes, int]:
-    return head.version, head.updated, head.branch, head.step
+def _is_newer(one: Head, other: Head) -> bool:
+    """True if a head is newer than another of the same name. Two threads have the same number of changes by chance."""
+    if one.owner != other.owner:
+        return generation_of(one.version) > generation_of(other.version)
+    return one.version > other.version
 
 
 async def merge(
@@ -187,7 +202,7 @@ class Absorption:
         self._merged = merged
         self._sides = sides  # that may have tombstones
         self._final: dict[str, Head] = {}  # the heads that both will have
-        self._lost: list[tuple[Head, LineageRecords, LineageRecords]] = []  # with the records of its side, and others
+        self._lost: list[_Lost] = []
         self._diverged: list[tuple[str, str]] = []
         self._marks: dict[Position, Mark] = {}  # on rows that exist already
 
@@ -205,8 +220,8 @@ class Absorption:
         for head in theirs.heads.values():
             if self._ours.heads.get(head.thread) != head:
                 await self._decide_theirs(head)
-        for head, here, there in self._lost:
-            await self._keep(head, here, there)
+        for lost in self._lost:
+            await self._keep(lost)
         for thread, head in self._final.items():
             if not _is_record(head):
                 self._final[thread] = self._counted(head)
@@ -215,20 +230,27 @@ class Absorption:
         """The fate of a head, as far as the other side knows it."""
         seen = others.step(head.position) is not None
         decide = self._rule.fate if others is self._ours else fate
-        return decide(head, await find_tombstone(self._sides, head), seen=seen)
+        return decide(head, await find_deletions(self._sides, head), seen=seen)
 
     async def _decide_ours(self, head: Head) -> None:
         """Decide about a head that only the target has."""
         if _is_record(head):
             return
         end = await self._fate(head, self._theirs)
-        other = await self._source.head(head.thread)  # of another lineage
+        other = await self._other_lineage(self._source, head.thread)
         if end is Fate.ALIVE and other is not None and not self._rule.wins(other, head, ours_seen=False):
             self._merged.waits_for.add(other.lineage)  # it has to free the name first
         elif end is not Fate.ALIVE or other is not None:
             del self._final[head.thread]
             if end is not Fate.DEAD:
-                self._lost.append((head, self._ours, self._theirs))
+                self._lost.append(_Lost(head, self._ours, self._theirs, end is Fate.UNSEEN))
+
+    async def _other_lineage(self, side: Engine, thread: str) -> Head | None:
+        """The head of a thread of this name in another lineage."""
+        other = await side.head(thread)
+        if other is not None and other.lineage == self._lineage:
+            raise Refused(thread, f"thread {thread!r} was created just now: look again")
+        return other
 
     async def _decide_theirs(self, head: Head) -> None:
         """Decide about a head of the source that the target does not have."""
@@ -241,35 +263,38 @@ class Absorption:
         if head.owner != here.owner and not _is_record(head):
             end = await self._fate(head, self._ours)
             if end is not Fate.ALIVE:
-                self._lost += [(head, self._theirs, self._ours)] * (end is Fate.UNSEEN)
+                if end is Fate.UNSEEN:
+                    self._lost.append(_Lost(head, self._theirs, self._ours, deleted=True))
                 return
             end = await self._fate(here, self._theirs)
             if end is not Fate.ALIVE:
                 self._final[head.thread] = head
-                self._lost += [(here, self._ours, self._theirs)] * (end is Fate.UNSEEN)
+                if end is Fate.UNSEEN:
+                    self._lost.append(_Lost(here, self._ours, self._theirs, deleted=True))
                 return
         seen = self._theirs.step(here.position) is not None
         if self._rule.wins(head, here, ours_seen=seen):
             self._final[head.thread] = head
-            self._lost.append((here, self._ours, self._theirs))
+            self._lost.append(_Lost(here, self._ours, self._theirs))
         else:
-            self._lost.append((head, self._theirs, self._ours))
+            self._lost.append(_Lost(head, self._theirs, self._ours))
 
     async def _decide_new(self, head: Head) -> None:
         """Decide about a thread that only the source has."""
         end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._ours)
-        other = await self._target.head(head.thread)  # of another lineage
+        other = await self._other_lineage(self._target, head.thread)
         begins = self._rule.begins(head)
         if end is Fate.ALIVE and begins and other is None:
             self._final[head.thread] = head
         elif end is Fate.ALIVE and begins and other is not None and self._rule.wins(head, other, ours_seen=False):
             self._merged.waits_for.add(other.lineage)
         elif end is not Fate.DEAD:
-            self._lost.append((head, self._theirs, self._ours))
+            self._lost.append(_Lost(head, self._theirs, self._ours, end is Fate.UNSEEN))
 
-    async def _keep(self, head: Head, here: LineageRecords, there: LineageRecords) -> None:
-        """Keep a head that lost, if it has checkpoints that were not saved on the other side as well."""
-        if _is_record(head) or not self._has_unique(head, here, there):
+    async def _keep(self, lost: _Lost) -> None:
+        """Keep a head that lost, if it has checkpoints that the other side does not have."""
+        head = lost.head
+        if _is_record(head) or not self._has_unique(lost):
             return
         name = await self._free_name(head.thread)
         alive = any(one.owner == head.owner for one in self._final.values())
@@ -277,19 +302,32 @@ class Absorption:
         owner, count = (os.urandom(16), 0) if alive else (head.owner, head.count)
         self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
         self._diverged.append((head.thread, name))
+        if lost.deleted and not alive:
+            self._delete_seen(lost)
 
-    def _has_unique(self, head: Head, here: LineageRecords, there: LineageRecords) -> bool:
-        """True if a head that lost has something that the other side does not have. A save that was repeated there is
-        recognized by its id."""
+    def _delete_seen(self, lost: _Lost) -> None:
+        """Delete the checkpoints of a deleted thread that whoever deleted it had seen, and that are not in the history
+        of the head which is kept."""
+        way = {segment.branch.id: segment.last for segment in walk_back(lost.head.position, self._branches.get)}
+        for id, steps in lost.there.steps.items():
+            if self._branches[id].owner == lost.head.owner:
+                for number, step in steps.items():
+                    if number > way.get(id, 0):
+                        self._marks[id, number] = self._codec.mark_deleted(id, step, duplicate=False)
+
+    def _has_unique(self, lost: _Lost) -> bool:
+        """True if a head that lost has a checkpoint that the other side does not have. A save that was repeated there
+        is recognized by its id."""
+        head, here, there = lost.head, lost.here, lost.there
         winner = self._final.get(head.thread)
-        same = winner is not None and winner.owner == head.owner
+        same = lost.deleted or (winner is not None and winner.owner == head.owner)
         if same and there.step(head.position) is not None:
             return False  # the other side has been here, and moved on
         owners = {one.owner for one in self._final.values()}
         again = {
             step.id
             for id, steps in there.steps.items()
-            if there.branches[id].owner in owners
+            if lost.deleted or there.branches[id].owner in owners
             for step in steps.values()
         }
         own: list[bool] = []
@@ -332,7 +370,7 @@ class Absorption:
         """A head that counts its checkpoints of both sides. It stays as it is if the side that it came from has them
         all, with the same marks."""
         ours, theirs = self._ours.heads.get(head.thread), self._theirs.heads.get(head.thread)
-        if ours == theirs:
+        if ours is not None and ours == theirs:
             return head
         sides = [side for side, known in ((self._ours, ours), (self._theirs, theirs)) if known == head]
         union: dict[Position, Step] = {}
@@ -372,7 +410,9 @@ class Absorption:
             stays = (in_history or alive or same)[0]
             for at in same:
                 if (at in alive) is not (at == stays):
-                    mark = self._codec.mark_duplicate(at[0], union[at], deleted=at != stays)
+                    restore = self._codec.mark_restored
+                    delete = partial(self._codec.mark_deleted, duplicate=True)
+                    mark = (restore if at == stays else delete)(at[0], union[at])
                     self._marks[at] = mark
                     union[at] = union[at]._replace(mark=mark.data)
 

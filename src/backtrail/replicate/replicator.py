@@ -130,8 +130,11 @@ class Replicator:
         time."""
         failed: Exception | None = None
         for lineage in self.outbox.lineages():
-            if self._stopped or not self._failover.is_healthy(self._failover.standing.follower):
+            standing = self._failover.standing
+            if self._stopped or not self._failover.is_healthy(standing.follower):
                 return
+            if standing.follower not in standing.fences:
+                return  # it has not joined this generation yet: the next check has it join
             try:
                 await self._ship(lineage)
             except (Refused, LockLost, Corrupt) as error:

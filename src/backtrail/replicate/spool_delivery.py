@@ -15,7 +15,7 @@ from backtrail.engines.base import Engine, Head, HeadKey, Step
 from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
-from backtrail.replicate.deleted_threads import Fate, Tombstone
+from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import Copied, LineageRecords
 from backtrail.replicate.merge import Absorption, Codec, Merged, Rule
 from backtrail.replicate.spool import Spool, SpooledLineage
@@ -42,8 +42,8 @@ class IfNobodyElseWrote(Rule):
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
 
-    def fate(self, theirs: Head, stone: Tombstone | None, *, seen: bool) -> Fate:
-        if stone is None:
+    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
+        if deletions.own is None:
             return Fate.ALIVE
         # A thread that was created in the spool can only have been deleted after it had been delivered.
         return Fate.DEAD if seen or self.begins(theirs) else Fate.UNSEEN
