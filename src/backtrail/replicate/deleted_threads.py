@@ -1,8 +1,8 @@
 """Tombstones: a record of each deleted thread, for a side that missed the deletion.
 
-A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which: it is
-written on the active side before the thread's head is deleted, and names the version that was deleted. So a deletion
-that was refused, because the thread moved on, needs no clearing up: its tombstone has no effect on a newer head.
+A side on which a thread is missing may have deleted it, or may never have had it. The tombstone tells which. It is
+written on the active side before the thread's head is deleted, and has no effect as long as that side has the head: so
+a deletion that was refused or interrupted needs no clearing up.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Fate(Enum):
     """The effect of a tombstone on a head of the same incarnation."""
 
-    ALIVE = auto()  #: none: it was written after the deletion, or in a newer generation
+    ALIVE = auto()  #: none: there was none
     DEAD = auto()  #: whoever deleted the thread had seen this head
-    UNSEEN = auto()  #: it was written beyond a partition, and whoever deleted the thread had not seen it
+    NEWER = auto()  #: whoever deleted the thread had not seen this head, which was written in a newer generation
+    UNSEEN = auto()  #: the same, but in an older generation: it cannot keep its name
 
 
 class Deletions(msgspec.Struct, frozen=True):
@@ -51,10 +52,10 @@ def fate(head: Head, deletions: Deletions, *, seen: bool) -> Fate:
     written, own = generation_of(head.version), deletions.own
     if own is None:  # a name that was deleted is not given to a thread that was older
         return Fate.UNSEEN if written < deletions.others else Fate.ALIVE
-    if head.version > own.version:
-        return Fate.ALIVE if written >= own.generation else Fate.UNSEEN
     # The versions of one generation were all made on one side, one after the other.
-    return Fate.DEAD if seen or written == generation_of(own.version) else Fate.UNSEEN
+    if seen or (head.version <= own.version and written == generation_of(own.version)):
+        return Fate.DEAD
+    return Fate.NEWER if written >= own.generation else Fate.UNSEEN
 
 
 async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
@@ -72,11 +73,14 @@ async def write_tombstone(side: Engine, head: Head, generation: int) -> None:
 
 
 async def find_deletions(sides: Iterable[Engine], head: Head) -> Deletions:
-    """The deletions of this thread's name on any of the sides."""
+    """The deletions of this thread's name on any of these sides, which do not have this head."""
     own: list[Tombstone] = []
     others = 0
     for side in sides:
+        there = await side.head(head.thread)
         for stone in await side.threads(prefix=_name(head.thread, b"")):
+            if there is not None and there.owner == stone.owner:
+                continue
             if stone.owner == head.owner:
                 own.append(_decode(stone))
             else:

@@ -13,6 +13,7 @@ start over, and a merge that dies at any point is simply made again.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -20,6 +21,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from backtrail.engines.base import (
+    LAST_STEP,
     Branch,
     Commit,
     Drop,
@@ -39,6 +41,7 @@ from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_dele
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
 
 LABEL = "diverged"
+_SUFFIX = re.compile(rf"#{LABEL}-\d+$")
 _LONGEST = 480  # characters of a name that another name is made from
 _APART = (
     "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
@@ -110,6 +113,7 @@ class _Lost(msgspec.Struct, frozen=True):
     here: LineageRecords
     there: LineageRecords
     deleted: bool = False  #: its thread was deleted on the other side
+    again: bool = False  #: the other side has the same thread under another name
 
 
 class Merged(msgspec.Struct):
@@ -165,7 +169,7 @@ async def _merge(
         merged.waits_for.clear()
         try:
             records = await LineageRecords.read(source, lineage, theirs)
-            absorption = Absorption(target, source, lineage, codec, generation, rule, merged, (target, source))
+            absorption = Absorption(target, source, lineage, codec, generation, rule, merged)
             await absorption.decide(await LineageRecords.read(target, lineage, ours), records)
             await absorption.commit()
             await absorption.overwrite()
@@ -194,13 +198,13 @@ class Absorption:
         generation: int,
         rule: Rule,
         merged: Merged,
-        sides: Collection[Engine],
+        sides: Collection[Engine] = (),
     ) -> None:
         self._target, self._source = target, source
         self._lineage = lineage
         self._codec, self._generation, self._rule = codec, generation, rule
         self._merged = merged
-        self._sides = sides  # that may have tombstones
+        self._sides = sides or (target,)  # those that may have tombstones of threads of the source
         self._final: dict[str, Head] = {}  # the heads that both will have
         self._lost: list[_Lost] = []
         self._diverged: list[tuple[str, str]] = []
@@ -226,21 +230,27 @@ class Absorption:
             if not _is_record(head):
                 self._final[thread] = self._counted(head)
 
-    async def _fate(self, head: Head, others: LineageRecords) -> Fate:
-        """The fate of a head, as far as the other side knows it."""
-        seen = others.step(head.position) is not None
-        decide = self._rule.fate if others is self._ours else fate
-        return decide(head, await find_deletions(self._sides, head), seen=seen)
+    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> Fate:
+        """The fate of a head of one side, as far as the other side knows it."""
+        seen = there.step(head.position) is not None
+        if here is self._theirs:
+            end = self._rule.fate(head, await find_deletions(self._sides, head), seen=seen)
+        else:
+            end = fate(head, await find_deletions((self._source,), head), seen=seen)
+        if end in (Fate.NEWER, Fate.UNSEEN):
+            self._delete_seen(head, there)
+        return end
 
     async def _decide_ours(self, head: Head) -> None:
         """Decide about a head that only the target has."""
         if _is_record(head):
             return
-        end = await self._fate(head, self._theirs)
+        end = await self._fate(head, self._ours, self._theirs)
         other = await self._other_lineage(self._source, head.thread)
-        if end is Fate.ALIVE and other is not None and not self._rule.wins(other, head, ours_seen=False):
+        stays = end in (Fate.ALIVE, Fate.NEWER)
+        if stays and other is not None and not self._rule.wins(other, head, ours_seen=False):
             self._merged.waits_for.add(other.lineage)  # it has to free the name first
-        elif end is not Fate.ALIVE or other is not None:
+        elif not stays or other is not None:
             del self._final[head.thread]
             if end is not Fate.DEAD:
                 self._lost.append(_Lost(head, self._ours, self._theirs, end is Fate.UNSEEN))
@@ -260,33 +270,35 @@ class Absorption:
         if here is None:
             await self._decide_new(head)
             return
+        wins = self._rule.wins(head, here, ours_seen=self._theirs.step(here.position) is not None)
+        ended = False
         if head.owner != here.owner and not _is_record(head):
-            end = await self._fate(head, self._ours)
-            if end is not Fate.ALIVE:
-                if end is Fate.UNSEEN:
-                    self._lost.append(_Lost(head, self._theirs, self._ours, deleted=True))
+            theirs = await self._fate(head, self._theirs, self._ours)
+            ours = await self._fate(here, self._ours, self._theirs)
+            gone = (Fate.DEAD, Fate.UNSEEN)
+            ended = theirs in gone or ours in gone
+            wins = theirs not in gone and (ours in gone or wins)
+            if (ours if wins else theirs) is Fate.DEAD:
+                self._final[head.thread] = head if wins else here
                 return
-            end = await self._fate(here, self._theirs)
-            if end is not Fate.ALIVE:
-                self._final[head.thread] = head
-                if end is Fate.UNSEEN:
-                    self._lost.append(_Lost(here, self._ours, self._theirs, deleted=True))
-                return
-        seen = self._theirs.step(here.position) is not None
-        if self._rule.wins(head, here, ours_seen=seen):
+        if wins:
             self._final[head.thread] = head
-            self._lost.append(_Lost(here, self._ours, self._theirs))
+            self._lost.append(_Lost(here, self._ours, self._theirs, ended))
         else:
-            self._lost.append(_Lost(head, self._theirs, self._ours))
+            self._lost.append(_Lost(head, self._theirs, self._ours, ended))
 
     async def _decide_new(self, head: Head) -> None:
         """Decide about a thread that only the source has."""
-        end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._ours)
+        end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._theirs, self._ours)
         other = await self._other_lineage(self._target, head.thread)
-        begins = self._rule.begins(head)
-        if end is Fate.ALIVE and begins and other is None:
+        stays = end in (Fate.ALIVE, Fate.NEWER) and self._rule.begins(head)
+        renamed = any(one.owner == head.owner for one in self._ours.heads.values()) and not _is_record(head)
+        if stays and renamed:
+            # An earlier merge gave it this name on the source, before the thread could lose its own name here.
+            self._lost.append(_Lost(head, self._theirs, self._ours, again=True))
+        elif stays and other is None:
             self._final[head.thread] = head
-        elif end is Fate.ALIVE and begins and other is not None and self._rule.wins(head, other, ours_seen=False):
+        elif stays and other is not None and self._rule.wins(head, other, ours_seen=False):
             self._merged.waits_for.add(other.lineage)
         elif end is not Fate.DEAD:
             self._lost.append(_Lost(head, self._theirs, self._ours, end is Fate.UNSEEN))
@@ -302,17 +314,13 @@ class Absorption:
         owner, count = (os.urandom(16), 0) if alive else (head.owner, head.count)
         self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
         self._diverged.append((head.thread, name))
-        if lost.deleted and not alive:
-            self._delete_seen(lost)
 
-    def _delete_seen(self, lost: _Lost) -> None:
-        """Delete the checkpoints of a deleted thread that whoever deleted it had seen, and that are not in the history
-        of the head which is kept."""
-        way = {segment.branch.id: segment.last for segment in walk_back(lost.head.position, self._branches.get)}
-        for id, steps in lost.there.steps.items():
-            if self._branches[id].owner == lost.head.owner:
+    def _delete_seen(self, head: Head, there: LineageRecords) -> None:
+        """Delete the checkpoints of a deleted thread that whoever deleted it had seen; only the others are kept."""
+        for id, steps in there.steps.items():
+            if self._branches[id].owner == head.owner:
                 for number, step in steps.items():
-                    if number > way.get(id, 0):
+                    if not self._is_deleted(id, step):
                         self._marks[id, number] = self._codec.mark_deleted(id, step, duplicate=False)
 
     def _has_unique(self, lost: _Lost) -> bool:
@@ -320,7 +328,7 @@ class Absorption:
         is recognized by its id."""
         head, here, there = lost.head, lost.here, lost.there
         winner = self._final.get(head.thread)
-        same = lost.deleted or (winner is not None and winner.owner == head.owner)
+        same = lost.deleted or lost.again or (winner is not None and winner.owner == head.owner)
         if same and there.step(head.position) is not None:
             return False  # the other side has been here, and moved on
         owners = {one.owner for one in self._final.values()}
@@ -347,7 +355,7 @@ class Absorption:
     async def _free_name(self, thread: str) -> str:
         number = 1
         while True:
-            name = f"{thread[:_LONGEST]}#{LABEL}-{number}"
+            name = f"{_SUFFIX.sub('', thread)[:_LONGEST]}#{LABEL}-{number}"
             taken = name in self._final or name in self._theirs.heads
             if not taken and await self._target.head(name) is None and await self._source.head(name) is None:
                 return name
@@ -432,13 +440,31 @@ class Absorption:
             if other is not None and other.lineage != self._lineage:
                 taken.add(thread)  # its lineage is merged next, and frees the name
         await self._bring(self._target, self._source, self._ours, self._theirs, taken)
+        if not taken:
+            await self._drop_leftovers()
+
+    async def _drop_leftovers(self) -> None:
+        """Drop from the source what belongs to no thread and what the target never had: no sweep would find it."""
+        living, ours, theirs = self._living(self._final.values()), self._ours, self._theirs
+        branches = [id for id in theirs.branches if id not in ours.branches and id not in living]
+        rows = [
+            (id, number)
+            for id, steps in theirs.steps.items()
+            if id not in branches
+            for number in steps
+            if number > living.get(id, 0) and ours.step((id, number)) is None
+        ]
+        if branches or rows:
+            expect = [(head.thread, head.key) for head in self._final.values()]
+            await self._source.drop(Drop(self._lineage, expect, rows=rows[::-1], branches=branches))
 
     async def _bring(
         self, source: Engine, target: Engine, has: LineageRecords, lacks: LineageRecords, taken: Collection[str] = ()
     ) -> None:
         """Copy rows to a side, and change its heads in one commit with those that were held back."""
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
-        lacking = self._lacking(has, lacks, heads.values())
+        # The target gets what its heads need; the source becomes equal, with the garbage that sweeps of the target find.
+        lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
         if lacking:
             await copy_blobs(source, target, self._lineage, self._merged.copied)
         hold = {head.position for head in (*has.heads.values(), *lacks.heads.values())}
@@ -459,20 +485,25 @@ class Absorption:
             self._merged.copied.add(commit)
 
     def _lacking(
-        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head]
+        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head] | None
     ) -> dict[Branch, Collection[int]]:
-        """The rows that one side lacks and that these heads need, or that belong to their threads."""
-        heads = [head for head in heads if not _is_record(head)]
-        owners = {head.owner for head in heads}
-        reach = furthest((head.position for head in heads), self._branches.get)
+        """The rows that one side lacks; only those that these heads need, or that belong to their threads."""
+        living = self._living(self._final.values() if heads is None else heads)
         found: dict[Branch, Collection[int]] = {}
         for id, branch in has.branches.items():
             known = lacks.steps.get(id, {})
-            last = None if branch.owner in owners else reach.get(id, -1)
-            numbers = [n for n in has.steps[id] if n not in known and (last is None or n <= last)]
-            if numbers or (id in reach and id not in lacks.branches):
+            last = LAST_STEP if heads is None else living.get(id, -1)
+            numbers = [number for number in has.steps[id] if number not in known and number <= last]
+            if numbers or (last >= 0 and id not in lacks.branches):
                 found[branch] = numbers
         return found
+
+    def _living(self, heads: Iterable[Head]) -> dict[bytes, int]:
+        """The last step of each branch that is in the history of one of these heads, or belongs to one of them."""
+        heads = [head for head in heads if not _is_record(head)]
+        owners = {head.owner for head in heads}
+        reach = furthest((head.position for head in heads), self._branches.get)
+        return {**reach, **{id: LAST_STEP for id, branch in self._branches.items() if branch.owner in owners}}
 
 
 def _is_record(head: Head) -> bool:
