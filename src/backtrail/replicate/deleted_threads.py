@@ -38,6 +38,7 @@ class Fate(Enum):
     DEAD = auto()  #: whoever deleted the thread had seen this head
     NEWER = auto()  #: whoever deleted the thread had not seen this head, which was written in a newer generation
     UNSEEN = auto()  #: the same, but in an older generation: it cannot keep its name
+    OUSTED = auto()  #: another thread of its name was deleted in a newer generation: it cannot keep its name
 
 
 class Deletions(msgspec.Struct, frozen=True):
@@ -51,7 +52,7 @@ def fate(head: Head, deletions: Deletions, *, seen: bool) -> Fate:
     """The effect of deletions on a head. `seen`: the other side has the row at this head."""
     written, own = generation_of(head.version), deletions.own
     if own is None:  # a name that was deleted is not given to a thread that was older
-        return Fate.UNSEEN if written < deletions.others else Fate.ALIVE
+        return Fate.OUSTED if written < deletions.others else Fate.ALIVE
     # The versions of one generation were all made on one side, one after the other.
     if seen or (head.version <= own.version and written == generation_of(own.version)):
         return Fate.DEAD

@@ -41,6 +41,7 @@ from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_dele
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
 
 LABEL = "diverged"
+_STAYS = (Fate.ALIVE, Fate.NEWER)  # of heads that keep the names of their threads
 _SUFFIX = re.compile(rf"#{LABEL}-\d+$")
 _LONGEST = 480  # characters of a name that another name is made from
 _APART = (
@@ -52,6 +53,10 @@ _RINGS = "the two stores are sealed with different key rings: copy one into the 
 
 class Apart(Refused):
     """Both stores continued the same branch, or are sealed with different keys: they have no union."""
+
+
+class Outdated(Refused):
+    """One side has heads of a newer generation than the one that is to be merged: the roles have to be read again."""
 
 
 class MarkFacts(NamedTuple):
@@ -112,7 +117,7 @@ class _Lost(msgspec.Struct, frozen=True):
     head: Head
     here: LineageRecords
     there: LineageRecords
-    deleted: bool = False  #: its thread was deleted on the other side
+    fate: Fate
     again: bool = False  #: the other side has the same thread under another name
 
 
@@ -166,6 +171,9 @@ async def _merge(
                 await clear(target, lineage)
                 await clear(source, lineage)
             return
+        newest = max(generation_of(head.version) for head in (*ours.values(), *theirs.values()))
+        if not rule.renews and newest > generation:
+            raise Outdated(lineage, f"lineage {lineage!r} was written to in generation {newest}: read the roles again")
         merged.waits_for.clear()
         try:
             records = await LineageRecords.read(source, lineage, theirs)
@@ -173,7 +181,7 @@ async def _merge(
             await absorption.decide(await LineageRecords.read(target, lineage, ours), records)
             await absorption.commit()
             await absorption.overwrite()
-        except Apart:
+        except (Apart, Outdated):
             raise
         except Refused:
             continue
@@ -207,6 +215,7 @@ class Absorption:
         self._sides = sides or (target,)  # those that may have tombstones of threads of the source
         self._final: dict[str, Head] = {}  # the heads that both will have
         self._lost: list[_Lost] = []
+        self._ended: list[tuple[bytes, LineageRecords]] = []  # incarnations that were deleted, by a side with these
         self._diverged: list[tuple[str, str]] = []
         self._marks: dict[Position, Mark] = {}  # on rows that exist already
 
@@ -226,6 +235,8 @@ class Absorption:
                 await self._decide_theirs(head)
         for lost in self._lost:
             await self._keep(lost)
+        for owner, there in self._ended:
+            self._delete_seen(owner, there)
         for thread, head in self._final.items():
             if not _is_record(head):
                 self._final[thread] = self._counted(head)
@@ -238,7 +249,7 @@ class Absorption:
         else:
             end = fate(head, await find_deletions((self._source,), head), seen=seen)
         if end in (Fate.NEWER, Fate.UNSEEN):
-            self._delete_seen(head, there)
+            self._ended.append((head.owner, there))
         return end
 
     async def _decide_ours(self, head: Head) -> None:
@@ -247,13 +258,13 @@ class Absorption:
             return
         end = await self._fate(head, self._ours, self._theirs)
         other = await self._other_lineage(self._source, head.thread)
-        stays = end in (Fate.ALIVE, Fate.NEWER)
+        stays = end in _STAYS
         if stays and other is not None and not self._rule.wins(other, head, ours_seen=False):
             self._merged.waits_for.add(other.lineage)  # it has to free the name first
         elif not stays or other is not None:
             del self._final[head.thread]
             if end is not Fate.DEAD:
-                self._lost.append(_Lost(head, self._ours, self._theirs, end is Fate.UNSEEN))
+                self._lost.append(_Lost(head, self._ours, self._theirs, end))
 
     async def _other_lineage(self, side: Engine, thread: str) -> Head | None:
         """The head of a thread of this name in another lineage."""
@@ -271,37 +282,33 @@ class Absorption:
             await self._decide_new(head)
             return
         wins = self._rule.wins(head, here, ours_seen=self._theirs.step(here.position) is not None)
-        ended = False
+        end = Fate.ALIVE
         if head.owner != here.owner and not _is_record(head):
             theirs = await self._fate(head, self._theirs, self._ours)
             ours = await self._fate(here, self._ours, self._theirs)
-            gone = (Fate.DEAD, Fate.UNSEEN)
-            ended = theirs in gone or ours in gone
-            wins = theirs not in gone and (ours in gone or wins)
-            if (ours if wins else theirs) is Fate.DEAD:
-                self._final[head.thread] = head if wins else here
-                return
+            wins = theirs in _STAYS and (ours not in _STAYS or wins)
+            end = ours if wins else theirs
         if wins:
             self._final[head.thread] = head
-            self._lost.append(_Lost(here, self._ours, self._theirs, ended))
-        else:
-            self._lost.append(_Lost(head, self._theirs, self._ours, ended))
+        if end is not Fate.DEAD:
+            lost = (here, self._ours, self._theirs) if wins else (head, self._theirs, self._ours)
+            self._lost.append(_Lost(*lost, end))
 
     async def _decide_new(self, head: Head) -> None:
         """Decide about a thread that only the source has."""
         end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._theirs, self._ours)
         other = await self._other_lineage(self._target, head.thread)
-        stays = end in (Fate.ALIVE, Fate.NEWER) and self._rule.begins(head)
+        stays = end in _STAYS and self._rule.begins(head)
         renamed = any(one.owner == head.owner for one in self._ours.heads.values()) and not _is_record(head)
         if stays and renamed:
             # An earlier merge gave it this name on the source, before the thread could lose its own name here.
-            self._lost.append(_Lost(head, self._theirs, self._ours, again=True))
+            self._lost.append(_Lost(head, self._theirs, self._ours, end, again=True))
         elif stays and other is None:
             self._final[head.thread] = head
         elif stays and other is not None and self._rule.wins(head, other, ours_seen=False):
             self._merged.waits_for.add(other.lineage)
         elif end is not Fate.DEAD:
-            self._lost.append(_Lost(head, self._theirs, self._ours, end is Fate.UNSEEN))
+            self._lost.append(_Lost(head, self._theirs, self._ours, end))
 
     async def _keep(self, lost: _Lost) -> None:
         """Keep a head that lost, if it has checkpoints that the other side does not have."""
@@ -315,12 +322,15 @@ class Absorption:
         self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
         self._diverged.append((head.thread, name))
 
-    def _delete_seen(self, head: Head, there: LineageRecords) -> None:
-        """Delete the checkpoints of a deleted thread that whoever deleted it had seen; only the others are kept."""
+    def _delete_seen(self, owner: bytes, there: LineageRecords) -> None:
+        """Delete the checkpoints of a deleted thread that whoever deleted it had seen; only the others are kept, and
+        those that forks inherited."""
+        forks = (head.position for head in self._final.values() if head.owner != owner and not _is_record(head))
+        inherited = furthest(forks, self._branches.get)
         for id, steps in there.steps.items():
-            if self._branches[id].owner == head.owner:
+            if self._branches[id].owner == owner:
                 for number, step in steps.items():
-                    if not self._is_deleted(id, step):
+                    if number > inherited.get(id, 0) and not self._is_deleted(id, step):
                         self._marks[id, number] = self._codec.mark_deleted(id, step, duplicate=False)
 
     def _has_unique(self, lost: _Lost) -> bool:
@@ -328,14 +338,16 @@ class Absorption:
         is recognized by its id."""
         head, here, there = lost.head, lost.here, lost.there
         winner = self._final.get(head.thread)
-        same = lost.deleted or lost.again or (winner is not None and winner.owner == head.owner)
+        same = lost.fate is Fate.UNSEEN or lost.again or (winner is not None and winner.owner == head.owner)
         if same and there.step(head.position) is not None:
             return False  # the other side has been here, and moved on
         owners = {one.owner for one in self._final.values()}
+        if lost.fate in (Fate.UNSEEN, Fate.OUSTED):  # whoever deleted the name knew all threads of it
+            owners |= {branch.owner for branch in there.branches.values()} - {head.owner}
         again = {
             step.id
             for id, steps in there.steps.items()
-            if lost.deleted or there.branches[id].owner in owners
+            if there.branches[id].owner in owners
             for step in steps.values()
         }
         own: list[bool] = []
@@ -463,7 +475,7 @@ class Absorption:
     ) -> None:
         """Copy rows to a side, and change its heads in one commit with those that were held back."""
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
-        # The target gets what its heads need; the source becomes equal, with the garbage that sweeps of the target find.
+        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find.
         lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
         if lacking:
             await copy_blobs(source, target, self._lineage, self._merged.copied)

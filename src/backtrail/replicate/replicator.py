@@ -16,7 +16,7 @@ from backtrail.replicate.deleted_threads import clear_tombstones
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.fast_forward import fast_forward
 from backtrail.replicate.head_comparison import differing
-from backtrail.replicate.merge import Codec, merge
+from backtrail.replicate.merge import Codec, Outdated, merge
 from backtrail.replicate.outbox import Outbox
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings
@@ -174,7 +174,11 @@ class Replicator:
             return False  # its heads moved, or are not what they seemed
 
     async def _merge(self, sides: tuple[Engine, Engine], lineage: str, generation: int) -> None:
-        merged = await merge(*sides, lineage, self.codec, generation=generation)
+        try:
+            merged = await merge(*sides, lineage, self.codec, generation=generation)
+        except Outdated:
+            await self._failover.learn()
+            raise
         self.count_diverged(merged.diverged)
 
     def count_diverged(self, diverged: list[tuple[str, str]]) -> None:
