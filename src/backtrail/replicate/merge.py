@@ -299,7 +299,7 @@ class Absorption:
         end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._theirs, self._ours)
         other = await self._other_lineage(self._target, head.thread)
         stays = end in _STAYS and self._rule.begins(head)
-        renamed = any(one.owner == head.owner for one in self._ours.heads.values()) and not _is_record(head)
+        renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
         if stays and renamed:
             # An earlier merge gave it this name on the source, before the thread could lose its own name here.
             self._lost.append(_Lost(head, self._theirs, self._ours, end, again=True))
@@ -325,8 +325,9 @@ class Absorption:
     def _delete_seen(self, owner: bytes, there: LineageRecords) -> None:
         """Delete the checkpoints of a deleted thread that whoever deleted it had seen; only the others are kept, and
         those that forks inherited."""
-        forks = (head.position for head in self._final.values() if head.owner != owner and not _is_record(head))
-        inherited = furthest(forks, self._branches.get)
+        forks = [head for head in self._final.values() if head.owner != owner and not _is_record(head)]
+        renamed = [head for head in there.heads.values() if head.owner == owner]
+        inherited = furthest((head.position for head in (*forks, *renamed)), self._branches.get)
         for id, steps in there.steps.items():
             if self._branches[id].owner == owner:
                 for number, step in steps.items():
@@ -343,13 +344,10 @@ class Absorption:
             return False  # the other side has been here, and moved on
         owners = {one.owner for one in self._final.values()}
         if lost.fate in (Fate.UNSEEN, Fate.OUSTED):  # whoever deleted the name knew all threads of it
-            owners |= {branch.owner for branch in there.branches.values()} - {head.owner}
-        again = {
-            step.id
-            for id, steps in there.steps.items()
-            if there.branches[id].owner in owners
-            for step in steps.values()
-        }
+            owners |= {branch.owner for branch in there.branches.values()}
+            owners -= {head.owner} if lost.fate is Fate.OUSTED else set()
+        known = [steps for id, steps in there.steps.items() if there.branches[id].owner in owners]
+        again = {step.id for steps in known for step in steps.values()}
         own: list[bool] = []
         for segment in walk_back(head.position, self._branches.get):
             if segment.branch.owner != head.owner:
