@@ -473,8 +473,13 @@ class Absorption:
     ) -> None:
         """Copy rows to a side, and change its heads in one commit with those that were held back."""
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
+        waiting = {self._final[thread].position for thread in taken}  # they come with their heads
         # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find.
         lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
+        lacking = {
+            branch: [number for number in numbers if (branch.id, number) not in waiting]
+            for branch, numbers in lacking.items()
+        }
         if lacking:
             await copy_blobs(source, target, self._lineage, self._merged.copied)
         hold = {head.position for head in (*has.heads.values(), *lacks.heads.values())}

@@ -91,7 +91,8 @@ async def _deliver(
 
 async def _records(spool: Spool, spooled: SpooledLineage, lineage: str, ours: LineageRecords) -> LineageRecords:
     """The spool as if it were a side: with the branches that its rows continue, and the rows that it has marked."""
-    found = await LineageRecords.read(spool.engine, lineage, spooled.heads)
+    all_heads = {**spooled.heads, spooled.journal.thread: spooled.journal}
+    found = await LineageRecords.read(spool.engine, lineage, all_heads)
     branches = {id: branch for id, branch in found.branches.items() if branch.thread}
     steps: dict[bytes, dict[int, Step]] = {}
     for id, rows in found.steps.items():
