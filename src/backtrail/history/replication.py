@@ -20,7 +20,8 @@ from backtrail.history.records import MarkBody, now_micros, open_mark, open_note
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.lineage_copy import Copied, Progress
-from backtrail.replicate.merge import MarkFacts, OursUnlessAhead, merge
+from backtrail.replicate.merge import merge
+from backtrail.replicate.merge_rules import MarkFacts, OursUnlessAhead
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.status import Mirrored, Status
 
