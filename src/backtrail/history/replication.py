@@ -69,7 +69,7 @@ class MergeCodec:
         return self._mark(branch, step, deleted=True, duplicate=duplicate)
 
     def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint which was deleted as a duplicate."""
+        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
         return self._mark(branch, step, deleted=False, duplicate=False)
 
     def _mark(self, branch: bytes, step: Step, *, deleted: bool, duplicate: bool) -> Mark:

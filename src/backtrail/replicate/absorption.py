@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Swap, generation_of, next_version
-from backtrail.engines.branch_origins import furthest
+from backtrail.engines.branch_origins import furthest, is_complete, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
 from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
@@ -278,6 +278,17 @@ class Absorption:
             commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
             await target.commit(commit)
             self._merged.copied.add(commit)
+            if not lacks.heads:
+                await self._check_whole(target, heads.values())
+
+    async def _check_whole(self, side: Engine, heads: Iterable[Head]) -> None:
+        """Take heads back that point at branches which a sweep has freed meanwhile. It cannot have noticed the copy if
+        the lineage had no head; from now on it does."""
+        branches = {branch.id: branch for branch in await side.branches(self._lineage)}
+        threads = [head for head in heads if not _is_record(head)]
+        if not all(is_complete(list(walk_back(head.position, branches.get))) for head in threads):
+            await side.commit(Commit(self._lineage, [Swap(head.thread, head.key, None) for head in threads]))
+            raise Refused(self._lineage, f"lineage {self._lineage!r} was swept while it was copied: look again")
 
     def _lacking(
         self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head] | None

@@ -56,7 +56,11 @@ class LineageUnion:
         """The number of checkpoints that a thread with this head has, once duplicates among them are marked."""
         rows = self.own_rows(head.owner)
         self._mark_duplicates(head, rows)
-        return sum(not self._is_deleted(at[0], step) or at == head.position for at, step in rows.items())
+        tip = rows.get(head.position)
+        if tip is not None and self._is_deleted(head.branch, tip):  # on the other side, which had moved on
+            mark = self.marks[head.position] = self._codec.mark_restored(head.branch, tip)
+            rows[head.position] = tip._replace(mark=mark.data)
+        return sum(not self._is_deleted(at[0], step) for at, step in rows.items())
 
     def _mark_duplicates(self, head: Head, rows: dict[Position, Step]) -> None:
         """Mark saves that exist twice among these rows, because one side repeated them. The one in the history stays,

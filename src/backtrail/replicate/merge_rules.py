@@ -38,7 +38,7 @@ class Codec(Protocol):
         """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
 
     def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint which was deleted as a duplicate."""
+        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
 
 
 class Rule:
