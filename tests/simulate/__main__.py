@@ -87,9 +87,9 @@ def play_seeds(chosen: Chosen, seeds: range, jobs: int, limit: int) -> int:
 
 def tell(plan: Plan, reads: bool) -> list[Failure]:
     """Play a plan, and print its story."""
-    story = Story(reads=reads)
-    failures = World(plan, story).play()
-    print("\n".join([*told_plan(plan), *story.lines]))
+    world = World(plan, story := Story(reads=reads))
+    failures = world.play()
+    print(told_plan(plan), story.text(world.ledger), sep="\n")
     for failure in failures:
         print(f"-> {failure}")
     return failures

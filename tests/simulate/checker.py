@@ -78,14 +78,6 @@ def _shown(info: backtrail.ThreadInfo | None) -> str:
     return "none" if info is None else f"{info.head[-6:]} count {info.count} version {info.version}"
 
 
-def alive(engines: dict[str, Engine]) -> list[set[str]]:
-    """The ids of all checkpoints that are alive on each server."""
-    return [
-        {one.id for info in store.threads() for one in store.thread(info.id).history(all=True, salvage=True)}
-        for store in map(backtrail.open, engines.values())
-    ]
-
-
 def check(plan: Plan, ledger: Ledger, engines: dict[str, Engine]) -> list[Failure]:
     """All promises that are broken, the worst first."""
     sides = Sides(engines)
@@ -142,7 +134,7 @@ def _saves(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             yield Failure("an acknowledged save is lost", f"{save}, {str(save.id)[-6:]}")
         for name in found:
             state = sides.states.get((name, str(save.id)))
-            if state is not None and save.text not in state.get("messages", ()):
+            if state is not None and save.text != state.get("messages", [""])[-1]:
                 yield Failure("a save without its content", f"{save} is in {name!r} as {state}")
             if state is not None and save.kind == "update" and state.get("plan") != save.text:
                 yield Failure("a save without its content", f"{save} is in {name!r} as {state}")
@@ -150,24 +142,28 @@ def _saves(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 def _doubles(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """Nothing is there twice: no id in a history, no message in a state, no save under two ids."""
-    introduced: dict[str, set[str]] = {}
+    made: dict[str, set[str]] = {}  # by the last message, which is the one that a checkpoint was saved for
     for name, history in sides.histories.items():
         ids = [one.id for one in history]
         if len({*ids}) != len(ids):
             yield Failure("a checkpoint is twice in a history", f"{name!r}: {[id[-6:] for id in ids]}")
         for one in history:
             messages = sides.states.get((name, one.id), {}).get("messages", [])
-            if len({*messages}) != len(messages):
-                yield Failure("a message is twice in a state", f"{name!r} at {one.id[-6:]}: {messages}")
-            before = sides.states.get((name, one.parent_id or ""), None)
-            if before is None and one.parent_id is not None:
-                continue  # its parent was deleted: nobody can tell what is new
-            for text in {*messages} - {*(before or {}).get("messages", [])}:
-                introduced.setdefault(text, set()).add(one.id)
-    for call in ledger.all(*SAVES):
-        if len(introduced.get(call.text, ())) > 1:
-            found = sorted(id[-6:] for id in introduced[call.text])
-            yield Failure("a save was made twice", f"{call}: {found}")
+            if messages:
+                made.setdefault(messages[-1], set()).add(one.id)
+            for text in {text for text in messages if messages.count(text) > 1}:
+                if not _deleted_meanwhile(ledger, text):
+                    yield Failure("a message is twice in a state", f"{name!r} at {one.id[-6:]}: {messages}")
+    for text, ids_of in made.items():
+        if len(ids_of) > 1:
+            yield Failure("a save was made twice", f"{text}: {sorted(id[-6:] for id in ids_of)}")
+
+
+def _deleted_meanwhile(ledger: Ledger, text: str) -> bool:
+    """True if a save was still being repeated when somebody deleted the checkpoint that it had made unnoticed: then
+    nothing is left by which it could be recognised, and it is made again."""
+    save = next(call for call in ledger.calls if call.text == text)
+    return any(not one.over_before(save.begun) and not _clearly_failed(one) for one in ledger.all("delete_at", "prune"))
 
 
 def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
@@ -177,11 +173,11 @@ def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         deletes = [one for one in ledger.all("delete", "delete_at") if one.thread == name]
         if any(not one.over_before(call.begun) and not _clearly_failed(one) for one in deletes):
             continue
+        there = any(call.target in sides.ids(one) for one in sides.of(name))
         if not sides.of(name):
             yield Failure("an acknowledged fork is lost", str(call))
-        elif call.target is not None and not any(call.target in sides.ids(one) for one in sides.of(name)):
-            if not _target_deleted(ledger, call.target):
-                yield Failure("a fork without its history", f"{call}: {sides.of(name)}")
+        elif call.target is not None and not there and not _target_deleted(ledger, call.target):
+            yield Failure("a fork without its history", f"{call}: {sides.of(name)}")
 
 
 def _target_deleted(ledger: Ledger, id: str) -> bool:

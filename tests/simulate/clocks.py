@@ -33,17 +33,20 @@ def simulated(loop: SimulatedLoop, seed: int) -> Iterator[None]:
         error = 0.0 if process is None else process.clock_error
         return int((START + loop.now + error) * 1_000_000) * 1000
 
-    ids = checkpoint_ids._tails  # noqa: SLF001  # drawn ahead, from the system's dice
+    def seconds() -> float:
+        return nanoseconds() / 1e9
+
+    ids = checkpoint_ids._tails  # drawn ahead, from the system's dice
     drawn, ids[:] = list(ids), []
     collecting = gc.isenabled()
     gc.disable()  # a collection at a random moment would end tasks of dead processes there
     with (
-        mock.patch.object(time, "time", lambda: nanoseconds() / 1e9),
+        mock.patch.object(time, "time", seconds),
         mock.patch.object(time, "time_ns", nanoseconds),
-        mock.patch.object(time, "monotonic", lambda: loop.now),
+        mock.patch.object(time, "monotonic", loop.time),
         mock.patch.object(records, "clock", nanoseconds),
         mock.patch.object(os, "urandom", dice.randbytes),
-        mock.patch.object(sys, "unraisablehook", lambda _: None),  # of coroutines that never came to their end
+        mock.patch.object(sys, "unraisablehook", _ignore),  # of coroutines that never came to their end
     ):
         before, random_state = logging.raiseExceptions, random.getstate()
         random.seed(seed)
@@ -56,3 +59,7 @@ def simulated(loop: SimulatedLoop, seed: int) -> Iterator[None]:
             ids[:] = drawn
             if collecting:
                 gc.enable()
+
+
+def _ignore(_: object) -> None:
+    """Nothing to report."""

@@ -150,7 +150,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # those of dead processes never end
         return task
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # noqa: ARG002
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """There are no threads here: the work is done at once, and its result arrives with the next turn."""
         future = self.create_future()
         try:

@@ -22,6 +22,7 @@ from backtrail.errors import Unavailable
 
 from .loop import NOBODY, PROCESS, Process, SimulatedLoop
 from .plan import SIDES, Fault
+from .story import Story
 
 WRITES = ("commit", "drop", "lease", "release")
 TIMEOUT = 1.0  #: seconds after which a client gives up
@@ -35,7 +36,7 @@ class TooManyCalls(BaseException):
 class Network:
     """Two servers, and what lies between them and the processes."""
 
-    def __init__(self, loop: SimulatedLoop, noise: int, calm: bool, tell: Callable[..., None]) -> None:
+    def __init__(self, loop: SimulatedLoop, noise: int, calm: bool, story: Story) -> None:
         self.loop = loop
         self.servers: dict[str, MemoryEngine] = {name: MemoryEngine() for name in SIDES}
         self.under_way = 0  #: messages that will still reach a server
@@ -45,7 +46,7 @@ class Network:
         self.asking: Callable[[], Any] = lambda: None  #: what the caller is doing
         self._dice = random.Random(noise)
         self._calm = calm
-        self._tell = tell
+        self._story = story
         self._cuts: dict[tuple[Process | None, str], list[Fault]] = {}
         self._due: list[_AtCall] = []
 
@@ -64,7 +65,7 @@ class Network:
     def _mend(self, key: tuple[Process | None, str], fault: Fault) -> None:
         if fault in self._cuts.get(key, ()):
             self._cuts[key].remove(fault)
-            self._tell(f"the {key[1]} can be reached again by {key[0].name if key[0] else 'all'}")
+            self._story.tell(f"the {key[1]} can be reached again by {key[0].name if key[0] else 'all'}")
 
     def heal(self) -> None:
         self._cuts.clear()
@@ -96,11 +97,11 @@ class Network:
             if one.left == 0:
                 self._due.remove(one)
                 fate = one.happen(server) or fate
-        message = _Message(self, process, server, method, args, options)
+        message = Message(self, process, server, method, args, options)
         message.send(fate)
         return message.outcome
 
-    def apply(self, message: _Message) -> tuple[Any, BaseException | None]:
+    def apply(self, message: Message) -> tuple[Any, BaseException | None]:
         """On the server: carry out a request."""
         made = self.on_write(message.server, message.args[0], message.asked_by) if message.method in WRITES else None
         work = getattr(self.servers[message.server], message.method)(*message.args, **message.options)
@@ -120,7 +121,7 @@ class _AtCall:
         self.concerns, self.left, self.happen = concerns, call, happen
 
 
-class _Message:
+class Message:
     """One call on its way to a server and back."""
 
     def __init__(self, network: Network, process: Process, server: str, method: str, args: Any, options: Any) -> None:
@@ -202,7 +203,7 @@ class _Message:
             self.outcome.set_exception(Unavailable(f"{self.server}: {why}"))
 
     def _note(self, what: str, error: BaseException | None = None) -> None:
-        self.network._tell(None, self, what, error)
+        self.network._story.message(self, what, error)
 
 
 class Link(Engine):

@@ -59,7 +59,12 @@ class Fault(msgspec.Struct, frozen=True):
     side: str = "primary"
     lasting: float = 1.0  #: seconds
     how: str = "refused"  #: of a cut: "refused" at once, "silent" until a timeout, or only the "answers" are lost
-    after: bool = False  #: a crash: the call that it happened at still reaches its server
+    after: bool = False  #: a crash: the call at which it happens is still sent; a clock: it jumps forward
+
+    @property
+    def jump(self) -> float:
+        """The seconds by which a clock jumps."""
+        return self.lasting * (100 if self.after else -100)
 
 
 class Plan(msgspec.Struct, frozen=True):

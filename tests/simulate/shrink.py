@@ -27,15 +27,13 @@ def shrink(plan: Plan, play: Play, kind: str, most: int = 4000) -> Plan:
             if left <= 0:
                 return None
             left -= 1
-            tried = msgspec.structs.replace(candidate, noise=candidate.noise if not noise else noise)
+            tried = msgspec.structs.replace(candidate, noise=noise or candidate.noise)
             if any(failure.kind == kind for failure in play(tried)):
                 return tried
         return None
 
-    calm = fails(msgspec.structs.replace(plan, calm=True))
-    plan = calm or plan
-    for changed in (msgspec.structs.replace(plan, linger=0.0), *_fewer_options(plan)):
-        plan = fails(changed) or plan
+    for simpler in ({"calm": True}, {"linger": 0.0}):
+        plan = fails(msgspec.structs.replace(plan, **simpler)) or plan
     names = plan.names()
     parts = 2
     while names:
@@ -51,14 +49,6 @@ def shrink(plan: Plan, play: Play, kind: str, most: int = 4000) -> Plan:
                 break
             parts = min(len(names), parts * 2)
     return _without_idle_processes(plan, fails)
-
-
-def _fewer_options(plan: Plan) -> list[Plan]:
-    return [
-        msgspec.structs.replace(plan, options={name: value for name, value in plan.options.items() if name != left})
-        for left in plan.options
-        if left in ("max_pending",)
-    ]
 
 
 def _without_idle_processes(plan: Plan, fails: Callable[[Plan], Plan | None]) -> Plan:

@@ -19,11 +19,12 @@ from backtrail.engines.base import Engine
 from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import BacktrailError, Unavailable
 
-from .checker import Failure, alive, check
+from .checker import Failure, check
 from .clocks import simulated
 from .loop import NOBODY, PROCESS, Process, SimulatedLoop, Stuck
 from .network import Disk, Link, Network, TooManyCalls, deleted_threads
 from .plan import Fault, Plan
+from .servers import alive, history
 from .story import Story
 from .workload import CALL, Call, Ledger, perform
 
@@ -103,10 +104,12 @@ class Machine:
     def die(self) -> None:
         """The process is gone, and everything that it had only in memory."""
         self.process.dead = True
+        self.store = None
 
     @property
     def idle(self) -> bool:
-        return all(one.is_set() for one in self.done.values())
+        """True if its process lives, its store is open, and nothing is left to do."""
+        return self.store is not None and all(one.is_set() for one in self.done.values())
 
 
 class World:
@@ -120,7 +123,7 @@ class World:
         self.story.clock = lambda: self.loop.now - self.began
         self.ledger = Ledger()
         self.failures: list[Failure] = []
-        self.network = Network(self.loop, plan.noise, plan.calm, self.story.tell)
+        self.network = Network(self.loop, plan.noise, plan.calm, self.story)
         self.network.on_write = self._before_write
         self.network.asking = CALL.get
         self.machines = [Machine(self, number) for number in range(plan.processes)]
@@ -156,6 +159,8 @@ class World:
             error = context.get("exception")
             if not isinstance(error, BacktrailError):
                 self.broken(Failure("an error in the background", f"{type(error).__name__}: {error}"))
+        if not self.story.silent:
+            self.story.sides(self.engines)
         return self.failures
 
     async def _play(self) -> None:
@@ -165,11 +170,11 @@ class World:
             self.loop.call_at(self.began + fault.at, self._due, fault, context=NOBODY)
         await asyncio.sleep(self.plan.healed)
         self._heal()
-        await self._until(lambda: all(machine.idle or not machine.lanes for machine in self.machines), "a call")
+        await self._until(lambda: all(machine.idle for machine in self.machines), "an operation")
         await self._until(lambda: self.network.under_way == 0, "the network")
         self.machines.append(fresh := Machine(self, len(self.machines)))
         fresh.start()
-        await self._until(lambda: all(machine.store is not None for machine in self.machines), "open()")
+        await self._until(lambda: fresh.idle, "open()")
         if self.failures:
             return
         await self._settle()
@@ -238,7 +243,7 @@ class World:
         elif fault.kind == "stop":
             self.loop.stop_process(process, fault.lasting)
         elif fault.kind == "clock":
-            process.clock_error += fault.lasting * (1 if fault.after else -1) * 100
+            process.clock_error += fault.jump
         else:
             return fault.kind
         return None
@@ -263,8 +268,7 @@ class World:
             return None
         if asked_by.thread not in deleted_threads(request):
             return None
-        store = backtrail.open(self.network.servers[server])
-        known = {one.id for one in store.thread(asked_by.thread).history(all=True, salvage=True)}
+        known = {one.id for one in history(backtrail.open(self.network.servers[server]), asked_by.thread)}
         return lambda: asked_by.known.append(known)
 
 
@@ -285,7 +289,7 @@ class _listening(logging.Handler):  # noqa: N801  # a context manager
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
         name = process.name if process else "the world"
-        self.world.story.tell(f"{name} logs: {record.getMessage()}")
+        self.world.story.logs(name, record.getMessage())
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, BacktrailError):
             self.world.broken(Failure("an error in the background", f"{name}: {type(error).__name__}: {error}"))
