@@ -33,16 +33,24 @@ class TooManyCalls(BaseException):
     """A call is repeated without end, in no time."""
 
 
+class Server:
+    """An engine that processes call, over the network; or a `local` one, on the disk of their own machine."""
+
+    def __init__(self, name: str, *, local: bool = False) -> None:
+        self.name, self.local = name, local
+        self.engine = MemoryEngine()
+
+
 class Network:
     """Two servers, and what lies between them and the processes."""
 
     def __init__(self, loop: SimulatedLoop, noise: int, calm: bool, story: Story) -> None:
         self.loop = loop
-        self.servers: dict[str, MemoryEngine] = {name: MemoryEngine() for name in SIDES}
+        self.servers = {name: Server(name) for name in SIDES}
         self.under_way = 0  #: messages that will still reach a server
         self.calls = 0
         #: called with (server, request, asked by) before a write; what it returns is called once the write is made
-        self.on_write: Callable[[str, Any, Any], Callable[[], None] | None] = lambda *_: None
+        self.on_write: Callable[[Server, Any, Any], Callable[[], None] | None] = lambda *_: None
         self.asking: Callable[[], Any] = lambda: None  #: what the caller is doing
         self._dice = random.Random(noise)
         self._calm = calm
@@ -52,7 +60,7 @@ class Network:
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
-    def at_call(self, process: Callable[[Process], bool], fault: Fault, happen: Callable[[str], str | None]) -> None:
+    def at_call(self, process: Callable[[Process], bool], fault: Fault, happen: Callable[[], str | None]) -> None:
         """Have something happen at a call; it returns what becomes of the call, if that is not as usual."""
         self._due.append(_AtCall(process, fault.call, happen))
 
@@ -71,8 +79,8 @@ class Network:
         self._cuts.clear()
         self._due.clear()
 
-    def _how_cut(self, process: Process, server: str) -> str | None:
-        for key in ((process, server), (None, server)):
+    def _how_cut(self, process: Process, server: Server) -> str | None:
+        for key in ((process, server.name), (None, server.name)):
             for fault in self._cuts.get(key, ()):
                 return fault.how
         return None
@@ -87,7 +95,7 @@ class Network:
             return 0.0005 + drawn * 0.002
         return 0.02 if drawn < 0.98 else 0.3
 
-    def send(self, process: Process, server: str, method: str, args: Any, options: Any) -> asyncio.Future[Any]:
+    def send(self, process: Process, server: Server, method: str, args: Any, options: Any) -> asyncio.Future[Any]:
         self.calls += 1
         if self.calls > MOST_CALLS:
             raise TooManyCalls(f"{self.calls} calls")
@@ -96,7 +104,9 @@ class Network:
             one.left -= 1
             if one.left == 0:
                 self._due.remove(one)
-                fate = one.happen(server) or fate
+                fate = one.happen() or fate
+        if server.local and fate != "never":
+            fate = None  # a disk loses nothing
         message = Message(self, process, server, method, args, options)
         message.send(fate)
         return message.outcome
@@ -104,7 +114,7 @@ class Network:
     def apply(self, message: Message) -> tuple[Any, BaseException | None]:
         """On the server: carry out a request."""
         made = self.on_write(message.server, message.args[0], message.asked_by) if message.method in WRITES else None
-        work = getattr(self.servers[message.server], message.method)(*message.args, **message.options)
+        work = getattr(message.server.engine, message.method)(*message.args, **message.options)
         try:
             work.send(None)
         except StopIteration as done:
@@ -117,14 +127,16 @@ class Network:
 
 
 class _AtCall:
-    def __init__(self, concerns: Callable[[Process], bool], call: int, happen: Callable[[str], str | None]) -> None:
+    def __init__(self, concerns: Callable[[Process], bool], call: int, happen: Callable[[], str | None]) -> None:
         self.concerns, self.left, self.happen = concerns, call, happen
 
 
 class Message:
     """One call on its way to a server and back."""
 
-    def __init__(self, network: Network, process: Process, server: str, method: str, args: Any, options: Any) -> None:
+    def __init__(
+        self, network: Network, process: Process, server: Server, method: str, args: Any, options: Any
+    ) -> None:
         self.network, self.process, self.server = network, process, server
         self.method, self.args, self.options = method, args, options
         self.outcome: asyncio.Future[Any] = network.loop.create_future()
@@ -200,7 +212,7 @@ class Message:
     def _fail(self, why: str) -> None:
         self._note(f"Unavailable: {why}")
         if not self.outcome.cancelled() and not self.process.dead:
-            self.outcome.set_exception(Unavailable(f"{self.server}: {why}"))
+            self.outcome.set_exception(Unavailable(f"{self.server.name}: {why}"))
 
     def _note(self, what: str, error: BaseException | None = None) -> None:
         self.network._story.message(self, what, error)
@@ -209,16 +221,16 @@ class Message:
 class Link(Engine):
     """A server, as seen by one process."""
 
-    def __init__(self, network: Network, process: Process, server: str) -> None:
+    def __init__(self, network: Network, process: Process, server: Server) -> None:
         self._network, self._process, self._server = network, process, server
         self._closed = False
         self.properties = msgspec.structs.replace(
-            MemoryEngine.properties, name=server, blocking=False, shared=True, durable=True
+            MemoryEngine.properties, name=server.name, blocking=False, shared=True, durable=True
         )
 
     async def _call(self, method: str, args: Any, options: Any) -> Any:
         if self._closed:
-            raise Unavailable(f"the {self._server} was closed")
+            raise Unavailable(f"the {self._server.name} was closed")
         assert PROCESS.get() is self._process
         return await self._network.send(self._process, self._server, method, args, options)
 
@@ -226,32 +238,16 @@ class Link(Engine):
         self._closed = True
 
 
-class Disk(Engine):
-    """The local store of one machine's spool: outlives its processes, and always answers."""
-
-    def __init__(self, engine: MemoryEngine, process: Process) -> None:
-        self._engine, self._process = engine, process
-        self.properties = msgspec.structs.replace(MemoryEngine.properties, name="disk", durable=True, shared=True)
-
-    async def _call(self, method: str, args: Any, options: Any) -> Any:
-        return await getattr(self._engine, method)(*args, **options)
-
-    async def close(self) -> None:
-        pass
-
-
 def _passing(name: str) -> Any:
-    async def call(self: Any, *args: Any, **options: Any) -> Any:
+    async def call(self: Link, *args: Any, **options: Any) -> Any:
         return await self._call(name, args, options)
 
     return call
 
 
-_METHODS = {name for name in vars(Engine) if not name.startswith("_")} - {"properties", "unwrap", "close"}
-for _class in (Link, Disk):
-    for _name in _METHODS:
-        setattr(_class, _name, _passing(_name))
-    _class.__abstractmethods__ = frozenset()
+for _name in {name for name in vars(Engine) if not name.startswith("_")} - {"properties", "unwrap", "close"}:
+    setattr(Link, _name, _passing(_name))
+Link.__abstractmethods__ = frozenset()
 
 
 def deleted_threads(request: Any) -> list[str]:

@@ -74,6 +74,7 @@ class Plan(msgspec.Struct, frozen=True):
     processes: int
     replication: Literal["sync", "async"]
     spool: bool
+    shared_spool: bool  #: one for all processes, as if they were on one machine
     options: dict[str, Any]  #: of the mirror
     operations: tuple[Operation, ...]
     faults: tuple[Fault, ...]
@@ -98,7 +99,7 @@ def make_plan(seed: int, *, replication: str | None = None, spool: bool | None =
     """The plan of a seed; with this kind of replication, and with or without spools, if that is said."""
     dice = random.Random(seed)
     chosen = dice.choice(("sync", "sync", "async"))
-    spools = dice.random() < 0.3
+    spools, shared = dice.random() < 0.3, dice.random() < 0.3
     mode: Any = replication or chosen
     processes = dice.choice((2, 2, 2, 3, 3, 4))
     span = dice.choice((0.2, 2.0, 6.0, 15.0))
@@ -117,6 +118,7 @@ def make_plan(seed: int, *, replication: str | None = None, spool: bool | None =
         processes=processes,
         replication=mode,
         spool=spools if spool is None else spool,
+        shared_spool=shared,
         options=options,
         operations=operations,
         faults=faults,

@@ -78,7 +78,7 @@ class Story:
         if plain and not self.reads and (message.method == "ping" or (error is None and not outcome)):
             return
         answer = ": ".join(filter(None, (outcome, "" if error is None else _raised(error)))) or "ok"
-        self.tell(f"    {message.process.name} -> {message.server}: {_request(message)}: {answer}")
+        self.tell(f"    {message.process.name} -> {message.server.name}: {_request(message)}: {answer}")
 
     def text(self, ledger: Ledger) -> str:
         """The whole story; checkpoints are called like the operations that saved them."""

@@ -22,7 +22,7 @@ from backtrail.errors import BacktrailError, Unavailable
 from .checker import Failure, check
 from .clocks import simulated
 from .loop import NOBODY, PROCESS, Process, SimulatedLoop, Stuck
-from .network import Disk, Link, Network, TooManyCalls, deleted_threads
+from .network import Link, Network, Server, TooManyCalls, deleted_threads
 from .plan import Fault, Plan
 from .servers import alive, history
 from .story import Story
@@ -38,7 +38,7 @@ class Machine:
 
     def __init__(self, world: World, number: int) -> None:
         self.world, self.number = world, number
-        self.disk = MemoryEngine()
+        self.disk = world.disk if world.plan.shared_spool else Server("disk", local=True)
         self.started = 0
         self.process = Process("")
         self.store: backtrail.aio.AsyncStore | None = None
@@ -63,8 +63,8 @@ class Machine:
         world, plan = self.world, self.world.plan
         options = dict(plan.options)
         if plan.spool:
-            options["spool"] = Disk(self.disk, self.process)
-        one, two = (Link(world.network, self.process, side) for side in ("primary", "replica"))
+            options["spool"] = Link(world.network, self.process, self.disk)
+        one, two = (Link(world.network, self.process, server) for server in world.network.servers.values())
         while True:
             try:
                 self.store = await backtrail.aio.open(one, replica=two, replication=plan.replication, **options)
@@ -126,12 +126,13 @@ class World:
         self.network = Network(self.loop, plan.noise, plan.calm, self.story)
         self.network.on_write = self._before_write
         self.network.asking = CALL.get
+        self.disk = Server("disk", local=True)  #: for the spools of all machines, if they share one
         self.machines = [Machine(self, number) for number in range(plan.processes)]
         self.looking: Callable[[], list[set[str]]] = lambda: alive(self.engines)
 
     @property
     def engines(self) -> dict[str, Engine]:
-        return dict(self.network.servers)
+        return {name: server.engine for name, server in self.network.servers.items()}
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something in a process."""
@@ -223,7 +224,7 @@ class World:
     def _due(self, fault: Fault) -> None:
         machine = self.machines[fault.process]
         if fault.call:
-            self.network.at_call(lambda process: process is machine.process, fault, lambda _: self._happen(fault))
+            self.network.at_call(lambda process: process is machine.process, fault, lambda: self._happen(fault))
         else:
             self._happen(fault)
 
@@ -262,13 +263,13 @@ class World:
 
     # -- what the checker has to know -----------------------------------------------------------------------------
 
-    def _before_write(self, server: str, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
+    def _before_write(self, server: Server, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
         """Before a delete is carried out: what its server has of the thread."""
-        if asked_by is None or asked_by.kind not in ("delete", "delete_at"):
+        if asked_by is None or asked_by.kind not in ("delete", "delete_at") or server.local:
             return None
         if asked_by.thread not in deleted_threads(request):
             return None
-        known = {one.id for one in history(backtrail.open(self.network.servers[server]), asked_by.thread)}
+        known = {one.id for one in history(backtrail.open(server.engine), asked_by.thread)}
         return lambda: asked_by.known.append(known)
 
 
