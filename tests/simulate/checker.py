@@ -174,6 +174,9 @@ def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         if any(not one.over_before(call.begun) and not _clearly_failed(one) for one in deletes):
             continue
         there = any(call.target in sides.ids(one) for one in sides.of(name))
+        there = there or any(
+            one.thread == name for one in ledger.all("undo", "rewind")
+        )  # it may be before the fork now
         if not sides.of(name):
             yield Failure("an acknowledged fork is lost", str(call))
         elif call.target is not None and not there and not _target_deleted(ledger, call.target):
@@ -188,14 +191,15 @@ def _target_deleted(ledger: Ledger, id: str) -> bool:
 def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """Of a deleted thread, only such checkpoints are there as a save builds on that the deleting side did not know."""
     for call in ledger.acknowledged("delete"):
-        if not call.known:
-            continue
-        known = set.union(*call.known)
-        surely = set.intersection(*call.known)
+        known = set.union(set(), *call.known)
+        surely = set.intersection(*call.known) if call.known else set()
+        others = {one.id for one in ledger.all(*SAVES) if one.thread == call.thread} - known
+        # The save that kept the thread may have been deleted by somebody since: that does not delete the others.
+        removed = [one for one in ledger.all("delete_at", "prune") if not one.over_before(call.begun)]
+        excused = any(one.kind == "prune" or one.target in others for one in removed if not _clearly_failed(one))
         for name in sides.of(call.thread):
             back = sides.ids(name) & surely
-            others = {one.id for one in ledger.all(*SAVES) if one.thread == call.thread} - known
-            if back and not sides.ids(name) & others:
+            if back and not excused and not sides.ids(name) & others:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 
 

@@ -16,6 +16,13 @@ def history(store: backtrail.Store, thread: str, *, all: bool = True) -> list[ba
         return []
 
 
+def only_in(store: backtrail.Store, thread: str) -> set[str]:
+    """The ids of checkpoints that are in this thread, and not in one that was kept beside it."""
+    kept = [info.id for info in store.threads(prefix=f"{thread}#diverged-")]
+    beside = {one.id for name in kept for one in history(store, name)}
+    return {one.id for one in history(store, thread)} - beside
+
+
 def alive(engines: Mapping[str, Engine]) -> list[set[str]]:
     """The ids of all checkpoints that are alive on each server."""
     stores = map(backtrail.open, engines.values())

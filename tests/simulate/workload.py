@@ -34,7 +34,7 @@ class Call:
         self.error: BaseException | None = None
         self.id: str | None = None  #: of the checkpoint that a save made, or may have made
         self.target: str | None = None  #: the checkpoint that it was about
-        self.known: list[set[str]] = []  #: of a delete: the checkpoints that each server then had of the thread
+        self.known: list[set[str]] = []  #: of a delete: the checkpoints that each server had in the thread only
         self.pruned: set[str] | None = None  #: of a prune: the checkpoints that it deleted, if nobody else deleted any
 
     @property

@@ -24,7 +24,7 @@ from .clocks import simulated
 from .loop import NOBODY, PROCESS, Process, SimulatedLoop, Stuck
 from .network import Link, Network, Server, TooManyCalls, deleted_threads
 from .plan import Fault, Plan
-from .servers import alive, history
+from .servers import alive, only_in
 from .story import Story
 from .workload import CALL, Call, Ledger, perform
 
@@ -202,6 +202,8 @@ class World:
             self.broken(Failure("a call never returns", f"catch_up or close of {machine.process.name}"))
             return None
         error = task.exception()
+        if isinstance(error, TooManyCalls):
+            raise error
         if error is not None and not isinstance(error, Unavailable):
             what = f"catch_up or close of {machine.process.name}: {type(error).__name__}: {error}"
             self.broken(Failure("an error that no caller may see", what))
@@ -217,7 +219,7 @@ class World:
             if self.failures or all(map(_settled, statuses)):
                 return
             await asyncio.sleep(1.0)
-        self.broken(Failure("the sides do not become one", str(next(one for one in statuses if not _settled(one)))))
+        self.broken(Failure("the sides do not become one", _shown(next(one for one in statuses if not _settled(one)))))
 
     # -- faults ---------------------------------------------------------------------------------------------------
 
@@ -269,7 +271,7 @@ class World:
             return None
         if asked_by.thread not in deleted_threads(request):
             return None
-        known = {one.id for one in history(backtrail.open(server.engine), asked_by.thread)}
+        known = only_in(backtrail.open(server.engine), asked_by.thread)
         return lambda: asked_by.known.append(known)
 
 
@@ -278,6 +280,14 @@ def _settled(status: Any) -> bool:
         return False
     spooled = status.spool is not None and (status.spool.records or status.spool.adrift)
     return not spooled and bool(status.primary.healthy and status.replica.healthy)
+
+
+def _shown(status: Any) -> str:
+    if status is None:
+        return "catch_up raises Unavailable"
+    spooled = f", {status.spool.records} in the spool" if status.spool else ""
+    unwell = "".join(f", the {one.role} is unreachable" for one in (status.primary, status.replica) if not one.healthy)
+    return f"behind {status.behind}, lag {status.lag_records}{spooled}{unwell}; last error: {status.last_error}"
 
 
 class _listening(logging.Handler):  # noqa: N801  # a context manager
