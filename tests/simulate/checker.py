@@ -47,24 +47,30 @@ class Sides:
         here, there = ({info.id: info for info in store.threads()} for store in (one, two))
         for name in sorted({*here, *there}):
             if here.get(name) != there.get(name):
-                differ = f"thread {name!r}: {_shown(here.get(name))} here, {_shown(there.get(name))} there"
-                self.differences.append(Failure("the sides differ", differ))
+                self._differ(f"thread {name!r}: {_shown(here.get(name))} and {_shown(there.get(name))}")
         for name in here:
             try:
-                self.histories[name] = one.thread(name).history(all=True)
-                other = two.thread(name).history(all=True) if name in there else self.histories[name]
-                if self.histories[name] != other:
-                    ids = [[(c.id[-6:], c.label) for c in side] for side in (self.histories[name], other)]
-                    self.differences.append(Failure("the sides differ", f"history of {name!r}: {ids[0]} and {ids[1]}"))
-                for checkpoint in self.histories[name]:
-                    state = one.thread(name).load(checkpoint.id)
-                    self.states[name, checkpoint.id] = state
-                    if name in there and state != two.thread(name).load(checkpoint.id):
-                        self.differences.append(Failure("the sides differ", f"{name!r} at {checkpoint.id}"))
+                self._compare_thread(name, name in there)
             except (backtrail.Corrupt, NotFound) as error:
                 self.differences.append(Failure("damage", f"{name!r}: {type(error).__name__}: {error}"))
         for side, store in self.stores.items():
             self.differences += [Failure("verify", f"{side}: {problem}") for problem in store.verify().problems]
+
+    def _compare_thread(self, name: str, in_both: bool) -> None:
+        one, two = (store.thread(name) for store in self.stores.values())
+        here = self.histories[name] = one.history(all=True)
+        there = two.history(all=True) if in_both else []
+        if in_both and here != there:
+            shown = [[(checkpoint.id[-6:], checkpoint.label) for checkpoint in side] for side in (here, there)]
+            self._differ(f"history of {name!r}: {shown[0]} and {shown[1]}")
+        ids = {checkpoint.id for checkpoint in there}
+        for checkpoint in here:
+            state = self.states[name, checkpoint.id] = one.load(checkpoint.id)
+            if checkpoint.id in ids and state != two.load(checkpoint.id):
+                self._differ(f"state of {name!r} at {checkpoint.id}")
+
+    def _differ(self, what: str) -> None:
+        self.differences.append(Failure("the sides differ", what))
 
     def of(self, thread: str) -> list[str]:
         """The thread of this name and what was kept beside it."""

@@ -39,10 +39,20 @@ class Story:
         self.silent, self.reads = silent, reads
         self.clock: Callable[[], float] = lambda: 0.0
         self._lines: list[str] = []
+        self._last, self._repeated = "", 0
 
     def tell(self, what: str) -> None:
-        if not self.silent:
-            self._lines.append(f"{self.clock():8.3f}  {what}")
+        """Add a line; what happens again and again is counted."""
+        if self.silent:
+            return
+        if what == self._last:
+            self._repeated += 1
+            if self._repeated > 1:
+                self._lines.pop()
+            self._lines.append(f"{self.clock():8.3f}  … and again, {self._repeated} times")
+            return
+        self._last, self._repeated = what, 0
+        self._lines.append(f"{self.clock():8.3f}  {what}")
 
     def begins(self, call: Call) -> None:
         self.tell(f"{call.process} begins {_asked(call)}")
