@@ -196,28 +196,38 @@ def _target_deleted(ledger: Ledger, id: str) -> bool:
 
 def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """Of a deleted thread, only such checkpoints are there as a save builds on that the deleting side did not know."""
-    for call in ledger.acknowledged("delete"):
-        known = set.union(set(), *call.known)
-        surely = set.intersection(*call.known) if call.known else set()
-        others = {one.id for one in ledger.all(*SAVES) if one.thread == call.thread} - known
+    for call in ledger.acknowledged("delete", "delete_at"):
+        if not call.deletes_thread:
+            continue
+        known = set.union(*call.known)
+        saves = [one for one in ledger.all(*SAVES) if one.thread == call.thread]
+        others = {one.id for one in saves} - known
+        # A save that had not returned may have been made once more since.
+        again = {one.id for one in saves if not one.over_before(call.begun)}
         # The save that kept the thread may have been deleted by somebody since: that does not delete the others.
-        removed = [one for one in ledger.all("delete_at", "prune") if not one.over_before(call.begun)]
+        removed = [
+            one for one in ledger.all("delete_at", "prune") if one is not call and not one.over_before(call.begun)
+        ]
         excused = any(one.kind == "prune" or one.target in others for one in removed if not _clearly_failed(one))
         for name in sides.of(call.thread):
-            back = sides.ids(name) & surely
+            back = sides.ids(name) & set.intersection(*call.known) - again
             if back and not excused and not sides.ids(name) & others:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 
 
 def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
-    """A checkpoint that was deleted or pruned stays deleted, unless its save was still being repeated."""
+    """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or another
+    thread has it, as a fork has the checkpoints that it was made from."""
     for call in ledger.acknowledged("delete_at", "prune"):
-        gone = {call.target} if call.kind == "delete_at" and call.target else call.pruned or set()
+        if call.deletes_thread:
+            continue  # it was the last one: what holds for the thread holds for it
+        gone = {call.target} if call.kind == "delete_at" else call.pruned or set()
         for save in ledger.all(*SAVES):
-            if save.id in gone and save.over_before(call.begun):
-                for name in sides.of(save.thread):
-                    if save.id in sides.ids(name):
-                        yield Failure("a deleted checkpoint is back", f"{call}: {save.id[-6:]} ({save}) is in {name!r}")
+            if save.id not in gone or not save.over_before(call.begun):
+                continue
+            for name in sides.of(save.thread):
+                if save.id in sides.ids(name) and name not in call.beside:
+                    yield Failure("a deleted checkpoint is back", f"{call}: {save.id[-6:]} ({save}) is in {name!r}")
 
 
 def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:

@@ -16,10 +16,14 @@ def history(store: backtrail.Store, thread: str, *, all: bool = True) -> list[ba
         return []
 
 
+def kept_beside(store: backtrail.Store, thread: str) -> list[str]:
+    """The threads that hold what lost against this one."""
+    return [info.id for info in store.threads(prefix=f"{thread}#diverged-")]
+
+
 def only_in(store: backtrail.Store, thread: str) -> set[str]:
     """The ids of checkpoints that are in this thread, and not in one that was kept beside it."""
-    kept = [info.id for info in store.threads(prefix=f"{thread}#diverged-")]
-    beside = {one.id for name in kept for one in history(store, name)}
+    beside = {one.id for name in kept_beside(store, thread) for one in history(store, name)}
     return {one.id for one in history(store, thread)} - beside
 
 

@@ -152,11 +152,12 @@ def _commit(commit: Commit) -> str:
 
 
 def _branch(id: bytes) -> str:
-    return id.hex()[:10]
+    """A short name: the start is the same for all that a mirror makes in one generation."""
+    return f"{id.hex()[:4]}…{id.hex()[-4:]}"
 
 
 def _short(value: Any) -> str:
-    shown = value.hex()[:10] if isinstance(value, bytes) else repr(value)
+    shown = _branch(value) if isinstance(value, bytes) else repr(value)
     return shown if len(shown) < 60 else shown[:57] + "…"
 
 

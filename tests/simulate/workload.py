@@ -34,7 +34,8 @@ class Call:
         self.error: BaseException | None = None
         self.id: str | None = None  #: of the checkpoint that a save made, or may have made
         self.target: str | None = None  #: the checkpoint that it was about
-        self.known: list[set[str]] = []  #: of a delete: the checkpoints that each server had in the thread only
+        self.known: list[set[str]] = []  #: if it deleted a thread: the checkpoints that each server had in that only
+        self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended
         self.pruned: set[str] | None = None  #: of a prune: the checkpoints that it deleted, if nobody else deleted any
 
     @property
@@ -52,6 +53,10 @@ class Call:
     @property
     def text(self) -> str:
         return self.operation.name
+
+    @property
+    def deletes_thread(self) -> bool:
+        return bool(self.known)
 
     def over_before(self, moment: float) -> bool:
         """True if it was over before that moment, whatever became of it."""

@@ -24,7 +24,7 @@ from .clocks import simulated
 from .loop import NOBODY, PROCESS, Process, SimulatedLoop, Stuck
 from .network import Link, Network, Server, TooManyCalls, deleted_threads
 from .plan import Fault, Plan
-from .servers import alive, only_in
+from .servers import alive, kept_beside, only_in
 from .story import Story
 from .workload import CALL, Call, Ledger, perform
 
@@ -92,6 +92,9 @@ class Machine:
             except Exception as error:  # noqa: BLE001  # the checker decides which are allowed
                 call.error = error
             call.ended = world.loop.now
+            if call.kind == "delete_at":
+                stores = map(backtrail.open, world.engines.values())
+                call.beside = {name for store in stores for name in kept_beside(store, call.thread)}
             CALL.set(None)
             world.story.ends(call)
         self.done[lane].set()
