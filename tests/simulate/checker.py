@@ -36,8 +36,8 @@ class Sides:
 
     def __init__(self, engines: dict[str, Engine]) -> None:
         self.stores = {name: backtrail.open(engine) for name, engine in engines.items()}
-        self.store = next(iter(self.stores.values()))
         self.histories: dict[str, list[backtrail.Checkpoint]] = {}
+        self.heads: dict[str, str] = {}  #: ids of checkpoints
         self.states: dict[tuple[str, str], Any] = {}
         self.differences: list[Failure] = []
         self._compare()
@@ -49,6 +49,7 @@ class Sides:
             if here.get(name) != there.get(name):
                 self._differ(f"thread {name!r}: {_shown(here.get(name))} and {_shown(there.get(name))}")
         for name in here:
+            self.heads[name] = here[name].head
             try:
                 self._compare_thread(name, name in there)
             except (backtrail.Corrupt, NotFound) as error:
@@ -217,7 +218,8 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     """A checkpoint that was deleted or pruned stays deleted; unless its save was still being repeated, or another
-    thread has it, as a fork has the checkpoints that it was made from."""
+    thread has it, as a fork has the checkpoints that it was made from; or it was pruned, and a thread is at it that
+    was elsewhere on the side that was pruned: a head is never pruned."""
     for call in ledger.acknowledged("delete_at", "prune"):
         if call.deletes_thread:
             continue  # it was the last one: what holds for the thread holds for it
@@ -226,7 +228,9 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             if save.id not in gone or not save.over_before(call.begun):
                 continue
             for name in sides.of(save.thread):
-                if save.id in sides.ids(name) and name not in call.beside:
+                if name in call.beside or (call.kind == "prune" and sides.heads[name] == save.id):
+                    continue
+                if save.id in sides.ids(name):
                     yield Failure("a deleted checkpoint is back", f"{call}: {save.id[-6:]} ({save}) is in {name!r}")
 
 
@@ -264,6 +268,6 @@ def _heads(plan: Plan, ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         alone = all(one.over_before(last.begun) for one in calls if one is not last)
         put = last.id if last.kind in SAVES else last.target if last.kind == "rewind" else None
         if alone and last.acknowledged and put is not None and history:
-            head = sides.store.thread(thread).head
-            if head is not None and head.id != put:
-                yield Failure("a head is elsewhere", f"{last}: {thread!r} is at {head.id[-6:]}, not at {put[-6:]}")
+            head = sides.heads[thread]
+            if head != put:
+                yield Failure("a head is elsewhere", f"{last}: {thread!r} is at {head[-6:]}, not at {put[-6:]}")

@@ -16,15 +16,13 @@ def history(store: backtrail.Store, thread: str, *, all: bool = True) -> list[ba
         return []
 
 
-def kept_beside(store: backtrail.Store, thread: str) -> list[str]:
-    """The threads that hold what lost against this one."""
-    return [info.id for info in store.threads(prefix=f"{thread}#diverged-")]
-
-
-def only_in(store: backtrail.Store, thread: str) -> set[str]:
-    """The ids of checkpoints that are in this thread, and not in one that was kept beside it."""
-    beside = {one.id for name in kept_beside(store, thread) for one in history(store, name)}
-    return {one.id for one in history(store, thread)} - beside
+def kept_beside(engines: Mapping[str, Engine], thread: str) -> dict[str, set[str]]:
+    """The threads that hold what lost against this one, on any server, and the ids of their checkpoints."""
+    found: dict[str, set[str]] = {}
+    for store in map(backtrail.open, engines.values()):
+        for info in store.threads(prefix=f"{thread}#diverged-"):
+            found.setdefault(info.id, set()).update(one.id for one in history(store, info.id))
+    return found
 
 
 def alive(engines: Mapping[str, Engine]) -> list[set[str]]:

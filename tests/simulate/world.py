@@ -24,7 +24,7 @@ from .clocks import simulated
 from .loop import NOBODY, PROCESS, Process, SimulatedLoop, Stuck
 from .network import Link, Network, Server, TooManyCalls, deleted_threads
 from .plan import Fault, Plan
-from .servers import alive, kept_beside, only_in
+from .servers import alive, history, kept_beside
 from .story import Story
 from .workload import CALL, Call, Ledger, perform
 
@@ -93,8 +93,7 @@ class Machine:
                 call.error = error
             call.ended = world.loop.now
             if call.kind == "delete_at":
-                stores = map(backtrail.open, world.engines.values())
-                call.beside = {name for store in stores for name in kept_beside(store, call.thread)}
+                call.beside = {*kept_beside(world.engines, call.thread)}
             CALL.set(None)
             world.story.ends(call)
         self.done[lane].set()
@@ -274,7 +273,8 @@ class World:
             return None
         if asked_by.thread not in deleted_threads(request):
             return None
-        known = only_in(backtrail.open(server.engine), asked_by.thread)
+        beside = set().union(*kept_beside(self.engines, asked_by.thread).values())
+        known = {one.id for one in history(backtrail.open(server.engine), asked_by.thread)} - beside
         return lambda: asked_by.known.append(known)
 
 
