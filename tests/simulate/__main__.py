@@ -21,7 +21,7 @@ from .plan import Plan
 from .runs import Chosen, play, play_seeds
 from .shrink import shrink
 from .story import Story, told_plan
-from .world import World, spool_accepted
+from .world import World
 
 
 def tell(plan: Plan, reads: bool) -> list[Failure]:
@@ -82,8 +82,7 @@ def main() -> int:
         )
     given.jobs = given.jobs or os.cpu_count() or 1
     warnings.simplefilter("ignore", RuntimeWarning)
-    spool = given.spool if spool_accepted() else False
-    chosen = Chosen(given.replication, spool)
+    chosen = Chosen(given.replication, given.spool)
     if given.seed is None:
         return 1 if play_seeds(chosen, range(given.start, given.start + given.seeds), given.jobs, given.limit) else 0
     plan = chosen.plan(given.seed)

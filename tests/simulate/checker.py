@@ -119,18 +119,13 @@ def _may_be_deleted(ledger: Ledger, save: Call) -> bool:
         if call.kind in ("delete", "delete_at") and call.thread == save.thread:
             if any(save.id in known for known in call.known):
                 return True
-            if call.kind == "delete_at" and call.target == save.id and not _clearly_failed(call):
+            if call.kind == "delete_at" and call.target == save.id and not call.did_nothing:
                 return True
-        if call.kind == "prune" and not call.over_before(save.begun) and not _clearly_failed(call):
+        if call.kind == "prune" and not call.over_before(save.begun) and not call.did_nothing:
             ended = save.ended if save.ended is not None else save.begun
             if call.pruned is None or save.id in call.pruned or call.begun <= ended:
                 return True
     return False
-
-
-def _clearly_failed(call: Call) -> bool:
-    """True if a call raised an error that says that nothing was done."""
-    return call.error is not None and not isinstance(call.error, Unavailable)
 
 
 def _saves(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
@@ -170,7 +165,7 @@ def _deleted_meanwhile(ledger: Ledger, text: str) -> bool:
     """True if a save was still being repeated when somebody deleted the checkpoint that it had made unnoticed: then
     nothing is left by which it could be recognised, and it is made again."""
     save = next(call for call in ledger.calls if call.text == text)
-    return any(not one.over_before(save.begun) and not _clearly_failed(one) for one in ledger.all("delete_at", "prune"))
+    return any(not one.over_before(save.begun) and not one.did_nothing for one in ledger.all("delete_at", "prune"))
 
 
 def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
@@ -178,7 +173,7 @@ def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
     for call in ledger.acknowledged("fork"):
         name = call.operation.to
         deletes = [one for one in ledger.all("delete", "delete_at") if one.thread == name]
-        if any(not one.over_before(call.begun) and not _clearly_failed(one) for one in deletes):
+        if any(not one.over_before(call.begun) and not one.did_nothing for one in deletes):
             continue
         there = any(call.target in sides.ids(one) for one in sides.of(name))
         there = there or any(
@@ -191,8 +186,8 @@ def _forks(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
 
 
 def _target_deleted(ledger: Ledger, id: str) -> bool:
-    deleted = any(one.target == id and not _clearly_failed(one) for one in ledger.all("delete_at"))
-    return deleted or any(not _clearly_failed(one) for one in ledger.all("prune"))
+    deleted = any(one.target == id and not one.did_nothing for one in ledger.all("delete_at"))
+    return deleted or any(not one.did_nothing for one in ledger.all("prune"))
 
 
 def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
@@ -203,15 +198,17 @@ def _deleted_threads(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         known = set.union(*call.known)
         saves = [one for one in ledger.all(*SAVES) if one.thread == call.thread]
         others = {one.id for one in saves} - known
+        # A fork under the same name has checkpoints of the thread that it was made from.
+        own = {one.id for one in saves} & set.intersection(*call.known)
         # A save that had not returned may have been made once more since.
         again = {one.id for one in saves if not one.over_before(call.begun)}
         # The save that kept the thread may have been deleted by somebody since: that does not delete the others.
         removed = [
             one for one in ledger.all("delete_at", "prune") if one is not call and not one.over_before(call.begun)
         ]
-        excused = any(one.kind == "prune" or one.target in others for one in removed if not _clearly_failed(one))
+        excused = any(one.kind == "prune" or one.target in others for one in removed if not one.did_nothing)
         for name in sides.of(call.thread):
-            back = sides.ids(name) & set.intersection(*call.known) - again
+            back = sides.ids(name) & own - again
             if back and not excused and not sides.ids(name) & others:
                 yield Failure("a deleted thread is back", f"{call}: {name!r} has {[id[-6:] for id in sorted(back)]}")
 
@@ -231,7 +228,9 @@ def _deleted_checkpoints(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
                 if name in call.beside or (call.kind == "prune" and sides.heads[name] == save.id):
                     continue
                 if save.id in sides.ids(name):
-                    yield Failure("a deleted checkpoint is back", f"{call}: {save.id[-6:]} ({save}) is in {name!r}")
+                    at_it = sides.heads[name] == save.id
+                    kind = "a thread is at a deleted checkpoint" if at_it else "a deleted checkpoint is back"
+                    yield Failure(kind, f"{call}: {str(save.id)[-6:]} ({save}) is in {name!r}")
 
 
 def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
@@ -242,16 +241,17 @@ def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
         later = [
             one
             for one in ledger.all("annotate")
-            if one.target == call.target and not one.over_before(call.begun) and not _clearly_failed(one)
+            if one.target == call.target and not one.over_before(call.begun) and not one.did_nothing
         ]
         labels = {one.text for one in later}
-        for name in sides.of(call.thread):
-            for checkpoint in sides.histories[name]:
-                if checkpoint.id == call.target and checkpoint.label not in labels:
-                    yield Failure(
-                        "an acknowledged annotation is lost",
-                        f"{call}: {name!r} has it with label {checkpoint.label!r}, not one of {sorted(labels)}",
-                    )
+        found = {
+            checkpoint.label
+            for name in sides.of(call.thread)
+            for checkpoint in sides.histories[name]
+            if checkpoint.id == call.target
+        }
+        if found and not found & labels:
+            yield Failure("an acknowledged annotation is lost", f"{call}: it has {found}, not one of {sorted(labels)}")
 
 
 def _heads(plan: Plan, ledger: Ledger, sides: Sides) -> Iterator[Failure]:

@@ -4,7 +4,7 @@ A server is a `MemoryEngine` that all processes share and that never loses anyth
 engine whose calls are messages. A message takes a while, so that calls of different processes, and calls that one
 process makes at once, overtake each other. It may be refused; it may be lost before the server has it, or the answer
 after it; it may arrive long after its caller got `Unavailable`; a write may arrive a second time, as it does if a
-client repeats a request whose first copy was only slow.
+client repeats a request whose first copy was only slow. (The engines' own clients do so: `engines.retry`.)
 """
 
 from __future__ import annotations
@@ -250,6 +250,6 @@ for _name in {name for name in vars(Engine) if not name.startswith("_")} - {"pro
 Link.__abstractmethods__ = frozenset()
 
 
-def deleted_threads(request: Any) -> list[str]:
+def deleted_threads(commit: Commit) -> list[str]:
     """The threads whose heads a commit deletes."""
-    return [swap.thread for swap in request.swaps if swap.new is None] if isinstance(request, Commit) else []
+    return [swap.thread for swap in commit.swaps if swap.new is None]

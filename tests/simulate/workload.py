@@ -35,6 +35,7 @@ class Call:
         self.id: str | None = None  #: of the checkpoint that a save made, or may have made
         self.target: str | None = None  #: the checkpoint that it was about
         self.known: list[set[str]] = []  #: if it deleted a thread: the checkpoints that each server had in that only
+        self.applied = False  #: a server carried out one of its commits, whatever the caller was told
         self.beside: set[str] = set()  #: threads that had been kept beside its own when it ended
         self.pruned: set[str] | None = None  #: of a prune: the checkpoints that it deleted, if nobody else deleted any
 
@@ -53,6 +54,11 @@ class Call:
     @property
     def text(self) -> str:
         return self.operation.name
+
+    @property
+    def did_nothing(self) -> bool:
+        """True if it raised an error that says so, and that is true."""
+        return self.error is not None and not isinstance(self.error, Unavailable) and not self.applied
 
     @property
     def deletes_thread(self) -> bool:

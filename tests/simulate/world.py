@@ -15,8 +15,8 @@ from typing import Any
 
 import backtrail
 import backtrail.aio
-from backtrail.engines.base import Engine
-from backtrail.engines.memory import MemoryEngine
+from backtrail.engines.base import Commit, Engine
+from backtrail.engines.reserved_names import RESERVED
 from backtrail.errors import BacktrailError, Unavailable
 
 from .checker import Failure, check
@@ -268,14 +268,20 @@ class World:
     # -- what the checker has to know -----------------------------------------------------------------------------
 
     def _before_write(self, server: Server, request: Any, asked_by: Call | None) -> Callable[[], None] | None:
-        """Before a delete is carried out: what its server has of the thread."""
-        if asked_by is None or asked_by.kind not in ("delete", "delete_at") or server.local:
+        """Before a write is carried out: note that its call has done something and, if it deletes the call's thread,
+        what its server has in that."""
+        if asked_by is None or server.local or not isinstance(request, Commit) or request.lineage.startswith(RESERVED):
             return None
-        if asked_by.thread not in deleted_threads(request):
-            return None
-        beside = set().union(*kept_beside(self.engines, asked_by.thread).values())
-        known = {one.id for one in history(backtrail.open(server.engine), asked_by.thread)} - beside
-        return lambda: asked_by.known.append(known)
+        known: list[set[str]] = []
+        if asked_by.kind in ("delete", "delete_at") and asked_by.thread in deleted_threads(request):
+            beside = set().union(*kept_beside(self.engines, asked_by.thread).values())
+            known.append({one.id for one in history(backtrail.open(server.engine), asked_by.thread)} - beside)
+
+        def made() -> None:
+            asked_by.applied = True
+            asked_by.known += known
+
+        return made
 
 
 def _settled(status: Any) -> bool:
@@ -318,12 +324,3 @@ class _listening(logging.Handler):  # noqa: N801  # a context manager
     def __exit__(self, *_: object) -> None:
         self._log.removeHandler(self)
         self._log.level, self._log.propagate = self._before
-
-
-def spool_accepted() -> bool:
-    """True if a mirror takes an engine as its spool; one that takes only a directory is played without."""
-    try:
-        backtrail.open(MemoryEngine(), replica=MemoryEngine(), spool=MemoryEngine()).close()
-    except (backtrail.InvalidInput, TypeError):
-        return False
-    return True
