@@ -250,7 +250,7 @@ def _annotations(ledger: Ledger, sides: Sides) -> Iterator[Failure]:
             for checkpoint in sides.histories[name]
             if checkpoint.id == call.target
         }
-        if found and not found & labels:
+        if found and not found & labels and not _target_deleted(ledger, call.target):
             yield Failure("an acknowledged annotation is lost", f"{call}: it has {found}, not one of {sorted(labels)}")
 
 
