@@ -7,10 +7,10 @@ by when each operation was made, on which side, and who could know of it (`views
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ import backtrail
 from several_processes.ledger import Ledger, Operation
 from several_processes.views import Views
 
+T = TypeVar("T")
 ALLOWED = {
     "Unavailable",
     "Closed",
@@ -55,14 +56,19 @@ class Found:
         for info in self.threads:
             thread = store.thread(info.id)
             self.heads[info.id] = info.head
-            try:
-                self.histories[info.id] = thread.history(all=True)
-                for checkpoint in self.histories[info.id]:
-                    self.states[info.id, checkpoint.id] = thread.load(checkpoint.id)
-            except backtrail.BacktrailError as error:
-                self.histories.setdefault(info.id, [])
-                self.problems.append(f"{info.id!r}: {type(error).__name__}: {error}")
+            self.histories[info.id] = self._read(info.id, partial(thread.history, all=True), [])
+            for checkpoint in self.histories[info.id]:
+                state = self._read(f"{info.id} at {checkpoint.id}", partial(thread.load, checkpoint.id), None)
+                if state is not None:
+                    self.states[info.id, checkpoint.id] = state
         self.problems += [str(problem) for problem in store.verify().problems]
+
+    def _read(self, what: str, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except backtrail.BacktrailError as error:
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+            return otherwise
 
 
 class Checker:
@@ -74,7 +80,8 @@ class Checker:
         self.saves = ledger.all("save")
         self.deletes: dict[str, list[Operation]] = defaultdict(list)
         for delete in ledger.all("delete thread"):
-            self.deletes[delete.thread].append(delete)
+            if not delete.refused:
+                self.deletes[delete.thread].append(delete)
 
     def findings(self) -> list[Finding]:
         promises = (
@@ -112,8 +119,8 @@ class Checker:
         """Deletions of single checkpoints, tried or done."""
         found: dict[str, list[Operation]] = defaultdict(list)
         for delete in self.ledger.all("delete at"):
-            assert delete.target is not None
-            found[delete.target].append(delete)
+            if not delete.refused:
+                found[delete.target or ""].append(delete)
         return found
 
     def may_be_deleted(self, save: Operation) -> bool:
@@ -145,17 +152,14 @@ class Checker:
                 yield Finding("NotFound that is not true", str(each), (each.thread, each.target or ""))
 
     def _untrue(self, each: Operation) -> bool:
-        """The same process had saved that checkpoint on the same side in the same generation, and nobody deleted it."""
+        """The side that was asked had that checkpoint, in the same generation, and nobody deleted it."""
         save = self.acknowledged.get(each.target or "")
         thread = each.source or each.thread
-        if save is None or save.where is None or each.before is None or save.where != each.before[:2] or each.before[2]:
-            return False
-        later = [other for other in self.ledger.operations if other.client == each.client and other.begin > each.begin]
-        steady = bool(later) and later[0].before is not None and later[0].before[:2] == save.where
         return (
-            steady
-            and save.client == each.client
-            and save.life == each.life
+            save is not None
+            and save.thread == thread
+            and save.where is not None
+            and save.where == each.asked
             and save.end < each.begin
             and not self.deletes[thread]
             and not self.deleted_by_id[save.id or ""]
@@ -199,8 +203,8 @@ class Checker:
                     yield Finding(kind, f"{save} {elsewhere or ''}", (id, save.token or ""))
                 continue
             for name in names:
-                state = self.one.states.get((name, id), {})
-                if save.token not in state.get("messages", ()):
+                state = self.one.states.get((name, id))
+                if state is not None and save.token not in state.get("messages", ()):
                     yield Finding("lost content", f"{name!r} at {id} lacks {save.token}", (id, save.token or ""))
 
     def nothing_is_doubled(self) -> Iterator[Finding]:
@@ -230,7 +234,8 @@ class Checker:
             found = self.family(fork.thread)
             #: a fork that moved away does not list what it was forked at: that is the other thread's
             moved = self.ledger.all("rewind", "undo", "delete at", thread=fork.thread)
-            if not found or not (moved or any(fork.target in self.ids[name] for name in found)):
+            kept = any(fork.target in self.ids[name] for name in found)
+            if not found or not (kept or moved or fork.target in self.deleted_by_id):
                 yield Finding("lost fork", f"{fork}; there is {found}", (fork.thread, fork.target or ""))
 
     def _gone(self, made: Operation) -> bool:

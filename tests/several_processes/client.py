@@ -18,6 +18,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from several_processes.sides import Side, Watched
 #: What a caller may see while sides come and go; anything else is a fault.
 EXPECTED = (backtrail.Unavailable, backtrail.Conflict, backtrail.NotFound, backtrail.LockTimeout)
 QUICK: dict[str, Any] = {"health_every": 0.05, "failback_after": 0.1, "max_failovers": 10_000, "drain": 0.2}
-SETTLING = 40.0  # seconds within which a mirror without faults must have caught up
+SETTLING = 20.0  # seconds within which a mirror without faults must have caught up
 WORKERS = 2
 NAMES = 4  # threads that all clients create, delete and fork into
 KEEP = backtrail.Retention(keep_last=3, undo_window=dt.timedelta(0))
@@ -156,11 +157,8 @@ class Process:
 
     def _live_blocking(self) -> None:
         store = finish(self.open())
-        crew = [threading.Thread(target=lambda n=n: finish(self.work(store, n))) for n in range(WORKERS)]
-        for worker in crew:
-            worker.start()
-        for worker in crew:
-            worker.join()
+        with ThreadPoolExecutor(WORKERS) as crew:
+            list(crew.map(lambda worker: finish(self.work(store, worker)), range(WORKERS)))
         finish(self._end(store))
 
     async def _end(self, store: Any) -> None:
@@ -220,7 +218,8 @@ class Process:
             answer = await settled(call())
         except EXPECTED as error:
             id = getattr(error, "id", None)
-            self.report.write(end=number, error=type(error).__name__, id=id, text=str(error)[:300])
+            after = await self._facts(store)
+            self.report.write(end=number, error=type(error).__name__, id=id, text=str(error)[:300], after=after)
             if do == "save" and isinstance(error, backtrail.Unavailable) and (id or facts["id"]):
                 with self._lock:
                     self.doubtful.append((facts["thread"], facts["token"], id or facts["id"]))
@@ -251,10 +250,7 @@ class Process:
     async def save(self, store: Any, dice: random.Random) -> None:
         name, token = self.thread_name(dice), self.token()
         thread = store.thread(name)
-        try:
-            state = await settled(thread.load())
-        except EXPECTED:
-            state = {"messages": []}
+        state = await self._do(store, "read", thread.load, thread=name) or {"messages": []}
         state = {**state, "messages": [*state["messages"], token]}
         await self._do(store, "save", lambda: thread.save(state), thread=name, token=token, id=None, by="save")
 
@@ -318,17 +314,13 @@ class Process:
         """What this process sees vanish from its own thread by the prune was deleted by it."""
         thread = store.thread(f"kept-{self.client.number}")
         began, facts = time.monotonic_ns(), await self._facts(store)
-        try:
-            before = [checkpoint.id for checkpoint in await settled(thread.history(all=True))]
-        except EXPECTED:
-            before = []
+        look = lambda: thread.history(all=True)  # noqa: E731
+        before = await self._do(store, "read", look, thread=thread.id)
         done = await self._do(store, "prune", store.prune, thread=thread.id)
-        if done and before:
-            with contextlib.suppress(*EXPECTED):
-                after = {checkpoint.id for checkpoint in await settled(thread.history(all=True))}
-                if await self._facts(store) == facts and not facts[2]:
-                    gone = [id for id in before if id not in after]
-                    self.report.write(pruned=gone, thread=thread.id, began=began)
+        after = await self._do(store, "read", look, thread=thread.id)
+        if before and done and after and await self._facts(store) == facts and not facts[2]:
+            gone = {checkpoint.id for checkpoint in before} - {checkpoint.id for checkpoint in after}
+            self.report.write(pruned=sorted(gone), thread=thread.id, began=began)
 
     async def read(self, store: Any, dice: random.Random) -> None:
         name = self.thread_name(dice)

@@ -33,13 +33,21 @@ class Operation(msgspec.Struct, kw_only=True):
     after: tuple[str, int, bool, bool] | None = None
 
     @property
-    def where(self) -> tuple[str, int] | None:
-        """The side and generation that surely took it; None if that is not sure."""
-        if not self.acknowledged or self.before is None or self.after is None:
-            return None
-        if self.before[:2] != self.after[:2] or self.before[2] or self.after[2]:
+    def asked(self) -> tuple[str, int] | None:
+        """The side and generation that surely answered it; None if that is not sure."""
+        if self.before is None or self.after is None or self.before[:2] != self.after[:2] or self.spooled:
             return None
         return self.before[:2]
+
+    @property
+    def where(self) -> tuple[str, int] | None:
+        """The side and generation that surely took it; None if that is not sure."""
+        return self.asked if self.acknowledged else None
+
+    @property
+    def refused(self) -> bool:
+        """It surely did nothing, because what it was about was not there."""
+        return self.asked is not None and self.error is not None and self.error.endswith(("NotFound", "NoCheckpoint"))
 
     @property
     def spooled(self) -> bool:
@@ -100,8 +108,9 @@ class Ledger:
                 made = begun[number]
                 made.id = line.get("id") or made.id
                 made.error, made.text, made.trace = line.get("error"), line.get("text", ""), line.get("trace")
+                made.after = tuple(line["after"]) if "after" in line else None
                 if made.error is None:
-                    made.acknowledged, made.end, made.after = True, at, tuple(line["after"])
+                    made.acknowledged, made.end = True, at
             elif "pruned" in line:
                 began = (line["began"] - start) / 1e9
                 self.pruned += [(line["thread"], id, began) for id in line["pruned"]]

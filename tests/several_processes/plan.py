@@ -22,6 +22,7 @@ VIEWS: tuple[tuple[tuple[View, View], float], ...] = (
     (("up", "silent"), 0.03),
     (("slow", "up"), 0.02),
 )
+SERVERS = ("redis", "postgres")
 HOUR = 3600 * 10**9
 
 
@@ -47,18 +48,19 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     asynchronous: bool
     spool: bool
-    clock: int  #: nanoseconds that its clock is ahead at first
-    dies_at_write: int | None  #: it kills itself at its n-th call that writes to a side
-    dies_at_change: int | None  #: at the n-th change of a role or of a side's health that it is told of
-    dies_in_catch_up: int | None  #: at the n-th call to a side once everything has healed
+    clock: int = 0  #: nanoseconds that its clock is ahead at first
+    dies_at_write: int | None = None  #: it kills itself at its n-th call that writes to a side
+    dies_at_change: int | None = None  #: at the n-th change of a role or of a side's health that it is told of
+    dies_in_catch_up: int | None = None  #: at the n-th call to a side once everything has healed
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happens to a client, so many seconds after the begin of the round."""
+    """Something that happens to a client or to a server, so many seconds after the begin of the round."""
 
     at: float
-    client: int
-    do: Literal["view", "kill", "start", "stop", "continue", "clock"]
+    do: Literal["view", "kill", "start", "stop", "continue", "clock", "server kill", "server stop", "server start"]
+    client: int = 0
+    side: int = 0
     view: tuple[View, View] = ("up", "up")
     clock: int = 0
 
@@ -78,6 +80,11 @@ def draw(setup: Setup, seed: str) -> Plan:
     clients = tuple(_client(setup, number, dice) for number in range(dice.choice((3, 3, 4, 5))))
     calm = dice.random() < 0.1  # everybody sees everything: only deaths and clocks
     events = [event for client in clients for event in _events(setup, client.number, dice, calm=calm)]
+    for side, kind in enumerate((setup.primary, setup.replica)):
+        if kind in SERVERS and dice.random() < 0.2:
+            at = dice.uniform(0.1, setup.seconds)
+            events.append(Event(at=at, side=side, do=dice.choice(("server kill", "server stop"))))
+            events.append(Event(at=at + dice.uniform(0.2, 0.8), side=side, do="server start"))
     return Plan(setup=setup, seed=seed, clients=clients, events=tuple(sorted(events, key=lambda event: event.at)))
 
 
@@ -117,3 +124,14 @@ def _events(setup: Setup, number: int, dice: random.Random, *, calm: bool) -> li
     elif happens < 0.65:
         events.append(Event(at=when, client=number, do="clock", clock=dice.choice((-HOUR, HOUR))))
     return events
+
+
+def held(setup: Setup, seed: str, views: tuple[tuple[View, View], ...]) -> Plan:
+    """A round in which each client keeps the view that is given for it, once it has seen both sides for a moment."""
+    dice = random.Random(f"{seed} {setup}")
+    clients = tuple(
+        Client(number=number, seed=dice.randrange(1 << 30), asynchronous=number % 2 == 1, spool=setup.spool != "none")
+        for number in range(len(views))
+    )
+    events = tuple(Event(at=0.2, client=number, do="view", view=view) for number, view in enumerate(views))
+    return Plan(setup=setup, seed=seed, clients=clients, events=events)

@@ -84,7 +84,11 @@ class Round:
         number = event.client
         board = self.boards[number]
         child = self.living.get(number)
-        if event.do == "view":
+        if event.do == "server start":
+            self.sides[event.side].mend()
+        elif event.do.startswith("server"):
+            self.sides[event.side].hurt(event.do)
+        elif event.do == "view":
             self._show(number, event.view)
         elif event.do == "clock":
             board.clock += event.clock
@@ -172,8 +176,11 @@ class Rounds:
         self._number = 0
 
     def play(self, seed: str) -> Result:
+        """The round that the seed stands for."""
+        return self.play_plan(draw(self.setup, seed))
+
+    def play_plan(self, plan: Plan) -> Result:
         """One round; its folder is kept if something was found."""
-        plan = draw(self.setup, seed)
         self._number += 1
         folder = self.folder / f"round-{os.getpid()}-{self._number}"
         folder.mkdir(parents=True)
@@ -189,7 +196,7 @@ class Rounds:
             (folder / "findings.txt").write_text(_told(plan, ledger, findings))
         else:
             shutil.rmtree(folder)
-        return Result(seed=seed, folder=str(folder), findings=findings, counts=dict(counts))
+        return Result(seed=plan.seed, folder=str(folder), findings=findings, counts=dict(counts))
 
 
 def _told(plan: Plan, ledger: Ledger, findings: list[Finding]) -> str:

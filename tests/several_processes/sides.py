@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,14 @@ class Side:
     def show(self, client: int, view: View) -> None:
         """Change what a client sees of it."""
 
+    def hurt(self, how: str) -> None:
+        """Kill or stop its server, for everybody."""
+
+    def mend(self) -> None:
+        """Its server runs again."""
+
     def heal(self) -> None:
-        """Show everything to everybody."""
+        """It is well, and everybody sees it."""
 
 
 class File(Side):
@@ -110,6 +117,7 @@ class Machine(Side):
         self._server = server
         self._proxies: list[Proxy] = []
         self._round = 0
+        self._hurt: str | None = None
 
     def begin(self, folder: Path, number: int, clients: int) -> None:
         self._round = number
@@ -134,7 +142,23 @@ class Machine(Side):
         if view == "away" or was_silent:
             proxy.cut()
 
+    def hurt(self, how: str) -> None:
+        if self._hurt is None:
+            self._hurt = how
+            if how == "server kill":
+                self._server.kill()
+            else:
+                self._server.signal(signal.SIGSTOP)
+
+    def mend(self) -> None:
+        if self._hurt == "server kill":
+            self._server.start()
+        elif self._hurt is not None:
+            self._server.signal(signal.SIGCONT)
+        self._hurt = None
+
     def heal(self) -> None:
+        self.mend()
         for client in range(len(self._proxies)):
             self.show(client, "up")
 
