@@ -28,9 +28,10 @@ from backtrail.engines.sqlite import SQLiteEngine
 from fix_stores import Stepped
 
 OWN_WAYS = ("away", "before", "after", "away after")
-WAYS = (*OWN_WAYS, "others save", "others compare")
+OTHERS = ("others save", "others compare")
 Scenario = Callable[["World"], None]
 OPTIONS: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0, "max_failovers": 1000}
+NEVER = 0  # no call has this number
 SETTLED = 60  # looks until both sides are one
 
 
@@ -41,6 +42,11 @@ class Calls:
         self.cuts = cuts or {}
         self.made = 0
         self.others: Callable[[str], None] = lambda _: None
+
+    @property
+    def with_others(self) -> bool:
+        """Another process has a part in it."""
+        return any(way in OTHERS for way in self.cuts.values())
 
     def next(self) -> str | None:
         self.made += 1
@@ -61,7 +67,7 @@ def _passing(name: str) -> Any:
         if self.awaiting:
             await asyncio.sleep(0)
         way = self.calls.next() if name != "close" else None
-        if way is not None and way.startswith("others"):
+        if way in OTHERS:
             self.calls.others(way)
             way = None
         self.up = self.up and way != "away"
@@ -90,13 +96,13 @@ class World:
     def __init__(self, calls: Calls, api: str, make: Callable[[], Engine] = MemoryEngine, **options: Any) -> None:
         self.engines = make(), make()
         self.primary, self.replica = (Side(engine, calls, api == "awaiting") for engine in self.engines)
-        self.loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop() if api == "awaiting" else None
         self.saves: dict[str, tuple[str, str]] = {}  # text -> thread, id
         self.labels: dict[str, str] = {}  # id -> label
         self.texts = 0
         self.store: Any = None
         self.other: backtrail.Store | None = None  # another process, for which nothing is ever cut
-        if api == "blocking":
+        if calls.with_others:
             one, two = (Side(engine, Calls(), awaiting=False) for engine in self.engines)
             self.other = backtrail.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
             self.other.catch_up()
@@ -117,7 +123,7 @@ class World:
             self.saves[text] = ("t", self.other.thread("t").append("messages", [text]).id)
 
     def _open(self, api: str, options: dict[str, Any]) -> Any:
-        if api == "blocking":
+        if self.loop is None:
             return backtrail.open(self.primary, replica=self.replica, **options)
         opening = backtrail.aio.open(self.primary, replica=self.replica, **options)
         return Stepped(self.loop.run_until_complete(opening), self.loop)
@@ -173,10 +179,14 @@ class World:
         for info in infos:
             found[info.id] = one.thread(info.id).history(all=True)
             assert found[info.id] == two.thread(info.id).history(all=True)
-            assert one.thread(info.id).load() == two.thread(info.id).load()  # of the others, verify compares the digests
+            assert (
+                one.thread(info.id).load() == two.thread(info.id).load()
+            )  # of the others, verify compares the digests
+            parents = {checkpoint.parent_id for checkpoint in found[info.id]}
             for checkpoint in found[info.id]:
-                state = one.thread(info.id).load(checkpoint.id)
-                assert len({*state["messages"]}) == len(state["messages"]), "a save was made twice"
+                if checkpoint.id not in parents:  # it has all that its parents have
+                    state = one.thread(info.id).load(checkpoint.id)
+                    assert len({*state["messages"]}) == len(state["messages"]), "a save was made twice"
             ids = [checkpoint.id for checkpoint in found[info.id]]
             assert len({*ids}) == len(ids)
         for text, (thread, id) in ({} if pruned else self.saves).items():
@@ -189,7 +199,8 @@ class World:
 
     def close(self) -> None:
         self.store.close()
-        self.loop.close()
+        if self.loop is not None:
+            self.loop.close()
         if self.other is not None:
             self.other.close()
         for engine in self.engines:
@@ -300,7 +311,11 @@ class Kind(NamedTuple):
     @property
     def ways(self) -> tuple[str, ...]:
         """Other processes are played by the same thread, which an event loop would not let them use."""
-        return WAYS if self.api == "blocking" else OWN_WAYS
+        return (*OWN_WAYS, *OTHERS) if self.api == "blocking" else OWN_WAYS
+
+
+KINDS = [Kind("blocking", "sync"), Kind("blocking", "async", spool=True), Kind("awaiting", "sync")]
+FILES = [kind._replace(sides="sqlite") for kind in KINDS]
 
 
 def play(scenario: Scenario, kind: Kind, folder: Path, cuts: Mapping[int, str] | None = None) -> int:
@@ -327,11 +342,19 @@ def play(scenario: Scenario, kind: Kind, folder: Path, cuts: Mapping[int, str] |
     return calls.made
 
 
+def cut_everywhere(scenario: Scenario, kind: Kind, folder: Path, *, every: int = 1) -> None:
+    """Each fault at each call; or at each n-th, beginning with another one for each fault."""
+    for number, way in enumerate(kind.ways):
+        calls = play(scenario, kind, folder, {NEVER: way})
+        for at in range(1 + number % every, calls + 1, every):
+            play(scenario, kind, folder, {at: way})
+
+
 @pytest.fixture
 def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens by itself, and nothing is waited for."""
     monkeypatch.setattr("backtrail.replicate.concurrency.Background.wake", lambda _: None)
-    monkeypatch.setattr("backtrail.replicate.limits.SAVE_UNDER_WAY", RetryPolicy.seconds(1e-9))
+    monkeypatch.setattr("backtrail.replicate.limits.SAVE_UNDER_WAY", RetryPolicy.seconds(1e-9), raising=False)
     monkeypatch.setattr("backtrail.replicate.limits.ROLE_CHANGE", RetryPolicy.seconds(0.03, pause=0.02))
     monkeypatch.setattr("backtrail.history.retry.RACES", RetryPolicy.seconds(1.0, at_least=8))
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # thousands of lines that nobody reads

@@ -1,7 +1,7 @@
 """Many rounds by one command; what was found is kept, with its story, in a folder.
 
-    PYTHONPATH=tests python -m several_processes --rounds 1000
-    PYTHONPATH=tests python -m several_processes --pair sqlite+sqlite --mode sync --spool all --seconds 20 --seed 7.3
+PYTHONPATH=tests python -m several_processes --rounds 1000
+PYTHONPATH=tests python -m several_processes --pair sqlite+sqlite --mode sync --spool all --seconds 20 --seed 7.3
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ def main() -> int:
             for n in range(share):
                 mode, spool = setups[n % len(setups)]
                 rounds.setup = Setup(
-                    primary=primary, replica=replica, replication=mode, api=given.api, spool=spool, seconds=given.seconds
+                    primary=primary,
+                    replica=replica,
+                    replication=mode,
+                    api=given.api,
+                    spool=spool,
+                    seconds=given.seconds,
                 )
                 result = rounds.play(given.seed if one else f"{given.seed}.{n}")
                 played += 1
@@ -55,10 +60,14 @@ def main() -> int:
                     failed += 1
                     found = Counter(finding.kind for finding in result.findings)
                     kinds.update(set(found))
-                    options = f"--pair {pair} --mode {mode} --spool {spool} --seconds {given.seconds:g} --seed {result.seed}"
+                    options = (
+                        f"--pair {pair} --mode {mode} --spool {spool} --seconds {given.seconds:g} --seed {result.seed}"
+                    )
                     print(f"{options}: {dict(found)} {result.folder}/findings.txt", flush=True)
     spent = time.monotonic() - begin
-    print(f"{played} rounds in {spent:.0f} s ({60 * played / spent:.1f} a minute), {failed} with findings: {dict(kinds)}")
+    print(
+        f"{played} rounds in {spent:.0f} s ({60 * played / spent:.1f} a minute), {failed} with findings: {dict(kinds)}"
+    )
     print(f"operations: {dict(totals)}")
     return 1 if failed else 0
 

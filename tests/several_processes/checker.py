@@ -200,7 +200,7 @@ class Checker:
                 if not self.may_be_deleted(save):
                     elsewhere = [name for name in self.ids if id in self.ids[name]]
                     kind = "lost save" if not elsewhere else "save under another name"
-                    yield Finding(kind, f"{save} {elsewhere or ''}", (id, save.token or ""))
+                    yield Finding(kind, f"{save} {elsewhere or ''}", (id, f"'{save.thread}'"))
                 continue
             for name in names:
                 state = self.one.states.get((name, id))
@@ -218,7 +218,9 @@ class Checker:
                 messages = self.one.states.get((name, checkpoint.id), {}).get("messages", [])
                 for token, times in Counter(messages).items():
                     if times > 1:
-                        yield Finding("message twice", f"{token} in {name!r} at {checkpoint.id}", (checkpoint.id, token))
+                        yield Finding(
+                            "message twice", f"{token} in {name!r} at {checkpoint.id}", (checkpoint.id, token)
+                        )
                     if token not in tried:
                         yield Finding("invented", f"{token} in {name!r} at {checkpoint.id}", (checkpoint.id, token))
                 if messages:
@@ -265,7 +267,9 @@ class Checker:
         )
 
     def deleted_checkpoints_stay_deleted(self) -> Iterator[Finding]:
-        gone = [(each.thread, each.target, each.begin, str(each)) for each in self.ledger.all("delete at") if each.end < inf]
+        gone = [
+            (each.thread, each.target, each.begin, str(each)) for each in self.ledger.all("delete at") if each.end < inf
+        ]
         gone += [(thread, id, at, "pruned") for thread, id, at in self.ledger.pruned]
         for thread, id, at, told in gone:
             if any(save.id == id and save.end >= at for save in self.saves):
@@ -290,7 +294,9 @@ class Checker:
                 for checkpoint in history:
                     if checkpoint.id == id and checkpoint.label not in valid:
                         told = "\n  ".join(map(str, several))
-                        text = f"{id} in {name!r} has {checkpoint.label!r}, not one of {sorted(map(str, valid))}\n  {told}"
+                        text = (
+                            f"{id} in {name!r} has {checkpoint.label!r}, not one of {sorted(map(str, valid))}\n  {told}"
+                        )
                         yield Finding("lost annotation", text, (id,))
 
     def heads_are_where_the_last_move_left_them(self) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -66,9 +66,16 @@ def quick_limits() -> None:
     limits.ROLE_CHANGE = RetryPolicy.seconds(0.5, pause=0.02)  # type: ignore[misc]
 
 
-def log_into(path: Path) -> None:
-    """The log of this process, in a file of its own."""
-    logging.basicConfig(filename=path, format="%(relativeCreated)d ms %(levelname)s %(message)s", force=True)
+def log_into(path: Path, start: int) -> None:
+    """The log of this process, in a file of its own, with the seconds since the start of the round."""
+
+    def since(record: logging.LogRecord) -> bool:
+        record.since = (time.monotonic_ns() - start) / 1e9
+        return True
+
+    handler = logging.FileHandler(path)
+    handler.addFilter(since)
+    logging.basicConfig(handlers=[handler], format="%(since)8.3f %(levelname)s %(message)s", force=True)
 
 
 async def settled(value: Any) -> Any:
@@ -94,11 +101,20 @@ async def catch_up(store: Any, pause: Callable[[float], Awaitable[None]]) -> Any
     return status
 
 
+class Place(NamedTuple):
+    """Where a round is played, and since when."""
+
+    sides: tuple[Side, Side]
+    folder: Path
+    start: int  #: by the clock that all processes share
+
+
 class Process:
     """One client process at work."""
 
-    def __init__(self, plan: Plan, client: Client, life: int, board: Board, sides: tuple[Side, Side], folder: Path):
-        self.plan, self.client, self.board, self.sides = plan, client, board, sides
+    def __init__(self, plan: Plan, client: Client, life: int, board: Board, place: Place) -> None:
+        self.plan, self.client, self.board = plan, client, board
+        self.sides, folder, self.start = place
         self.report = Report(folder / f"client-{client.number}-{life}.jsonl")
         self.log = folder / f"client-{client.number}-{life}.log"
         self.name = f"{client.number}.{life}"
@@ -138,7 +154,7 @@ class Process:
 
     def run(self) -> None:
         """The whole life of the process."""
-        log_into(self.log)
+        log_into(self.log, self.start)
         shift_clock(self.board)
         quick_limits()
         try:
@@ -226,7 +242,9 @@ class Process:
             await self.pause(0.01)
             return None
         except Exception as error:  # a fault; the client goes on, as a program would
-            self.report.write(end=number, error=type(error).__name__, text=str(error)[:300], trace=traceback.format_exc())
+            self.report.write(
+                end=number, error=type(error).__name__, text=str(error)[:300], trace=traceback.format_exc()
+            )
             await self.pause(0.01)
             return None
         found = answer.id if isinstance(answer, backtrail.Checkpoint) else None
@@ -242,7 +260,13 @@ class Process:
         thread = store.thread(name)
         new = name.startswith("kept-") and name not in self.mine
         saved = await self._do(
-            store, "save", lambda: thread.append("messages", [token], id=id), thread=name, token=token, id=id, by="append"
+            store,
+            "save",
+            lambda: thread.append("messages", [token], id=id),
+            thread=name,
+            token=token,
+            id=id,
+            by="append",
         )
         if new and saved:
             await self._do(store, "retain", lambda: thread.retain(KEEP), thread=name)

@@ -128,4 +128,6 @@ class Ledger:
 
     def story(self, *words: str) -> str:
         """The operations whose report has one of these words, in their order."""
-        return "\n".join(told for operation in self.operations if any(word in (told := str(operation)) for word in words))
+        return "\n".join(
+            told for operation in self.operations if any(word in (told := str(operation)) for word in words)
+        )

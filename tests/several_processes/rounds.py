@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from backtrail.engines.coroutines import finish
 from fix_children import Child, run
 from several_processes.board import Board
 from several_processes.checker import Checker, Finding, Found
-from several_processes.client import QUICK, Process, catch_up, clean, log_into, quick_limits
+from several_processes.client import QUICK, Place, Process, catch_up, clean, log_into, quick_limits
 from several_processes.ledger import Ledger
 from several_processes.plan import Client, Event, Plan, Setup, View, draw
 from several_processes.sides import Side, two_sides
@@ -44,13 +44,13 @@ class Round:
     """One round while it runs."""
 
     def __init__(self, plan: Plan, sides: tuple[Side, Side], folder: Path) -> None:
-        self.plan, self.sides, self.folder = plan, sides, folder
+        self.plan = plan
+        self.sides, self.folder, self.start = self.place = Place(sides, folder, time.monotonic_ns())
         self.boards = [Board() for _ in plan.clients]
         self.views = Views(len(plan.clients))
         self.living: dict[int, Child] = {}
         self.stopped: set[int] = set()
         self.lives: Counter[int] = Counter()
-        self.start = time.monotonic_ns()
 
     def run(self) -> list[Finding]:
         """What is wrong after it."""
@@ -73,9 +73,7 @@ class Round:
         life = self.lives[client.number]
         self.lives[client.number] += 1
         board = self.boards[client.number]
-        self.living[client.number] = Child(
-            lambda _: Process(self.plan, client, life, board, self.sides, self.folder).run()
-        )
+        self.living[client.number] = Child(lambda _: Process(self.plan, client, life, board, self.place).run())
 
     def _now(self) -> float:
         return (time.monotonic_ns() - self.start) / 1e9
@@ -150,7 +148,7 @@ class Round:
 
     def _settle(self) -> Iterator[str]:
         """A fresh process delivers what dead ones left in their spools, and catches up."""
-        log_into(self.folder / "fresh.log")
+        log_into(self.folder / "fresh.log", self.start)
         quick_limits()
         spools: list[Path | None] = [*sorted(self.folder.glob("spool-*")), None]
         for spool in spools:
@@ -174,6 +172,7 @@ class Rounds:
     def __init__(self, setup: Setup, sides: tuple[Side, Side], folder: Path) -> None:
         self.setup, self.sides, self.folder = setup, sides, folder
         self._number = 0
+        folder.mkdir(parents=True, exist_ok=True)
 
     def play(self, seed: str) -> Result:
         """The round that the seed stands for."""
@@ -182,8 +181,9 @@ class Rounds:
     def play_plan(self, plan: Plan) -> Result:
         """One round; its folder is kept if something was found."""
         self._number += 1
-        folder = self.folder / f"round-{os.getpid()}-{self._number}"
-        folder.mkdir(parents=True)
+        setup = plan.setup
+        name = f"{setup.primary}+{setup.replica}-{setup.replication}-{setup.spool}-{plan.seed}-"
+        folder = Path(tempfile.mkdtemp(prefix=name, dir=self.folder))
         for side in self.sides:
             side.begin(folder, self._number, len(plan.clients))
         played = Round(plan, self.sides, folder)
