@@ -1,6 +1,6 @@
 """Several processes use one mirror, and each sees something else of it: nothing acknowledged to any of them is lost.
 
-`BACKTRAIL_FAULT_ROUNDS` multiplies the number of rounds, `BACKTRAIL_FAULT_SEED` selects other ones. By hand, a thousand:
+`BACKTRAIL_FAULT_ROUNDS` multiplies the number of rounds, `BACKTRAIL_FAULT_SEED` selects others. A thousand by hand:
 
     PYTHONPATH=tests python -m several_processes --rounds 1000
 """
@@ -104,6 +104,7 @@ def test_an_engine_that_forgets_some_commits_is_found_out(monkeypatch: pytest.Mo
             await true(self, commit)
 
     monkeypatch.setattr(SQLiteEngine, "commit", commit)
+    monkeypatch.setattr("several_processes.client.SETTLING", 1.0)  # it never will
     setup = Setup(primary="sqlite", replica="sqlite", spool="none", seconds=0.5)
     one = Client(number=0, seed=1, asynchronous=False, spool=False)
     with rounds_of(setup, tmp_path) as played:

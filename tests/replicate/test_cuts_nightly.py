@@ -1,5 +1,6 @@
-"""More cuts than CI has the time for: on files, every fault at each call; and two faults at once, a sample of all pairs,
-which `BACKTRAIL_FAULT_ROUNDS` multiplies and `BACKTRAIL_FAULT_SEED` selects.
+"""More cuts than CI has the time for: on files, every fault at each call; and two faults at once, a sample of pairs.
+
+`BACKTRAIL_FAULT_ROUNDS` multiplies the number of pairs, `BACKTRAIL_FAULT_SEED` selects others.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ class Process:
                     self.doubtful.append((facts["thread"], facts["token"], id or facts["id"]))
             await self.pause(0.01)
             return None
-        except Exception as error:  # a fault; the client goes on, as a program would
+        except Exception as error:  # noqa: BLE001 - a fault; the client goes on, as a program would
             self.report.write(
                 end=number, error=type(error).__name__, text=str(error)[:300], trace=traceback.format_exc()
             )

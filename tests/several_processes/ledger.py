@@ -65,9 +65,8 @@ class Operation(msgspec.Struct, kw_only=True):
 
     def __str__(self) -> str:
         told = [f"{self.begin:8.3f}", f"client {self.client}.{self.life}", f"{self.by or self.do} {self.thread!r}"]
-        for name in ("token", "source", "target", "label", "id"):
-            if (value := getattr(self, name)) is not None:
-                told.append(f"{name}={value}")
+        names = ("token", "source", "target", "label", "id")
+        told += [f"{name}={value}" for name in names if (value := getattr(self, name)) is not None]
         facts = self.before if self.before == self.after else (self.before, self.after)
         if self.acknowledged:
             told.append(f"-> acknowledged at {self.end:.3f}, {facts}")

@@ -1,4 +1,4 @@
-"""What happens in a round, drawn from a seed: the clients, and when their views, their clocks and their lives change."""
+"""What happens in a round, drawn from a seed: the clients, and when their views, clocks and lives change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two sides: files that every client opens through an engine of its own, and servers behind a proxy for each client.
+"""The two sides: files that each client opens through an engine of its own, servers behind a proxy for each client.
 
 An engine that is `Watched` reads the client's board at each call: a file is away when the board says so, and any
 engine may kill its process at a call.
