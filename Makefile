@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz several-processes lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make bench          the figures, next to the peers', in one run"
 	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
 	@echo "make fuzz           hostile stores, files and requests for MINUTES=5; what goes wrong is kept in fuzz/found"
+	@echo "make several-processes  rounds of processes that see different parts of a mirror: ROUNDS=100"
 	@echo "make pictures       the pictures of the docs, from a demo store"
 	@echo "make lint           ruff check and ruff format --check"
 	@echo "make format         ruff format, and the fixes ruff is sure of"
@@ -129,6 +130,10 @@ bench-adapters: $(FRAMES_READY)
 MINUTES ?= 5
 fuzz: $(READY)
 	$(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
+
+ROUNDS ?= 100
+several-processes: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m several_processes --rounds $(ROUNDS) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

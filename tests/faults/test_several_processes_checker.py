@@ -23,7 +23,7 @@ class World:
         self.engines = MemoryEngine(), MemoryEngine()
         self.store = backtrail.open(self.engines[0], replica=self.engines[1])
         self.ledger = Ledger()
-        self.views = Views(2)
+        self.views = Views([None, None])
         self.now = 0.0
 
     def note(self, do: str, thread: str, *, client: int = 0, at: Any = PRIMARY, **facts: Any) -> Operation:

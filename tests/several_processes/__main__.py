@@ -20,7 +20,9 @@ PAIRS = ("sqlite+sqlite", "redis+postgres", "postgres+sqlite", "jsonl+sqlite")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="several_processes", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=100, help="in all, spread over the configurations")
+    parser.add_argument(
+        "--rounds", type=int, help="in all, spread over the configurations; default: 100; of one seed: 1"
+    )
     parser.add_argument("--pair", choices=PAIRS, action="append", help="of engines; may be repeated; default: all")
     parser.add_argument("--mode", choices=("sync", "async"), help="default: both in turn")
     parser.add_argument("--api", choices=("blocking", "async", "mixed"), default="mixed")
@@ -35,8 +37,9 @@ def main() -> int:
     failed = played = 0
     begin = time.monotonic()
     pairs, one = given.pair or PAIRS, "." in given.seed
+    wanted = given.rounds or (len(pairs) if one else 100)
     for number, pair in enumerate(pairs):
-        share = 1 if one else given.rounds // len(pairs) + (number < given.rounds % len(pairs))
+        share = wanted // len(pairs) + (number < wanted % len(pairs))
         modes = [given.mode] if given.mode else ["sync", "async"]
         spools = [given.spool] if given.spool else ["none", "mixed", "all"]
         setups = [(mode, spool) for spool in spools for mode in modes]

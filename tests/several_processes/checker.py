@@ -53,10 +53,14 @@ class Found:
         self.states: dict[tuple[str, str], Any] = {}
         self.heads: dict[str, str] = {}
         self.problems: list[str] = []
+        self.unreadable: set[str] = set()
         for info in self.threads:
             thread = store.thread(info.id)
             self.heads[info.id] = info.head
-            self.histories[info.id] = self._read(info.id, partial(thread.history, all=True), [])
+            history = self._read(info.id, partial(thread.history, all=True), None)
+            self.histories[info.id] = history or []
+            if history is None:
+                self.unreadable.add(info.id)
             for checkpoint in self.histories[info.id]:
                 state = self._read(f"{info.id} at {checkpoint.id}", partial(thread.load, checkpoint.id), None)
                 if state is not None:
@@ -197,7 +201,8 @@ class Checker:
         for id, save in self.acknowledged.items():
             names = [name for name in self.family(save.thread) if id in self.ids[name]]
             if not names:
-                if not self.may_be_deleted(save):
+                unreadable = self.one.unreadable & {*self.family(save.thread)}  # a finding of its own
+                if not unreadable and not self.may_be_deleted(save):
                     elsewhere = [name for name in self.ids if id in self.ids[name]]
                     kind = "lost save" if not elsewhere else "save under another name"
                     yield Finding(kind, f"{save} {elsewhere or ''}", (id, f"'{save.thread}'"))
@@ -308,6 +313,8 @@ class Checker:
                 continue
             ends = [each.end for each in made]
             alone = all(end < later.begin for end, later in zip(ends, made[1:], strict=False))
-            if alone and all(each.where for each in made) and self.one.heads[name] != made[-1].id:
+            generations = [each.where[1] for each in made if each.where]
+            sure = alone and len(generations) == len(made) and generations[-1] == max(generations)
+            if sure and self.one.heads[name] != made[-1].id:
                 text = f"{name!r} is at {self.one.heads[name]}, and the last move was\n  {made[-1]}"
                 yield Finding("wrong head", text, (name,))

@@ -119,7 +119,7 @@ class Process:
         self.log = folder / f"client-{client.number}-{life}.log"
         self.name = f"{client.number}.{life}"
         self.seed = f"{client.seed} {life}"
-        self.spool = folder / f"spool-{client.number}" if client.spool else None
+        self.spool = None if client.spool is None else folder / f"spool-{client.spool}"
         self.writes = Fuse(client.dies_at_write if life == 0 else None)
         self.changes = Fuse(client.dies_at_change if life == 0 else None)
         self.last_calls = Fuse(client.dies_in_catch_up)

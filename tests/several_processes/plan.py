@@ -47,7 +47,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     seed: int
     asynchronous: bool
-    spool: bool
+    spool: int | None = None  #: the number of its spool, which another client may share
     clock: int = 0  #: nanoseconds that its clock is ahead at first
     dies_at_write: int | None = None  #: it kills itself at its n-th call that writes to a side
     dies_at_change: int | None = None  #: at the n-th change of a role or of a side's health that it is told of
@@ -93,11 +93,12 @@ def _client(setup: Setup, number: int, dice: random.Random) -> Client:
         drawn = dice.randint(low, high)
         return drawn if dice.random() < chance else None
 
+    spooling = setup.spool == "all" or (setup.spool == "mixed" and dice.random() < 0.5)
     return Client(
         number=number,
         seed=dice.randrange(1 << 30),
         asynchronous=setup.api == "async" or (setup.api == "mixed" and dice.random() < 0.5),
-        spool=setup.spool == "all" or (setup.spool == "mixed" and dice.random() < 0.5),
+        spool=dice.choice((number, number, number, 0)) if spooling else None,
         clock=dice.choice((0, 0, 0, -HOUR, HOUR, HOUR // 3600)),
         dies_at_write=perhaps(0.15, 3, int(80 * setup.seconds)),
         dies_at_change=perhaps(0.12, 2, 8),
@@ -127,10 +128,10 @@ def _events(setup: Setup, number: int, dice: random.Random, *, calm: bool) -> li
 
 
 def held(setup: Setup, seed: str, views: tuple[tuple[View, View], ...]) -> Plan:
-    """A round in which each client keeps the view that is given for it, once it has seen both sides for a moment."""
+    """A round in which each client has a spool, and keeps the view that is given for it after a moment with both."""
     dice = random.Random(f"{seed} {setup}")
     clients = tuple(
-        Client(number=number, seed=dice.randrange(1 << 30), asynchronous=number % 2 == 1, spool=setup.spool != "none")
+        Client(number=number, seed=dice.randrange(1 << 30), asynchronous=number % 2 == 1, spool=number)
         for number in range(len(views))
     )
     events = tuple(Event(at=0.2, client=number, do="view", view=view) for number, view in enumerate(views))

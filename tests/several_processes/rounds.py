@@ -47,7 +47,7 @@ class Round:
         self.plan = plan
         self.sides, self.folder, self.start = self.place = Place(sides, folder, time.monotonic_ns())
         self.boards = [Board() for _ in plan.clients]
-        self.views = Views(len(plan.clients))
+        self.views = Views([client.spool for client in plan.clients])
         self.living: dict[int, Child] = {}
         self.stopped: set[int] = set()
         self.lives: Counter[int] = Counter()

@@ -18,9 +18,11 @@ SIDES = (0, 1)
 class Views:
     """Spans in which clients may have seen sides."""
 
-    def __init__(self, clients: int) -> None:
+    def __init__(self, spools: list[int | None]) -> None:
+        """With the number of each client's spool: what one puts there, another may deliver."""
+        self._spools = spools
         self._spans: list[tuple[list[tuple[float, float]], list[tuple[float, float]]]] = [
-            ([(-math.inf, math.inf)], [(-math.inf, math.inf)]) for _ in range(clients)
+            ([(-math.inf, math.inf)], [(-math.inf, math.inf)]) for _ in spools
         ]
 
     def change(self, client: int, side: int, view: View, at: float, *, stopped: bool = False) -> None:
@@ -50,7 +52,11 @@ class Views:
 
     def reaches(self, operation: Operation) -> tuple[float, float]:
         """When the work of an operation may first be at either side."""
-        first = [self.first(operation.client, side, operation.begin) for side in SIDES]
+        own = self._spools[operation.client]
+        sharing = [client for client, spool in enumerate(self._spools) if own is not None and spool == own]
+        first = [
+            min(self.first(client, side, operation.begin) for client in {operation.client, *sharing}) for side in SIDES
+        ]
         return (min(first[0], self.first_both(first[1])), min(first[1], self.first_both(first[0])))
 
     def could_know(self, operation: Operation, other: Operation) -> bool:
