@@ -99,6 +99,9 @@ class World:
         self.loop = asyncio.new_event_loop() if api == "awaiting" else None
         self.saves: dict[str, tuple[str, str]] = {}  # text -> thread, id
         self.labels: dict[str, str] = {}  # id -> label
+        self.taken: dict[str, tuple[int, bool]] = {}  # id -> the generation that took it, and if it is surely there
+        self.gone: set[tuple[str, str, bool]] = set()  # thread, id of what was deleted, and if with its thread
+        self.pruned = False
         self.texts = 0
         self.store: Any = None
         self.other: backtrail.Store | None = None  # another process, for which nothing is ever cut
@@ -135,14 +138,44 @@ class World:
         with contextlib.suppress(backtrail.Unavailable):
             saved: str = self.store.thread(thread).append("messages", [text]).id
             self.saves[text] = (thread, saved)
+            self.taken[saved] = self._generation()
             return saved
         return None
+
+    def _generation(self) -> tuple[int, bool]:
+        status = self.store.status()
+        return status.generation, status.spool is None or not (status.spool.adrift or status.spool.records)
+
+    def delete_checkpoint(self, id: str | None) -> None:
+        if id is not None:
+            self._delete("t", id, [text for text, (_, saved) in self.saves.items() if saved == id])
+
+    def delete_thread(self, thread: str) -> None:
+        self._delete(thread, None, [text for text, (name, _) in self.saves.items() if name == thread])
+
+    def _delete(self, thread: str, at: str | None, meant: list[str]) -> None:
+        """What the side that did it had in this generation must stay away; what it may have had may be missing."""
+        before = self._generation()
+        try:
+            self.store.thread(thread).delete(at)
+        except (backtrail.Unavailable, backtrail.NotFound):  # a side may have done it
+            before = (0, False)
+        for text in meant:
+            saved = self.saves.pop(text)[1]
+            if self.taken.get(saved) == before == self._generation() and before[1]:
+                self.gone.add((thread, saved, at is None))
 
     def label(self, id: str | None, label: str) -> None:
         with contextlib.suppress(backtrail.Unavailable, backtrail.NotFound):
             if id is not None:
                 self.store.thread("t").annotate(id, label=label)
                 self.labels[id] = label
+
+    def prune(self) -> None:
+        """From now on, saves may be missing."""
+        self.pruned = True
+        with contextlib.suppress(backtrail.Unavailable):
+            self.store.prune(backtrail.Retention(keep_last=2))
 
     def fork(self) -> None:
         with contextlib.suppress(backtrail.Unavailable, backtrail.NotFound, backtrail.Conflict):
@@ -171,7 +204,7 @@ class World:
             for store in (self.other, self.store, self.other):
                 store.catch_up()
 
-    def check(self, *, pruned: bool) -> None:
+    def check(self) -> None:
         one, two = (backtrail.open(engine) for engine in self.engines)
         infos = one.threads()
         assert infos == two.threads()
@@ -189,9 +222,17 @@ class World:
                     assert len({*state["messages"]}) == len(state["messages"]), "a save was made twice"
             ids = [checkpoint.id for checkpoint in found[info.id]]
             assert len({*ids}) == len(ids)
-        for text, (thread, id) in ({} if pruned else self.saves).items():
+        for text, (thread, id) in ({} if self.pruned else self.saves).items():
             names = [name for name in found if name == thread or name.startswith(f"{thread}#diverged-")]
             assert any(id == checkpoint.id for name in names for checkpoint in found[name]), f"{text} is lost"
+        gone = {id for _, id, _ in self.gone}
+        for thread, id, whole in self.gone:
+            for name in [name for name in found if name == thread or name.startswith(f"{thread}#diverged-")]:
+                ids = {checkpoint.id for checkpoint in found[name]}
+                # A save that the side which deleted the thread did not know is kept with what it builds on.
+                assert id not in ids or (whole and ids - gone), (
+                    f"{id} was deleted from {thread!r}: it is back in {name!r}"
+                )
         for id, label in self.labels.items():
             assert label in {one.label for several in found.values() for one in several if one.id == id}
         assert not one.verify().problems
@@ -205,96 +246,6 @@ class World:
             self.other.close()
         for engine in self.engines:
             finish(engine.close())
-
-
-def failover(world: World) -> None:
-    world.append("t"), world.append("u"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), world.append("new"), world.catch_up()
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.append("t"), world.append("new"), world.append("t")
-    world.primary.up = True
-    world.catch_up(), world.append("t")
-
-
-def there_and_back(world: World) -> None:
-    world.append("t"), world.catch_up()
-    world.primary.lose_answers = 1
-    world.append("t"), world.append("t")
-    world.primary.up, world.replica.lose_answers = True, 1
-    world.append("t"), world.append("t")
-    world.replica.up = True
-    world.catch_up(), world.append("t")
-
-
-def both_unreachable(world: World) -> None:
-    world.append("t"), world.catch_up()
-    world.primary.lose_answers = world.replica.lose_answers = 1
-    world.append("t"), world.append("t"), world.append("new")
-    world.replica.up = True
-    world.append("t"), world.append("new")
-    world.primary.up = True
-    world.catch_up(), world.append("t")
-
-
-def one_name_twice(world: World) -> None:
-    world.append("other"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), world.append("t"), world.catch_up()
-    world.replica.up, world.primary.up = True, False
-    world.append("t"), world.append("t")
-    world.primary.up, world.replica.lose_answers = True, 1
-    world.append("t")
-    world.replica.up = True
-    world.catch_up(), world.append("t")
-
-
-def a_fork_and_its_name(world: World) -> None:
-    world.append("t"), world.append("t"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), world.fork(), world.append("fork")
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.append("t"), world.append("fork"), world.append("t")
-    world.primary.up = True
-    world.catch_up(), world.append("fork")
-
-
-def said(world: World) -> None:
-    one, two = world.append("t"), world.append("t")
-    world.catch_up()
-    world.replica.up = False
-    world.label(one, "one"), world.catch_up()
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.label(two, "two"), world.append("t")
-    world.primary.up = True
-    world.catch_up(), world.append("t")
-
-
-def pruned(world: World) -> None:
-    keep = backtrail.Retention(keep_last=2)
-
-    def prune() -> None:
-        with contextlib.suppress(backtrail.Unavailable):
-            world.store.prune(keep)
-
-    world.append("t"), world.append("t"), world.append("t"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), prune()
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.append("t"), world.append("t"), prune()
-    world.primary.up = True
-    world.catch_up(), world.append("t"), prune()
-
-
-SCENARIOS: list[Scenario] = [
-    failover,
-    there_and_back,
-    both_unreachable,
-    one_name_twice,
-    a_fork_and_its_name,
-    said,
-    pruned,
-]
 
 
 class Kind(NamedTuple):
@@ -335,7 +286,7 @@ def play(scenario: Scenario, kind: Kind, folder: Path, cuts: Mapping[int, str] |
             stack.callback(world.close)
             scenario(world)
             world.settle()
-            world.check(pruned=scenario is pruned)
+            world.check()
         except BaseException as error:
             error.add_note(f"{scenario.__name__}, {kind}, cuts {cuts}")
             raise

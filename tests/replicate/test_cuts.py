@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import backtrail
-from fix_cuts import SCENARIOS, Calls, Kind, Scenario, World, cut_everywhere, failover
+from fix_cut_scenarios import SCENARIOS, failover
+from fix_cuts import Calls, Kind, Scenario, World, cut_everywhere
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("by_itself")]
 
@@ -28,12 +29,12 @@ def test_the_checker_sees_what_is_missing_and_what_only_one_side_has() -> None:
     world = World(Calls(), "blocking")
     failover(world)
     world.settle()
-    world.check(pruned=False)
+    world.check()
     world.saves["never made"] = ("t", "nowhere")
     with pytest.raises(AssertionError, match="never made is lost"):
-        world.check(pruned=False)
+        world.check()
     del world.saves["never made"]
     backtrail.open(world.engines[0]).thread("t").append("messages", ["only here"])
     with pytest.raises(AssertionError):
-        world.check(pruned=False)
+        world.check()
     world.close()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fix_cuts import FILES, SCENARIOS, Kind, Scenario, cut_everywhere
+from fix_cut_scenarios import SCENARIOS
+from fix_cuts import FILES, Kind, Scenario, cut_everywhere
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("by_itself")]
 
