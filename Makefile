@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz simulate lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz simulate several-processes lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
 	@echo "make fuzz           hostile stores, files and requests for MINUTES=5; what goes wrong is kept in fuzz/found"
 	@echo "make simulate       a mirror in a simulated world, for SEEDS=1000 seeds from START=0; SEED=14 shrinks and tells one"
+	@echo "make several-processes  rounds of processes that see different parts of a mirror: ROUNDS=100"
 	@echo "make pictures       the pictures of the docs, from a demo store"
 	@echo "make lint           ruff check and ruff format --check"
 	@echo "make format         ruff format, and the fixes ruff is sure of"
@@ -137,6 +138,10 @@ START ?= 0
 simulate: $(READY)
 	PYTHONHASHSEED=0 PYTHONPATH="$${PYTHONPATH:+$$PYTHONPATH:}tests" $(BIN)/python -m simulate --jobs $(if $(filter logical,$(JOBS)),0,$(JOBS)) \
 		$(if $(SEED),--seed $(SEED) $(if $(KEEP),--keep $(KEEP)),--seeds $(SEEDS) --start $(START)) $(ARGS)
+
+ROUNDS ?= 100
+several-processes: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m several_processes --rounds $(ROUNDS) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
