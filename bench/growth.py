@@ -4,7 +4,7 @@
 
 Every contender saves every step, from the first to the 300,000th, and creates every thread, up to 1,000,000, at
 durability NORMAL. At each mark it is closed, its files are measured, and it is opened again. A contender's line ends
-early where it has used `SECONDS` in all, or where its files have `BYTES`.
+early where it has taken `SECONDS` in all, or where its files have `BYTES`.
 
 This takes a quarter of an hour, so it is not part of `make bench`. The figures are kept in bench/growth.json, each with
 its date; docs/bench.svg and the table of docs/performance.md are made from it. A run of some contenders replaces
@@ -31,6 +31,7 @@ from typing import Any
 from rich.console import Console
 
 import backtrail.aio
+from bench import page
 from bench.contenders.backtrail import BacktrailAppend, BacktrailSave
 from bench.contenders.floor import BareSqliteCommit
 from bench.contenders.langgraph import LangGraphSqlite, LangGraphSqliteDelta
@@ -45,7 +46,7 @@ KEPT = Path(__file__).with_suffix(".json")
 STEPS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
 THREADS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 SIZE = 600  #: bytes of a step, its two messages encoded
-SECONDS = 300
+SECONDS = {"steps": 180, "threads": 600}
 BYTES = 2 * 10**9
 NEWEST = 20  #: messages, checkpoints or threads of a page
 GROUP = 100  #: saves whose mean is taken, so that what a contender does at every hundredth counts
@@ -221,8 +222,8 @@ def measure(of: str, key: str, scratch: Scratch, marks: tuple[int, ...]) -> list
             more = min(lane.at_once, mark - n)
             taken = [*taken, *lane.grow(n, more)][-TIMED:]
             n += more
-            if monotonic() - start > SECONDS:
-                ended = f"{SECONDS // 60} minutes"
+            if monotonic() - start > SECONDS[of]:
+                ended = f"{SECONDS[of] // 60} minutes"
             elif directory_bytes(directory) > BYTES:
                 ended = f"{BYTES / 1e9:.0f} GB"
         if n >= STEPS[0]:  # the first ones create tables
@@ -278,7 +279,8 @@ def main() -> int:
                 console.print(f"  {curve.what} {curve.key}", dict(zip(curve.n, rounded(curve.values), strict=True)))
                 curves[curve.of, curve.what, curve.key] = rounded(vars(curve))
     if options.most is None:
-        order = sorted(curves, key=lambda one: (one[0], ["save", "read", "bytes"].index(one[1])))
+        panels, contenders = list(page.NAMES), list(page.CONTENDERS)
+        order = sorted(curves, key=lambda one: (panels.index(one[:2]), contenders.index(one[2])))
         KEPT.write_text(dumps({"machine": about, "curves": [curves[one] for one in order]}) + "\n", encoding="utf-8")
         from bench.publish import publish  # matplotlib is slow to import and only needed here
 
