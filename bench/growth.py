@@ -195,10 +195,10 @@ class ThreadsLane:
 
     def grow(self, n: int, more: int) -> list[float]:
         """Add `more` to the `n` that are there; the seconds of each, or of the last ones."""
-        fill = getattr(self.contender, "fill", None)
-        timed = more if fill is None else min(more, GROUP)
-        if timed < more:
-            fill(self._jobs(range(n, n + more - timed)))
+        timed = more
+        if isinstance(self.contender, BacktrailThreads) and more > GROUP:
+            timed = GROUP
+            self.contender.fill(self._jobs(range(n, n + more - timed)))
         return self.contender.times(self._jobs(range(n + more - timed, n + more)))
 
     def reopen(self) -> None:
