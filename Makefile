@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz simulate several-processes lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,8 +30,10 @@ help:
 	@echo "make test-adapters-newest  the same with the newest releases of the frameworks, and which those are"
 	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
 	@echo "make demo           a short tour that prints what backtrail does"
-	@echo "make bench          the figures, next to the peers', in one run"
+	@echo "make bench          the figures, next to the peers', in one run of 20 minutes"
+	@echo "make bench-quick    a part of them at a quarter of the size, in two minutes; nothing is written"
 	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
+	@echo "make bench-growth   the chart: from 10 to 300,000 steps, and from 1 to 1,000,000 threads"
 	@echo "make fuzz           hostile stores, files and requests for MINUTES=5; what goes wrong is kept in fuzz/found"
 	@echo "make simulate       a mirror in a simulated world, for SEEDS=1000 seeds from START=0; SEED=14 shrinks and tells one"
 	@echo "make several-processes  rounds of processes that see different parts of a mirror: ROUNDS=100"
@@ -124,6 +126,12 @@ demo: $(READY)
 
 bench: $(BENCH_READY) bench-adapters
 	$(BENCH)/bin/python -m bench $(ARGS)
+
+bench-quick: $(BENCH_READY)
+	$(BENCH)/bin/python -m bench --quick $(ARGS)
+
+bench-growth: $(BENCH_READY)
+	$(BENCH)/bin/python -m bench.growth $(ARGS)
 
 bench-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m bench.adapters $(ADAPTER_ARGS)
