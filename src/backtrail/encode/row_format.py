@@ -17,12 +17,12 @@ cycle can go through them, so the garbage collector need not visit them.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
 
+from backtrail.encode.checksum import crc32
 from backtrail.encode.values import MAX_DEPTH, bytes_text, is_clean, text_bytes
 from backtrail.errors import Corrupt, UnsupportedFormat
 
@@ -156,7 +156,7 @@ def split_pages(children: dict[str, Node]) -> list[dict[str, Node]]:
     32nd. That depends on keys alone, so changing one child leaves all other pages unchanged."""
     pages: list[dict[str, Node]] = []
     for key, node in children.items():
-        if not pages or zlib.crc32(text_bytes(key)) & 31 == 0:
+        if not pages or crc32(text_bytes(key)) & 31 == 0:
             pages.append({})
         pages[-1][key] = node
     return pages
