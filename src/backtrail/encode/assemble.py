@@ -142,16 +142,15 @@ def _is_small(node: Node) -> TypeGuard[Tree]:
     return type(node) is Tree and node.type is None and node.size < _SMALL
 
 
-def _is_run(nodes: Collection[Node]) -> bool:
-    """True for slots that follow each other in one row, as those of a wide dict that was saved at once."""
-    if not nodes or not _SLOTS.issuperset(map(type, nodes)):
-        return False
-    first = next(iter(nodes))
-    return (
-        len(set(map(_step, nodes))) == 1
-        and len(set(map(_branch, nodes))) == 1
-        and list(map(_index, nodes)) == list(range(_index(first), _index(first) + len(nodes)))
-    )
+def _first_of_run(nodes: Collection[Node]) -> Slot | None:
+    """The first of slots that follow each other in one row, as those of a wide dict do that was saved at once; None for
+    all other nodes."""
+    first = next(iter(nodes), None)
+    if type(first) is not Slot or not _SLOTS.issuperset(map(type, nodes)):
+        return None
+    indexes = range(first.index, first.index + len(nodes))
+    one_row = len(set(map(_step, nodes))) == 1 == len(set(map(_branch, nodes)))
+    return first if one_row and list(map(_index, nodes)) == list(indexes) else None
 
 
 class FetchedRows:
@@ -261,11 +260,11 @@ class Assembler:
         """The values of a tree's children. Slots that follow each other in a row are decoded together, and so are small
         dicts, so that a wide dict costs little more than a list of its values."""
         fields: dict[str, Any] = dict.fromkeys(children)
-        if _is_run(children.values()):
-            self._slots(fields, list(children), next(iter(children.values())))
+        first = _first_of_run(children.values())
+        if first is not None:
+            self._slots(fields, list(children), first)
             return fields
         run: list[str] = []
-        first: Slot | None = None
         branch, step, index = b"", -1, -1  # of the slot that would continue the run
         small: dict[str, Node] = {}
         weight = 0
