@@ -123,7 +123,7 @@ class StateReader:
         for path, listing in lists:
             row_index = RowIndex()
             items = self.assembler.items(listing, row_index)
-            snapshot = ListSnapshot(items, self._values.encode, False, self._values.types.lookalikes)
+            snapshot = ListSnapshot(items, self._values.encode, False, self._values.types.lookalikes, owned=True)
             known[path] = KnownList(snapshot, row_index)
         return known
 
