@@ -7,8 +7,7 @@ list is decoded a few dozen rows at a time: joining everything first would move 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence, ValuesView
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from backtrail.encode.change_detection import RowIndex
@@ -32,8 +31,6 @@ from backtrail.errors import Corrupt
 _TOGETHER = 32  # rows decoded at once
 _SMALL = 128 * 1024  # bytes of dicts that are decoded at once
 _ENCODED = frozenset({Inline, Slot})
-_SLOTS = frozenset({Slot})
-_branch, _step, _index, _size = map(attrgetter, ("branch", "step", "index", "size"))
 
 RowRanges = dict[bytes, list[tuple[int, int]]]  # branch -> (first, last) of rows, ascending and apart
 
@@ -63,11 +60,6 @@ class Needs:
         self._add(nodes, None)
 
     def _add(self, nodes: Iterable[Node], at: Slot | None) -> Slot | None:
-        if isinstance(nodes, ValuesView) and _SLOTS.issuperset(map(type, nodes)):  # as nearly all wide dicts are
-            self.size += sum(map(_size, nodes))
-            steps = set(zip(map(_branch, nodes), map(_step, nodes), strict=True))
-            self.spans.update((branch, step, step) for branch, step in steps)
-            return at
         size = 0
         for node in nodes:
             if type(node) is Slot:
@@ -125,8 +117,6 @@ class Unread(NamedTuple):
 def unread_trees(holder: dict[str, Node], depth: int = 0) -> Iterator[Unread]:
     """The trees under `holder` whose pages have not been fetched. Trees on the way to them are copied, so that the
     children can be put in their place."""
-    if Tree not in set(map(type, holder.values())):
-        return
     for key, node in holder.items():
         if type(node) is Tree:
             if node.children is None:
@@ -140,17 +130,6 @@ def unread_trees(holder: dict[str, Node], depth: int = 0) -> Iterator[Unread]:
 def _is_small(node: Node) -> TypeGuard[Tree]:
     """True for a dict that is decoded together with others."""
     return type(node) is Tree and node.type is None and node.size < _SMALL
-
-
-def _first_of_run(nodes: Collection[Node]) -> Slot | None:
-    """The first of slots that follow each other in one row, as those of a wide dict do that was saved at once; None for
-    all other nodes."""
-    first = next(iter(nodes), None)
-    if type(first) is not Slot or not _SLOTS.issuperset(map(type, nodes)):
-        return None
-    indexes = range(first.index, first.index + len(nodes))
-    one_row = len(set(map(_step, nodes))) == 1 == len(set(map(_branch, nodes)))
-    return first if one_row and list(map(_index, nodes)) == list(indexes) else None
 
 
 class FetchedRows:
@@ -260,11 +239,8 @@ class Assembler:
         """The values of a tree's children. Slots that follow each other in a row are decoded together, and so are small
         dicts, so that a wide dict costs little more than a list of its values."""
         fields: dict[str, Any] = dict.fromkeys(children)
-        first = _first_of_run(children.values())
-        if first is not None:
-            self._slots(fields, list(children), first)
-            return fields
         run: list[str] = []
+        first: Slot | None = None
         branch, step, index = b"", -1, -1  # of the slot that would continue the run
         small: dict[str, Node] = {}
         weight = 0
