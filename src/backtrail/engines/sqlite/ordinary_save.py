@@ -32,9 +32,9 @@ _UNMOVED = " AND ".join(
 )
 
 # A row continues the stretch of the row that was written last, or begins a stretch if the place after the row before it
-# is another branch's. Any other case (a place that a sweep has emptied, a step that is taken) is not an ordinary one, nor
-# is a branch that was dropped: it has no stretch. The row is inserted with VALUES: as the result of a SELECT from the
-# table it goes to, SQLite would copy it to a temporary table first.
+# is another branch's. Any other case (a place that a sweep has emptied, a step that is taken) is not an ordinary one,
+# nor is a branch that was dropped: it has no stretch. The row is inserted with VALUES: as the result of a SELECT from
+# the table that it goes to, SQLite would copy it to a temporary table first.
 _SETUP = (
     f"CREATE TEMP VIEW ordinary_save AS SELECT {', '.join(f'NULL AS {name}' for name in _COLUMNS)}",
     f"""
