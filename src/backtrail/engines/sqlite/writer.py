@@ -258,13 +258,14 @@ class GroupCommitWriter:
         try:
             cursor.execute("BEGIN IMMEDIATE")
             for ticket in batch:
-                ticket.result = ticket.work(cursor, ticket.argument)
+                if ticket.single is None or not ticket.single(cursor, ticket.argument):
+                    ticket.result = ticket.work(cursor, ticket.argument)
             cursor.execute("COMMIT")
-        except _FAILS_ONE:
+        except BaseException as error:
+            self.tips.clear()
             self._roll_back()
-            return False
-        except BaseException:
-            self._roll_back()
+            if isinstance(error, _FAILS_ONE):
+                return False
             raise
         return True
 
