@@ -15,7 +15,7 @@ from backtrail.testing.call_modes import step
 
 
 def rows_in_the_file(path: Path, copy: Path) -> int:
-    """The rows in the database file alone, without its log. `cp`, because closing the file here would drop our locks."""
+    """The rows in the file alone, without its log. It is copied by `cp`: closing it here would drop our locks."""
     subprocess.run(["cp", path, copy], check=True)
     with closing(sqlite3.connect(copy)) as connection:
         return int(connection.execute("SELECT count(*) FROM steps").fetchone()[0])
