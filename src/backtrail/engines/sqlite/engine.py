@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +30,6 @@ FEW = 256  #: branches of a lineage whose numbers are remembered when they are l
 REMEMBERED = 4096  #: branch numbers kept in memory, about 1 MB: as many as cached tips
 SHORT = 256  #: a range of at most this many steps counts as short
 SEARCHED = 4096  #: the newest threads among which those with a prefix are looked for, before all threads with it
-DROPS = 16  #: drops after which the sweep itself copies the log into the database file
 LEASES_KEPT = 86_400.0  #: seconds after their expiry
 
 
@@ -58,7 +56,6 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         self._readers = ReaderPool(self._file)
         self._connections = ForkSafeConnections(self._writer, self._readers)
         self._numbers: Numbers = {}
-        self._drops = 0
         try:
             self._readers.fetch(sql.ANYTHING, ())  # a file that SQLite cannot read is found now, not at the first save
         except BacktrailError:
@@ -134,10 +131,6 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         self._writer.write(transactions.sweep, drop)
         for branch in drop.branches:
             self._numbers.pop((drop.lineage, branch), None)
-        self._drops += 1
-        if self._drops % DROPS == 0:
-            with suppress(BacktrailError):  # whoever reads or writes next is told
-                self._readers.fetch(sql.COPY_LOG, ())
 
     # -- reading ------------------------------------------------------------------------------------------------
 

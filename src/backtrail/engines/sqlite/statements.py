@@ -92,9 +92,6 @@ DELETE FROM steps WHERE branch = 0 AND pos IN (SELECT pos FROM stretches WHERE b
 FORGET_KEEPERS = "DELETE FROM stretches WHERE branch = 0 AND pos < ?"
 ADD_KEEPER = "INSERT INTO steps VALUES (?, 0, 0, x'', x'', x'', x'', x'')"
 DELETE_BLOB = "DELETE FROM blobs WHERE pool = ? AND id = ?"
-# A sweep fills the write-ahead log faster than anybody. SQLite copies a long log at the end of somebody's commit, while
-# all other writers wait: this statement copies it beside them, and leaves for later what they add meanwhile.
-COPY_LOG = "PRAGMA wal_checkpoint(PASSIVE)"
 # Every row names its branch, so lost or damaged stretches can be rebuilt from the rows. A row that was written again
 # while it was hidden counts once. No stretch continues after a gap: other branches may have rows in it. If the next
 # stretch is elsewhere, one at FAR stands for the gap, as for stretches without any row left.
