@@ -1,8 +1,9 @@
 """The tips that this process saved last, so that a caller who saves and then reads gets them back without a query.
 
 A tip holds for as long as nobody else has written: SQLite counts the commits of other connections (`data_version`), and
-looking at that number takes a fifth of the time of the query. The tips belong to the writer's connection. They are
-added, cleared and found by the caller that owns the writer's queue, hence in the order of the commits.
+looking at that number takes less than half the time of the query (3 of 7 µs), and nothing has to be read and checked
+afterwards. The tips belong to the writer's connection. They are added, cleared and found by the caller that owns the
+writer's queue, hence in the order of the commits.
 """
 
 from __future__ import annotations
