@@ -17,6 +17,7 @@ from backtrail.engines.base import LAST_STEP, Commit, Drop, Head, Mark, Swap
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.sqlite import SQLiteEngine, transactions
 from backtrail.engines.sqlite.reader_pool import KEPT
+from backtrail.engines.sqlite.saved_tips import SavedTips
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
 from backtrail.errors import Closed, InvalidInput, Unavailable
 from backtrail.testing import sample_records
@@ -298,7 +299,7 @@ def test_a_commit_that_is_run_again_goes_by_no_number_that_was_rolled_back(tmp_p
     engine = SQLiteEngine(tmp_path / "s.db")
     mine, other = sample_records.branch("mine"), sample_records.branch("other")
     begin, goes_on = (
-        transactions.Writing(commit, {}, {})
+        transactions.Writing(commit, {}, {}, SavedTips())
         for commit in (sample_records.first(mine), Commit("mine", rows=[sample_records.row(mine, 2)]))
     )
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as connection:

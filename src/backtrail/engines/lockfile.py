@@ -21,6 +21,7 @@ from backtrail.owned_files import open_or_create
 
 _flock = ctypes.PyDLL(None).flock
 _flock.argtypes = (ctypes.c_int, ctypes.c_int)
+_TRY, _UNLOCK = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_UN  # these never wait
 
 
 class LockFile:
@@ -35,15 +36,18 @@ class LockFile:
             raise
 
     def acquire(self) -> None:
-        _wait_for(self._next)
+        # If the first call fails, the file is locked, or there is an error that the second one raises.
+        if _flock(self._next, _TRY) != 0:
+            fcntl.flock(self._next, fcntl.LOCK_EX)
         try:
-            _wait_for(self._lock)
+            if _flock(self._lock, _TRY) != 0:
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
         finally:
-            _flock(self._next, fcntl.LOCK_UN)
+            _flock(self._next, _UNLOCK)
 
     def release(self) -> None:
         if self._lock >= 0:  # closing has released it, too
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            _flock(self._lock, _UNLOCK)
 
     def __enter__(self) -> LockFile:
         self.acquire()
@@ -58,11 +62,6 @@ class LockFile:
         for fd in held:
             if fd >= 0:
                 os.close(fd)
-
-
-def _wait_for(fd: int) -> None:
-    if _flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB) != 0:  # it is locked, or there is an error that the other call raises
-        fcntl.flock(fd, fcntl.LOCK_EX)
 
 
 def _open(path: Path) -> int:

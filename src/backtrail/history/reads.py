@@ -156,7 +156,10 @@ async def _read_row(thread: ThreadHandle[S], at: Any, salvage: bool = False) -> 
         if found is None:
             raise ThreadNotFound(thread.id)
         head, row = found
-        id, position = open_note(context.frames, head).checkpoint, head.position
+        saved = context.caches.tips.peek(thread.id)
+        # If the engine gives back the very head that was saved, its note was made here and need not be checked.
+        note = saved.note if saved is not None and saved.head is head else open_note(context.frames, head)
+        id, position = note.checkpoint, head.position
     else:
         head = await thread.require_head()
         id, position = open_note(context.frames, head).checkpoint, head.position

@@ -5,6 +5,7 @@
 * `schema_check`: refuses a schema that is not ours, because a schema is code
 * `migrations`: the schema, as numbered `.sql` files
 * `writer`: the one connection that writes, and group commit
+* `saved_tips`: the tips that were saved last, for a caller that reads what it saved
 * `write_queue`: the queue of callers that wait to write
 * `reader_pool`: a small pool of connections that read while it writes
 * `connections`: closes both before the process forks

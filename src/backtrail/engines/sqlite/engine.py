@@ -116,7 +116,7 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
 
     async def commit(self, commit: Commit) -> None:
         learnt: Numbers = {}
-        writing = Writing(commit, self._numbers, learnt)
+        writing = Writing(commit, self._numbers, learnt, self._writer.tips)
         if sharing():
             shared = SharedWrite(self._writer, transactions.write, writing, transactions.write_at_once)
             await park(shared)
@@ -139,6 +139,9 @@ class SQLiteEngine(Engine, SharesCommits, StoredLocally):
         return _head(found[0]) if found else None
 
     async def tip(self, thread: str) -> tuple[Head, Row | None] | None:
+        saved = self._writer.saved_tip(thread)
+        if saved is not None:
+            return saved
         found = self._fetch(sql.TIP, (thread,))
         if not found:
             return None

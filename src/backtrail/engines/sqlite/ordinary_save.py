@@ -32,7 +32,9 @@ _UNMOVED = " AND ".join(
 )
 
 # A row continues the stretch of the row that was written last, or begins a stretch if the place after the row before it
-# is another branch's. Any other case (a place that a sweep has emptied, a step that is taken) is not an ordinary one.
+# is another branch's. Any other case (a place that a sweep has emptied, a step that is taken) is not an ordinary one,
+# nor is a branch that was dropped: it has no stretch. The row is inserted with VALUES: as the result of a SELECT from
+# the table that it goes to, SQLite would copy it to a temporary table first.
 _SETUP = (
     f"CREATE TEMP VIEW ordinary_save AS SELECT {', '.join(f'NULL AS {name}' for name in _COLUMNS)}",
     f"""
@@ -41,18 +43,22 @@ CREATE TEMP TRIGGER save_as_one_statement INSTEAD OF INSERT ON ordinary_save BEG
     SELECT RAISE(ABORT, 'the head has moved, or is sorted') WHERE changes() = 0;
     INSERT INTO stretches SELECT NEW.number, NEW.row_step, last.pos + 1
     FROM {_LAST} last
-        CROSS JOIN (
-            SELECT first, pos FROM stretches WHERE branch = NEW.number AND first <= NEW.row_step
-            ORDER BY first DESC LIMIT 1
-        ) r
-        CROSS JOIN steps s ON s.pos = r.pos + NEW.row_step - r.first
-    WHERE last.branch <> NEW.number AND r.first < NEW.row_step AND s.branch <> NEW.number
-        AND EXISTS (SELECT 1 FROM branches WHERE n = NEW.number);
-    INSERT INTO steps
-    SELECT last.pos + 1, NEW.number, NEW.row_step, NEW.id, NEW.digest, NEW.meta, NEW.root, NEW.payload
-    FROM {_LAST} last LEFT JOIN stretches r ON r.branch = NEW.number AND r.first = NEW.row_step
-    WHERE r.pos = last.pos + 1 OR (r.pos IS NULL AND last.branch = NEW.number AND last.step = NEW.row_step - 1);
-    SELECT RAISE(ABORT, 'the place of the row has to be searched for') WHERE changes() = 0;
+    WHERE last.branch <> NEW.number AND (
+        SELECT r.first < NEW.row_step
+            AND (SELECT s.branch FROM steps s WHERE s.pos = r.pos + NEW.row_step - r.first) <> NEW.number
+        FROM stretches r WHERE r.branch = NEW.number AND r.first <= NEW.row_step ORDER BY r.first DESC LIMIT 1
+    );
+    INSERT INTO steps VALUES (
+        coalesce(
+            (
+                SELECT last.pos + 1 FROM {_LAST} last
+                WHERE changes() = 1 OR (last.branch = NEW.number AND last.step = NEW.row_step - 1 AND NOT EXISTS (
+                    SELECT 1 FROM stretches WHERE branch = NEW.number AND first = NEW.row_step))
+            ),
+            RAISE(ABORT, 'the place of the row has to be searched for')
+        ),
+        NEW.number, NEW.row_step, NEW.id, NEW.digest, NEW.meta, NEW.root, NEW.payload
+    );
 END""",  # noqa: S608 - constants only
 )
 _SAVE = f"INSERT INTO ordinary_save VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608

@@ -13,6 +13,7 @@ from backtrail.engines import conflicts
 from backtrail.engines.base import LAST_STEP, RELEASED, Branch, Commit, Drop, Lease, NewRow, Taken
 from backtrail.engines.sqlite import head_table, ordinary_save
 from backtrail.engines.sqlite import statements as sql
+from backtrail.engines.sqlite.saved_tips import SavedTips
 from backtrail.errors import InvalidInput
 
 NOWHERE = -1  #: the number of no branch: a range of it is empty
@@ -22,11 +23,12 @@ Numbers = dict[tuple[str, bytes], int]  #: (lineage, branch id) -> branch number
 
 
 class Writing(NamedTuple):
-    """A commit, the branch numbers known before, and the new ones (to be cached once it is committed)."""
+    """A commit, the branch numbers known before, the new ones (to be cached once it is committed), the saved tips."""
 
     commit: Commit
     known: Mapping[tuple[str, bytes], int]
     learnt: Numbers
+    tips: SavedTips
 
 
 class Leasing(NamedTuple):
@@ -75,7 +77,10 @@ def write(cursor: sqlite3.Cursor, writing: Writing) -> None:
 def write_at_once(cursor: sqlite3.Cursor, writing: Writing) -> bool:
     """Apply an ordinary save as one statement; False if the commit is another, or was refused."""
     values = ordinary_save.values_of(writing.commit, writing.known)
-    return values is not None and ordinary_save.save(cursor, values)
+    if values is None or not ordinary_save.save(cursor, values):
+        return False
+    writing.tips.add(writing.commit)
+    return True
 
 
 def _add_blobs(cursor: sqlite3.Cursor, lineage: str, blobs: list[tuple[bytes, bytes]]) -> None:

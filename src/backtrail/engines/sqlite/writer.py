@@ -15,10 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from backtrail.engines import conflicts
+from backtrail.engines.base import Head, Row
 from backtrail.engines.lockfile import LockFile
 from backtrail.engines.sqlite import ordinary_save
 from backtrail.engines.sqlite.database_file import DRIVER, DatabaseFile
 from backtrail.engines.sqlite.disk_check import looks_damaged, twice_if_damaged
+from backtrail.engines.sqlite.saved_tips import SavedTips
 from backtrail.engines.sqlite.write_queue import Ticket, WriteQueue
 from backtrail.errors import BacktrailError, Unavailable
 
@@ -56,6 +58,7 @@ class GroupCommitWriter:
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self._queue = WriteQueue()
+        self.tips = SavedTips()
         self._connection: _WriteConnection | None = None
         self._closed = False
         self._careful = False  # the last batch had a ticket that was refused
@@ -101,6 +104,18 @@ class GroupCommitWriter:
             if looks_damaged(error):
                 return None  # a reader looks again
             raise self._file.translated(error) from error
+        finally:
+            queue.release()
+
+    def saved_tip(self, thread: str) -> tuple[Head, Row] | None:
+        """The tip of a thread, if this process has saved it and nobody has written since; None if that is not known."""
+        queue = self._queue
+        if thread not in self.tips or not queue.try_acquire():
+            return None
+        try:
+            return None if self._connection is None else self.tips.find(self._connection.cursor, thread)
+        except DRIVER:
+            return None  # the query says what is wrong
         finally:
             queue.release()
 
@@ -168,6 +183,7 @@ class GroupCommitWriter:
             raise conflicts.closed("SQLite")
         if self._file.readonly:
             raise Unavailable(f"{self._file.path} is read-only: it, or its directory, may not be written")
+        self.tips.clear()  # the numbers of two connections cannot be compared
         connection = self._file.connect(writes=True)
         ordinary_save.prepare(connection)
         self._connection = opened = _WriteConnection(connection, connection.cursor(), self._file.lock())
@@ -185,10 +201,12 @@ class GroupCommitWriter:
         try:
             if single is not None and single(cursor, argument):
                 return None  # type: ignore[return-value]  # which is the result of its work
+            self.tips.clear()
             cursor.execute("BEGIN IMMEDIATE")
             result = work(cursor, argument)
             cursor.execute("COMMIT")
         except BaseException as error:
+            self.tips.clear()  # an interrupt may have come just after the commit
             self._roll_back()
             if looks_damaged(error):
                 self.shut()
@@ -225,6 +243,7 @@ class GroupCommitWriter:
             _, cursor, lock = self._connection or self._open()
         except BacktrailError:
             return False
+        self.tips.clear()
         try:
             with lock:
                 if self._careful or not self._without_savepoints(cursor, batch):
@@ -239,13 +258,14 @@ class GroupCommitWriter:
         try:
             cursor.execute("BEGIN IMMEDIATE")
             for ticket in batch:
-                ticket.result = ticket.work(cursor, ticket.argument)
+                if ticket.single is None or not ticket.single(cursor, ticket.argument):
+                    ticket.result = ticket.work(cursor, ticket.argument)
             cursor.execute("COMMIT")
-        except _FAILS_ONE:
+        except BaseException as error:
+            self.tips.clear()
             self._roll_back()
-            return False
-        except BaseException:
-            self._roll_back()
+            if isinstance(error, _FAILS_ONE):
+                return False
             raise
         return True
 
