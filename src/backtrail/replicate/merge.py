@@ -34,7 +34,7 @@ from backtrail.engines.base import (
     generation_of,
     next_version,
 )
-from backtrail.engines.branch_origins import furthest, walk_back
+from backtrail.engines.branch_origins import furthest, leads_through, walk_back
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
 from backtrail.replicate.deleted_threads import Deletions, Fate, fate, find_deletions
@@ -340,7 +340,8 @@ class Absorption:
         head, here, there = lost.head, lost.here, lost.there
         winner = self._final.get(head.thread)
         same = lost.fate is Fate.UNSEEN or lost.again or (winner is not None and winner.owner == head.owner)
-        if same and there.step(head.position) is not None:
+        passed = winner is not None and leads_through(winner.position, head.position, self._branches.get)
+        if same and (passed or there.step(head.position) is not None):
             return False  # the other side has been here, and moved on
         owners = {one.owner for one in self._final.values()}
         if lost.fate in (Fate.UNSEEN, Fate.OUSTED):  # whoever deleted the name knew all threads of it
