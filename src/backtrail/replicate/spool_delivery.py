@@ -36,8 +36,9 @@ class IfNobodyElseWrote(Rule):
     def __init__(self, bases: Mapping[str, HeadKey | None]) -> None:
         self._bases = bases
 
-    def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:  # noqa: ARG002 - other rules need it
-        return self._bases[theirs.thread] == ours.key
+    def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:
+        # If the spool has the row at the thread's head, it is one of these saves, which had reached the side.
+        return self._bases[theirs.thread] == ours.key or (ours_seen and super().wins(theirs, ours, ours_seen=True))
 
     def begins(self, theirs: Head) -> bool:
         return self._bases[theirs.thread] is None
