@@ -142,7 +142,7 @@ def test_failback_ships_what_was_written_meanwhile_and_brings_no_delete_back(pai
     pair.equal()
 
 
-def test_what_the_primary_had_not_shipped_is_kept_as_a_labelled_branch(pair: Pair) -> None:
+def test_what_the_primary_had_not_shipped_is_kept_as_a_thread_of_its_own(pair: Pair) -> None:
     store = pair.open(replication="async", health_every=30.0, failback_after=0.05)
     thread = store.thread("t")
     thread.append("messages", ["one"])
@@ -157,9 +157,10 @@ def test_what_the_primary_had_not_shipped_is_kept_as_a_labelled_branch(pair: Pai
     status = pair.until(store, lambda status: status.active == "primary" and not status.behind)
     assert status.diverged == 1
     assert thread.load()["messages"] == ["one", "the replica goes on"]
-    assert thread.load(unshipped.id)["messages"] == ["one", "only the primary has this"]
-    assert (thread.get(unshipped.id).label or "").startswith("diverged")
+    assert [checkpoint.id for checkpoint in store.thread("t#diverged-1").history()][-1] == unshipped.id
+    assert store.thread("t#diverged-1").load()["messages"] == ["one", "only the primary has this"]
     assert store.thread("only-here").head == lonely
+    assert [info.id for info in store.threads()] == ["only-here", "t", "t#diverged-1"]
     pair.equal()
 
 
