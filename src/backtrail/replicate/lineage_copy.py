@@ -32,9 +32,14 @@ class LineageRecords(msgspec.Struct, frozen=True):
         """Read everything but the heads, which the caller read before; `Refused` if they have moved meanwhile."""
         branches = {branch.id: branch for branch in await side.branches(lineage)}
         steps = {id: {one.step: one for one in await side.steps(lineage, id, 0, LAST_STEP)} for id in branches}
-        if {head.thread: head for head in await side.heads(lineage)} != heads:
+        found = cls(heads, branches, steps)
+        await found.check_unmoved(side, lineage)
+        return found
+
+    async def check_unmoved(self, side: Engine, lineage: str) -> None:
+        """Raise `Refused` if the side has other heads now."""
+        if {head.thread: head for head in await side.heads(lineage)} != self.heads:
             raise _moved(lineage)
-        return cls(heads, branches, steps)
 
     def step(self, position: Position) -> Step | None:
         """The light half of the row at this position."""

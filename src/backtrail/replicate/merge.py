@@ -496,6 +496,8 @@ class Absorption:
             old = lacks.heads.get(thread)
             swaps.append(Swap(thread, None if old is None else old.key, heads.get(thread)))
         if heads != lacks.heads or held.rows or held.branches or marks:
+            if target is self._target and self._rule.whole:
+                await has.check_unmoved(source, self._lineage)  # its threads may have been deleted since
             commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
             await target.commit(commit)
             self._merged.copied.add(commit)

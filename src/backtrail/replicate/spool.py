@@ -209,7 +209,8 @@ class Spool:
         """The answer that an engine with all the data would give, or NOTHING."""
         if method in ("head", "tip", "row"):
             found = await getattr(self.engine, method)(*args)
-            return NOTHING if found is None else found
+            rowless = method == "tip" and found is not None and found[1] is None  # it was moved to a row of a side
+            return NOTHING if found is None or rowless else found
         if method in ("steps", "payloads", "rows"):
             lineage, branch, first, last = args
             found = await getattr(self.engine, method)(*args, **options)
