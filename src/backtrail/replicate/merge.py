@@ -185,8 +185,11 @@ async def _merge(
             raise
         except Refused:
             continue
-        for other in merged.waits_for - seen:
+        waits_for = set(merged.waits_for)
+        for other in waits_for - seen:
             await _merge(target, source, other, codec, generation, rule, merged, seen | {other})
+        if absorption.waits and waits_for & (seen - {lineage}):
+            return  # for a lineage whose merge waits for this one: it is done again after that
     raise Refused(lineage, f"lineage {lineage!r} kept moving while it was copied: it is tried again later")
 
 
@@ -217,6 +220,7 @@ class Absorption:
         self._lost: list[_Lost] = []
         self._ended: list[tuple[bytes, LineageRecords]] = []  # incarnations that were deleted, by a side with these
         self._diverged: list[tuple[str, str]] = []
+        self.waits: set[str] = set()  #: threads of the source whose names the target has to free first
         self._marks: dict[Position, Mark] = {}  # on rows that exist already
 
     # -- deciding ------------------------------------------------------------------------------------------------------
@@ -307,6 +311,7 @@ class Absorption:
             self._final[head.thread] = head
         elif stays and other is not None and self._rule.wins(head, other, ours_seen=False):
             self._merged.waits_for.add(other.lineage)
+            self.waits.add(head.thread)
         elif end is not Fate.DEAD:
             self._lost.append(_Lost(head, self._theirs, self._ours, end))
 
@@ -451,7 +456,7 @@ class Absorption:
             if other is not None and other.lineage != self._lineage:
                 taken.add(thread)  # its lineage is merged next, and frees the name
         await self._bring(self._target, self._source, self._ours, self._theirs, taken)
-        if not taken:
+        if not taken and not self.waits:
             await self._drop_leftovers()
 
     async def _drop_leftovers(self) -> None:
@@ -474,6 +479,8 @@ class Absorption:
     ) -> None:
         """Copy rows to a side, and change its heads in one commit with those that were held back."""
         heads = {thread: head for thread, head in self._final.items() if thread not in taken}
+        if target is self._source:
+            heads |= {thread: self._theirs.heads[thread] for thread in self.waits}
         waiting = {self._final[thread].position for thread in taken}  # they come with their heads
         # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find.
         lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
