@@ -25,14 +25,24 @@ def contested(newer: str) -> Sides:
     return sides
 
 
-def exchanged() -> Sides:
+def exchanged(newer: str) -> Sides:
     """On the target "x" is a fork of "p" and "y" one of "q", on the source it is the other way round."""
-    sides = contested("target")
-    sides.thread(sides.target, 2, "q").fork("y")
-    sides.thread(sides.source, 1, "p").fork("y")
-    sides.thread(sides.target, 2, "y").append("messages", ["on the target"])
-    sides.thread(sides.source, 1, "y").append("messages", ["on the source"])
+    sides = contested(newer)
+    for side, parent in (("target", "q"), ("source", "p")):
+        generation = 2 if side == newer else 1
+        sides.thread(getattr(sides, side), generation, parent).fork("y")
+        sides.thread(getattr(sides, side), generation, "y").append("messages", [f"on the {side}"])
     return sides
+
+
+def told_apart(sides: Sides, newer: str) -> None:
+    """Both sides have all four threads, and those of the newer generation have the names."""
+    found = sides.equal()
+    older = "source" if newer == "target" else "target"
+    for name in ("x", "y"):
+        assert found.pop(name)["messages"][1] == f"on the {newer}"
+        assert found.pop(f"{name}#diverged-1")["messages"][1] == f"on the {older}"
+    assert found == CONTESTED
 
 
 CONTESTED = {
@@ -57,35 +67,28 @@ def test_the_thread_of_the_newer_generation_keeps_the_name_whichever_lineage_is_
 
 
 @pytest.mark.parametrize("first", ["p", "q"])
-def test_names_that_two_lineages_have_exchanged_are_told_apart(first: str) -> None:
-    sides = exchanged()
+@pytest.mark.parametrize("newer", ["target", "source"])
+def test_names_that_two_lineages_have_exchanged_are_told_apart(newer: str, first: str) -> None:
+    sides = exchanged(newer)
     diverged = sides.merge(2, first)
     diverged += sides.merge(2, "q" if first == "p" else "p")
     assert sorted(diverged) == [("x", "x#diverged-1"), ("y", "y#diverged-1")]
-    assert sides.equal() == {
-        **CONTESTED,
-        "x": said("p", "on the target"),
-        "x#diverged-1": said("q", "on the source"),
-        "y": said("q", "on the target"),
-        "y#diverged-1": said("p", "on the source"),
-    }
+    told_apart(sides, newer)
 
 
 @pytest.mark.parametrize("first", ["p", "q"])
-def test_a_merge_of_contested_names_that_dies_after_any_change_is_finished_by_the_next(first: str) -> None:
+@pytest.mark.parametrize("newer", ["target", "source"])
+def test_a_merge_of_contested_names_that_dies_after_any_change_is_finished_by_the_next(newer: str, first: str) -> None:
     died = 0
     for at in range(1, 40):
-        sides, process = exchanged(), Lifetime(at)
+        sides, process = exchanged(newer), Lifetime(at)
         try:
             sides.merge(2, first, None, process.side(sides.target), process.side(sides.source))
         except Unavailable:
             died += 1
         for lineage in ("p", "q", "p"):
             sides.merge(2, lineage)
-        found = sides.equal()
-        assert (found["x"], found["y"]) == (said("p", "on the target"), said("q", "on the target"))
-        kept = [state for name, state in found.items() if "#diverged" in name]
-        assert sorted(kept, key=str) == [said("p", "on the source"), said("q", "on the source")]
+        told_apart(sides, newer)
         if process.left > 0:
             break
     assert died >= 2
