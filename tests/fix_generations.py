@@ -13,7 +13,9 @@ from backtrail.errors import Unavailable
 from backtrail.history.replication import MergeCodec
 from backtrail.replicate import role_record
 from backtrail.replicate.deleted_threads import write_tombstone
-from backtrail.replicate.merge import Merged, Rule, merge
+from backtrail.replicate.absorption import Merged
+from backtrail.replicate.merge import merge
+from backtrail.replicate.merge_rules import Rule
 from fix_flaky import Flaky
 
 

@@ -11,7 +11,7 @@ import backtrail
 from backtrail.engines.conflicts import Refused
 from backtrail.engines.coroutines import finish
 from backtrail.errors import Unavailable
-from backtrail.replicate.merge import Apart, OursUnlessAhead, Outdated
+from backtrail.replicate.merge_rules import Apart, OursUnlessAhead, Outdated
 from fix_flaky import Flaky
 from fix_generations import Lifetime, Sides
 

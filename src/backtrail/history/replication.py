@@ -20,7 +20,8 @@ from backtrail.history.records import MarkBody, now_micros, open_mark, open_note
 from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.head_comparison import differing
 from backtrail.replicate.lineage_copy import Copied, Progress
-from backtrail.replicate.merge import MarkFacts, OursUnlessAhead, merge
+from backtrail.replicate.merge import merge
+from backtrail.replicate.merge_rules import MarkFacts, OursUnlessAhead
 from backtrail.replicate.mirror import Mirror
 from backtrail.replicate.status import Mirrored, Status
 
@@ -68,7 +69,7 @@ class MergeCodec:
         return self._mark(branch, step, deleted=True, duplicate=duplicate)
 
     def mark_restored(self, branch: bytes, step: Step) -> Mark:
-        """A mark that restores a checkpoint which was deleted as a duplicate."""
+        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
         return self._mark(branch, step, deleted=False, duplicate=False)
 
     def _mark(self, branch: bytes, step: Step, *, deleted: bool, duplicate: bool) -> Mark:

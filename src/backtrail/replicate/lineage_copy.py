@@ -1,7 +1,7 @@
 """Copies rows, branches and blobs of one lineage from one engine to another.
 
-A head must never point at a row that is missing. So everything is copied before the heads, except for some rows that
-are held back and come in the same commit as the heads: the last row of each branch, and the row of each head. A copy
+A head must never point at a row that is missing. So a few rows come in the same commit as the heads. Of many, most are
+copied before, and some are held back for that commit: the last row of each branch, and the row of each head. A copy
 that is interrupted leaves the held rows missing, by which the next one sees that the heads have not come yet. And if a
 sweep has removed a branch meanwhile, the engine refuses the held row of it, and with it the heads.
 """
@@ -97,6 +97,8 @@ async def copy_rows(
     branches that the target has. `hold`: positions of heads, which are held back besides the last row of each
     branch."""
     held = Held([], [], [])
+    few = sum(map(len, lacking.values())) <= _ROWS  # all of them come with the heads, unless they are large
+    weight = 0
     for branch, numbers in lacking.items():
         steps = sorted(numbers)
         first = () if branch.id in known else (branch,)
@@ -108,7 +110,8 @@ async def copy_rows(
                 raise _moved(lineage)  # a sweep has removed some since they were counted
             batch: list[Row] = []
             for row in rows:
-                if row.step == steps[-1] or (branch.id, row.step) in hold:
+                weight += len(row.root) + len(row.payload)
+                if row.step == steps[-1] or (branch.id, row.step) in hold or (few and weight < _BATCH):
                     held.rows.append(new_row(branch.id, row))
                     held.marks.extend(_marks(branch.id, [row]))
                 else:

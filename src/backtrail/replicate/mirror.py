@@ -22,7 +22,7 @@ from backtrail.replicate import concurrency, role_record
 from backtrail.replicate.delegating_engine import DelegatingEngine
 from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.failover import Failover, Standing, opposite
-from backtrail.replicate.merge import Codec
+from backtrail.replicate.merge_rules import Codec
 from backtrail.replicate.replicator import Replicator
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings

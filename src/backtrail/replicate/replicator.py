@@ -16,7 +16,8 @@ from backtrail.replicate.deleted_threads import clear_tombstones
 from backtrail.replicate.failover import Failover, Standing
 from backtrail.replicate.fast_forward import fast_forward
 from backtrail.replicate.head_comparison import differing
-from backtrail.replicate.merge import Codec, Outdated, merge
+from backtrail.replicate.merge import merge
+from backtrail.replicate.merge_rules import Codec, Outdated
 from backtrail.replicate.outbox import Outbox
 from backtrail.replicate.role_record import Name
 from backtrail.replicate.settings import Settings

@@ -15,9 +15,10 @@ from backtrail.engines.base import Engine, Head, HeadKey, Step
 from backtrail.engines.branch_origins import previous_position
 from backtrail.engines.conflicts import Refused
 from backtrail.replicate import limits
+from backtrail.replicate.absorption import Absorption, Merged
 from backtrail.replicate.deleted_threads import Deletions, Fate
 from backtrail.replicate.lineage_copy import Copied, LineageRecords
-from backtrail.replicate.merge import Absorption, Codec, Merged, Rule
+from backtrail.replicate.merge_rules import Codec, Rule
 from backtrail.replicate.spool import Spool, SpooledLineage
 
 

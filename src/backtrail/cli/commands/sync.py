@@ -18,8 +18,8 @@ from backtrail.engines.server_url import public_url
 def command(context: CommandContext, one: str, other: str) -> None:
     """Make the stores ONE and OTHER equal by exchanging only what is missing. Creates OTHER if it does not exist.
 
-    The store that has more of a branch wins. If both went on independently, the head of ONE wins and the other head is
-    kept beside it, labelled. An interrupted sync goes on where it stopped, and agents may go on working meanwhile. Both
+    The store that has more of a branch wins. If both went on independently, the head of ONE wins and the other becomes
+    a thread name#diverged-1. An interrupted sync goes on where it stopped, and agents may go on working meanwhile. Both
     stores must have the same key, or none.
     """
     from backtrail.cli.formatting import size

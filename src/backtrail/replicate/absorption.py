@@ -1,0 +1,318 @@
+"""Absorbing: brings everything that a source has of a lineage into a target, and makes the source equal to it.
+
+For each thread it decides which head counts, by the rule of the merge and by tombstones. Then it copies rows to the
+target and changes its heads in one commit, and does the same to the source.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from backtrail.engines.base import LAST_STEP, Branch, Commit, Drop, Engine, Head, Swap, generation_of, next_version
+from backtrail.engines.branch_origins import furthest, is_complete, leads_through, walk_back
+from backtrail.engines.conflicts import Refused
+from backtrail.replicate.deleted_threads import Fate, fate, find_deletions
+from backtrail.replicate.lineage_copy import Copied, LineageRecords, copy_blobs, copy_rows
+from backtrail.replicate.lineage_union import LineageUnion
+from backtrail.replicate.merge_rules import Apart, Codec, Rule
+
+LABEL = "diverged"
+_STAYS = (Fate.ALIVE, Fate.NEWER)  # of heads that keep the names of their threads
+_SUFFIX = re.compile(rf"#{LABEL}-\d+$")
+_LONGEST = 480  # characters of a name that another name is made from
+_RINGS = "the two stores are sealed with different key rings: copy one into the other with store.copy_to()"
+
+
+class _Lost(msgspec.Struct, frozen=True):
+    """A head that lost, with the records of its own side and of the other one."""
+
+    head: Head
+    here: LineageRecords
+    there: LineageRecords
+    fate: Fate
+    again: bool = False  #: the other side has the same thread under another name
+
+
+class Merged(msgspec.Struct):
+    """Everything that a merge did."""
+
+    copied: Copied
+    diverged: list[tuple[str, str]] = []  #: threads whose heads lost, and the names under which those are kept
+    waits_for: set[str] = set()  #: lineages whose threads have names on the other side that threads of this one need
+
+
+class Absorption:
+    """Brings what a source has of a lineage into a target."""
+
+    _ours: LineageRecords
+    _theirs: LineageRecords
+    _union: LineageUnion
+
+    def __init__(
+        self,
+        target: Engine,
+        source: Engine,
+        lineage: str,
+        codec: Codec,
+        generation: int,
+        rule: Rule,
+        merged: Merged,
+        sides: Collection[Engine] = (),
+    ) -> None:
+        self._target, self._source = target, source
+        self._lineage = lineage
+        self._codec, self._generation, self._rule = codec, generation, rule
+        self._merged = merged
+        self._sides = sides or (target,)  # those that may have tombstones of threads of the source
+        self._final: dict[str, Head] = {}  # the heads that both will have
+        self._lost: list[_Lost] = []
+        self._ended: list[tuple[bytes, LineageRecords]] = []  # incarnations that were deleted, by a side with these
+        self._diverged: list[tuple[str, str]] = []
+        self._waiting: set[str] = set()  # threads of the source whose names a thread of another lineage has to free
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    async def decide(self, ours: LineageRecords, theirs: LineageRecords) -> None:
+        """Find the heads, marks and counts that both will have; `Apart` if there is no union."""
+        self._ours, self._theirs = ours, theirs
+        self._union = LineageUnion(ours, theirs, self._codec)
+        self._final = dict(ours.heads)
+        for thread, head in ours.heads.items():
+            if self._rule.whole and thread not in theirs.heads:
+                await self._decide_ours(head)
+        for head in theirs.heads.values():
+            if self._ours.heads.get(head.thread) != head:
+                await self._decide_theirs(head)
+        for lost in self._lost:
+            await self._keep(lost)
+        for owner, there in self._ended:
+            self._union.delete_seen(owner, there, self._threads())
+        for thread, head in self._final.items():
+            if not _is_record(head):
+                self._final[thread] = self._counted(head)
+
+    def _threads(self) -> list[Head]:
+        """The heads that both will have, of threads."""
+        return [head for head in self._final.values() if not _is_record(head)]
+
+    async def _fate(self, head: Head, here: LineageRecords, there: LineageRecords) -> Fate:
+        """The fate of a head of one side, as far as the other side knows it."""
+        seen = there.step(head.position) is not None
+        if here is self._theirs:
+            end = self._rule.fate(head, await find_deletions(self._sides, head), seen=seen)
+        else:
+            end = fate(head, await find_deletions((self._source,), head), seen=seen)
+        if end in (Fate.NEWER, Fate.UNSEEN):
+            self._ended.append((head.owner, there))
+        return end
+
+    async def _decide_ours(self, head: Head) -> None:
+        """Decide about a head that only the target has."""
+        if _is_record(head):
+            return
+        end = await self._fate(head, self._ours, self._theirs)
+        other = await self._other_lineage(self._source, head.thread)
+        stays = end in _STAYS
+        if stays and other is not None and not self._rule.wins(other, head, ours_seen=False):
+            self._merged.waits_for.add(other.lineage)  # it has to free the name first
+        elif not stays or other is not None:
+            del self._final[head.thread]
+            if end is not Fate.DEAD:
+                self._lost.append(_Lost(head, self._ours, self._theirs, end))
+
+    async def _other_lineage(self, side: Engine, thread: str) -> Head | None:
+        """The head of a thread of this name in another lineage."""
+        other = await side.head(thread)
+        if other is not None and other.lineage == self._lineage:
+            raise Refused(thread, f"thread {thread!r} was created just now: look again")
+        return other
+
+    async def _decide_theirs(self, head: Head) -> None:
+        """Decide about a head of the source that the target does not have."""
+        here = self._ours.heads.get(head.thread)
+        if here is not None and head.kind == here.kind == "keys" and head.created != here.created:
+            raise Apart(head.thread, _RINGS)
+        if here is None:
+            await self._decide_new(head)
+            return
+        wins = self._rule.wins(head, here, ours_seen=self._theirs.step(here.position) is not None)
+        end = Fate.ALIVE
+        if head.owner != here.owner and not _is_record(head):
+            theirs = await self._fate(head, self._theirs, self._ours)
+            ours = await self._fate(here, self._ours, self._theirs)
+            wins = theirs in _STAYS and (ours not in _STAYS or wins)
+            end = ours if wins else theirs
+        if wins:
+            self._final[head.thread] = head
+        if end is not Fate.DEAD:
+            lost = (here, self._ours, self._theirs) if wins else (head, self._theirs, self._ours)
+            self._lost.append(_Lost(*lost, end))
+
+    async def _decide_new(self, head: Head) -> None:
+        """Decide about a thread that only the source has."""
+        end = Fate.ALIVE if _is_record(head) else await self._fate(head, self._theirs, self._ours)
+        other = await self._other_lineage(self._target, head.thread)
+        stays = end in _STAYS and self._rule.begins(head)
+        renamed = any(one.owner == head.owner for one in self._final.values()) and not _is_record(head)
+        if stays and renamed:
+            # An earlier merge gave it this name on the source, before the thread could lose its own name here.
+            self._lost.append(_Lost(head, self._theirs, self._ours, end, again=True))
+        elif stays and other is None:
+            self._final[head.thread] = head
+        elif stays and other is not None and self._rule.wins(head, other, ours_seen=False):
+            self._merged.waits_for.add(other.lineage)
+            self._waiting.add(head.thread)
+        elif end is not Fate.DEAD:
+            self._lost.append(_Lost(head, self._theirs, self._ours, end))
+
+    async def _keep(self, lost: _Lost) -> None:
+        """Keep a head that lost, if it has checkpoints that the other side does not have."""
+        head = lost.head
+        if _is_record(head):
+            return
+        winner, owners = self._final.get(head.thread), {one.owner for one in self._final.values()}
+        same = lost.fate is Fate.UNSEEN or lost.again or (winner is not None and winner.owner == head.owner)
+        if same and winner is not None and leads_through(winner.position, head.position, self._union.branches.get):
+            return  # the winner continued it, even if its side has no copy of this row, as a spool
+        if not self._union.has_unique(head, lost.here, lost.there, same=same, end=lost.fate, owners=owners):
+            return
+        name = await self._free_name(head.thread)
+        alive = head.owner in owners
+        version = next_version(0 if alive else head.version, self._generation)
+        owner, count = (os.urandom(16), 0) if alive else (head.owner, head.count)
+        self._final[name] = self._codec.rewrite(head, version=version, count=count, name=name, owner=owner)
+        self._diverged.append((head.thread, name))
+
+    async def _free_name(self, thread: str) -> str:
+        number = 1
+        while True:
+            name = f"{_SUFFIX.sub('', thread)[:_LONGEST]}#{LABEL}-{number}"
+            taken = name in self._final or name in self._theirs.heads
+            if not taken and await self._target.head(name) is None and await self._source.head(name) is None:
+                return name
+            number += 1
+
+    def _counted(self, head: Head) -> Head:
+        """A head that counts its checkpoints of both sides. It stays as it is if the side that it came from has them
+        all, with the same marks."""
+        ours, theirs = self._ours.heads.get(head.thread), self._theirs.heads.get(head.thread)
+        if ours is not None and ours == theirs:
+            return head
+        sides = [side for side, known in ((self._ours, ours), (self._theirs, theirs)) if known == head]
+        current = not self._rule.renews or generation_of(head.version) >= self._generation
+        rows = self._union.own_rows(head.owner)
+        if current and sides and all(sides[0].step(at) == step for at, step in rows.items()):
+            return head
+        count = self._union.count(head)
+        if not sides and count == head.count:
+            return head  # it was made just now
+        version = next_version(head.version, self._generation)
+        return self._codec.rewrite(head, version=version, count=count, owner=head.owner)
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        """Write what the target lacks; `Refused` if one of its heads has moved."""
+        await self._bring(self._source, self._target, self._theirs, self._ours)
+        for thread, name in self._diverged:
+            self._merged.diverged.append((thread, name))
+
+    async def overwrite(self) -> None:
+        """Make the source equal to the target; `Refused` if one of its heads has moved."""
+        taken = set(self._waiting)
+        for thread in self._final.keys() - self._theirs.heads.keys():
+            other = await self._source.head(thread) if self._merged.waits_for else None
+            if other is not None and other.lineage != self._lineage:
+                taken.add(thread)  # its lineage is merged next, and frees the name
+        await self._bring(self._target, self._source, self._ours, self._theirs, taken)
+        if not taken:
+            await self._drop_leftovers()
+
+    async def _drop_leftovers(self) -> None:
+        """Drop from the source what belongs to no thread and what the target never had: no sweep would find it."""
+        living, ours, theirs = self._living(self._threads()), self._ours, self._theirs
+        branches = [id for id in theirs.branches if id not in ours.branches and id not in living]
+        rows = [
+            (id, number)
+            for id, steps in theirs.steps.items()
+            if id not in branches
+            for number in steps
+            if number > living.get(id, 0) and ours.step((id, number)) is None
+        ]
+        if branches or rows:
+            expect = [(head.thread, head.key) for head in self._final.values()]
+            await self._source.drop(Drop(self._lineage, expect, rows=rows[::-1], branches=branches))
+
+    async def _bring(
+        self, source: Engine, target: Engine, has: LineageRecords, lacks: LineageRecords, taken: Collection[str] = ()
+    ) -> None:
+        """Copy rows to a side, and change its heads in one commit with those that were held back."""
+        heads = {thread: head for thread, head in self._final.items() if thread not in taken}
+        heads |= {thread: lacks.heads[thread] for thread in taken if thread in lacks.heads}  # they stay for now
+        waiting = {self._final[thread].position for thread in taken if thread in self._final}  # they come with heads
+        # The target gets what its heads need; the source becomes equal, with the garbage that a sweep would find.
+        lacking = self._lacking(has, lacks, heads.values() if target is self._target else None)
+        lacking = {
+            branch: [number for number in numbers if (branch.id, number) not in waiting]
+            for branch, numbers in lacking.items()
+        }
+        if lacking:
+            await copy_blobs(source, target, self._lineage, self._merged.copied)
+        hold = {head.position for head in (*has.heads.values(), *lacks.heads.values())}
+        held = await copy_rows(source, target, self._lineage, lacking, lacks.branches, hold, self._merged.copied)
+        new = {(branch.id, number) for branch, numbers in lacking.items() for number in numbers}
+        marks = {(mark.branch, mark.step): mark for mark in held.marks}
+        for at, mark in self._union.marks.items():
+            known = (has if at in new else lacks).step(at)
+            if known is not None and (known.mark != mark.data or at in marks):
+                marks[at] = mark
+        swaps = []
+        for thread in {**lacks.heads, **heads}:  # also those that stay: they must not have moved
+            old = lacks.heads.get(thread)
+            swaps.append(Swap(thread, None if old is None else old.key, heads.get(thread)))
+        if heads != lacks.heads or held.rows or held.branches or marks:
+            if target is self._target and self._rule.whole:
+                await has.check_unmoved(source, self._lineage)  # its threads may have been deleted since
+            commit = Commit(self._lineage, swaps, held.rows, held.branches, list(marks.values()))
+            await target.commit(commit)
+            self._merged.copied.add(commit)
+            if not lacks.heads:
+                await self._check_whole(target, heads.values())
+
+    async def _check_whole(self, side: Engine, heads: Iterable[Head]) -> None:
+        """Take heads back that point at branches which a sweep has freed meanwhile. It cannot have noticed the copy if
+        the lineage had no head; from now on it does."""
+        branches = {branch.id: branch for branch in await side.branches(self._lineage)}
+        threads = [head for head in heads if not _is_record(head)]
+        if not all(is_complete(list(walk_back(head.position, branches.get))) for head in threads):
+            await side.commit(Commit(self._lineage, [Swap(head.thread, head.key, None) for head in threads]))
+            raise Refused(self._lineage, f"lineage {self._lineage!r} was swept while it was copied: look again")
+
+    def _lacking(
+        self, has: LineageRecords, lacks: LineageRecords, heads: Iterable[Head] | None
+    ) -> dict[Branch, Collection[int]]:
+        """The rows that one side lacks; only those that these heads need, or that belong to their threads."""
+        living = self._living(self._threads() if heads is None else [one for one in heads if not _is_record(one)])
+        found: dict[Branch, Collection[int]] = {}
+        for id, branch in has.branches.items():
+            known = lacks.steps.get(id, {})
+            last = LAST_STEP if heads is None else living.get(id, -1)
+            numbers = [number for number in has.steps[id] if number not in known and number <= last]
+            if numbers or (last >= 0 and id not in lacks.branches):
+                found[branch] = numbers
+        return found
+
+    def _living(self, heads: list[Head]) -> dict[bytes, int]:
+        """The last step of each branch that is in the history of one of these heads, or belongs to one of them."""
+        owners = {head.owner for head in heads}
+        reach = furthest((head.position for head in heads), self._union.branches.get)
+        return {**reach, **{id: LAST_STEP for id, branch in self._union.branches.items() if branch.owner in owners}}
+
+
+def _is_record(head: Head) -> bool:
+    """True for a record that is no thread: it has no row."""
+    return head.step == 0

@@ -1,0 +1,119 @@
+"""The union of what two sides have of a lineage: which marks count, which checkpoints, and how many. Does no I/O."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from backtrail.engines.base import Branch, Head, Mark, Position, Step
+from backtrail.engines.branch_origins import furthest, walk_back
+from backtrail.replicate.deleted_threads import Fate
+from backtrail.replicate.lineage_copy import LineageRecords
+from backtrail.replicate.merge_rules import Apart, Codec, MarkFacts
+
+_APART = (
+    "thread {thread!r} was written to in both stores after one was made from the other (both have their own step "
+    "{step}): nothing was changed; copy one of them into an empty store"
+)
+
+
+class LineageUnion:
+    """The rows of both sides. `marks` are those that at least one side has to get; `Apart` if there is no union."""
+
+    def __init__(self, ours: LineageRecords, theirs: LineageRecords, codec: Codec) -> None:
+        self.ours, self.theirs = ours, theirs
+        self.branches: dict[bytes, Branch] = {**theirs.branches, **ours.branches}
+        self.marks: dict[Position, Mark] = {}
+        self._codec = codec
+        for id in ours.steps.keys() & theirs.steps.keys():
+            for number in ours.steps[id].keys() & theirs.steps[id].keys():
+                one, two = ours.steps[id][number], theirs.steps[id][number]
+                if one.digest != two.digest:
+                    thread = self.branches[id].thread
+                    raise Apart(thread, _APART.format(thread=thread, step=number))
+                if one.mark != two.mark:
+                    later = max(one, two, key=partial(self._rank, id))
+                    self.marks[id, number] = Mark(id, number, later.mark)
+
+    def _rank(self, branch: bytes, step: Step) -> tuple[MarkFacts, bytes]:
+        facts = self._codec.mark_facts(branch, step)
+        return facts or MarkFacts(False, -1, False), step.mark or b""
+
+    def _is_deleted(self, branch: bytes, step: Step) -> bool:
+        facts = self._codec.mark_facts(branch, step)
+        return facts is not None and (facts.deleted or facts.duplicate)
+
+    def own_rows(self, owner: bytes) -> dict[Position, Step]:
+        """The rows that this incarnation of a thread wrote, with the marks that count."""
+        found: dict[Position, Step] = {}
+        for id, branch in self.branches.items():
+            if branch.owner == owner:
+                for number, step in {**self.theirs.steps.get(id, {}), **self.ours.steps.get(id, {})}.items():
+                    mark = self.marks.get((id, number))
+                    found[id, number] = step if mark is None else step._replace(mark=mark.data)
+        return found
+
+    def count(self, head: Head) -> int:
+        """The number of checkpoints that a thread with this head has, once duplicates among them are marked."""
+        rows = self.own_rows(head.owner)
+        self._mark_duplicates(head, rows)
+        tip = rows.get(head.position)
+        if tip is not None and self._is_deleted(head.branch, tip):  # on the other side, which had moved on
+            mark = self.marks[head.position] = self._codec.mark_restored(head.branch, tip)
+            rows[head.position] = tip._replace(mark=mark.data)
+        return sum(not self._is_deleted(at[0], step) for at, step in rows.items())
+
+    def _mark_duplicates(self, head: Head, rows: dict[Position, Step]) -> None:
+        """Mark saves that exist twice among these rows, because one side repeated them. The one in the history stays,
+        or else the first. If each side has removed the other's copy, one of them is restored."""
+        by_id: dict[bytes, list[Position]] = {}
+        for at, step in sorted(rows.items()):
+            by_id.setdefault(step.id, []).append(at)
+        way = {segment.branch.id: segment.last for segment in walk_back(head.position, self.branches.get)}
+        for same in by_id.values():
+            facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
+            if len(same) == 1 or any(one is not None and one.deleted for one in facts.values()):
+                continue
+            alive = [at for at in same if (one := facts[at]) is None or not one.duplicate]
+            in_history = [at for at in same if at[1] <= way.get(at[0], 0)]
+            stays = (in_history or alive or same)[0]
+            for at in same:
+                if (at in alive) is not (at == stays):
+                    restore = self._codec.mark_restored
+                    delete = partial(self._codec.mark_deleted, duplicate=True)
+                    mark = (restore if at == stays else delete)(at[0], rows[at])
+                    self.marks[at] = mark
+                    rows[at] = rows[at]._replace(mark=mark.data)
+
+    def delete_seen(self, owner: bytes, there: LineageRecords, heads: list[Head]) -> None:
+        """Delete the checkpoints of a deleted thread that whoever deleted it had seen: those that are `there`. Only the
+        others are kept, and those that other threads inherited; `heads` are all that will be."""
+        forks = [head for head in heads if head.owner != owner]
+        renamed = [head for head in there.heads.values() if head.owner == owner]
+        inherited = furthest((head.position for head in (*forks, *renamed)), self.branches.get)
+        for id, steps in there.steps.items():
+            if self.branches[id].owner == owner:
+                for number, step in steps.items():
+                    if number > inherited.get(id, 0) and not self._is_deleted(id, step):
+                        self.marks[id, number] = self._codec.mark_deleted(id, step, duplicate=False)
+
+    def has_unique(
+        self, head: Head, here: LineageRecords, there: LineageRecords, *, same: bool, end: Fate, owners: set[bytes]
+    ) -> bool:
+        """True if a head that lost has a checkpoint that the other side does not have. A save that was repeated there,
+        by a thread of these `owners`, is recognized by its id. `same`: the other side knows this incarnation."""
+        if same and there.step(head.position) is not None:
+            return False  # the other side has been here, and moved on
+        if end in (Fate.UNSEEN, Fate.OUSTED):  # whoever deleted the name knew all threads of it
+            owners = owners | {branch.owner for branch in there.branches.values()}
+            owners -= {head.owner} if end is Fate.OUSTED else set()
+        known = [steps for id, steps in there.steps.items() if there.branches[id].owner in owners]
+        again = {step.id for steps in known for step in steps.values()}
+        own: list[bool] = []
+        for segment in walk_back(head.position, self.branches.get):
+            if segment.branch.owner != head.owner:
+                break  # what a fork inherited
+            for number, step in here.steps.get(segment.branch.id, {}).items():
+                at = (segment.branch.id, number)
+                if number <= segment.last and not (same and there.step(at) is not None):
+                    own.append(step.id not in again and not self._is_deleted(at[0], step))
+        return any(own) or not (own or same)  # a fork has nothing of its own at first

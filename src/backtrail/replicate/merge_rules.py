@@ -1,0 +1,76 @@
+"""The rules of a merge: which of two heads of a thread counts, and what a merge has to know of sealed records."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from backtrail.engines.base import Head, Mark, Step, generation_of
+from backtrail.engines.conflicts import Refused
+from backtrail.replicate.deleted_threads import Deletions, Fate, fate
+
+
+class Apart(Refused):
+    """Both stores continued the same branch, or are sealed with different keys: they have no union."""
+
+
+class Outdated(Refused):
+    """One side has heads of a newer generation than the one that is to be merged: the roles have to be read again."""
+
+
+class MarkFacts(NamedTuple):
+    """The part of a mark that a merge needs. Marks are ordered by it: a deletion is final, else the later counts."""
+
+    deleted: bool  #: by a user or by retention, and not because the same save exists twice
+    at: int
+    duplicate: bool  #: deleted because the same save exists twice
+
+
+class Codec(Protocol):
+    """Opens and seals the records of a store, which engines cannot read. Raises `Corrupt` for those of others."""
+
+    def rewrite(self, head: Head, *, version: int, count: int, name: str | None = None, owner: bytes) -> Head:
+        """A head with other fields; `name`: as the head of another thread."""
+
+    def mark_facts(self, branch: bytes, step: Step) -> MarkFacts | None:
+        """The facts of a step's mark; None if it has none."""
+
+    def mark_deleted(self, branch: bytes, step: Step, *, duplicate: bool) -> Mark:
+        """A mark that deletes a checkpoint; `duplicate`: because the same save exists twice."""
+
+    def mark_restored(self, branch: bytes, step: Step) -> Mark:
+        """A mark that restores a checkpoint: it was deleted as a duplicate, or is the head of its thread."""
+
+
+class Rule:
+    """Decides between the heads that source and target have of one thread. This one is for the sides of a mirror."""
+
+    whole = True  #: the source is a store: what it lacks it may have deleted
+    renews = False  #: heads get versions of the current generation, because one of the two may be a mirror
+
+    def fate(self, theirs: Head, deletions: Deletions, *, seen: bool) -> Fate:
+        """The effect of deletions on a head of the source. `seen`: the target has its row."""
+        return fate(theirs, deletions, seen=seen)
+
+    def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:  # noqa: ARG002 - other rules need it
+        """True if the source's head becomes the thread's head. `ours_seen`: the source has the row at the target's."""
+        return _is_newer(theirs, ours)
+
+    def begins(self, theirs: Head) -> bool:  # noqa: ARG002 - other rules need it
+        """True if a head may become that of a thread which the target does not have."""
+        return True
+
+
+class OursUnlessAhead(Rule):
+    """For two stores that are no mirror: the target's head stays, unless the source has it and continued from it."""
+
+    renews = True
+
+    def wins(self, theirs: Head, ours: Head, *, ours_seen: bool) -> bool:
+        return ours_seen and _is_newer(theirs, ours)
+
+
+def _is_newer(one: Head, other: Head) -> bool:
+    """True if a head is newer than another of the same name. Two threads have the same number of changes by chance."""
+    if one.owner != other.owner:
+        return generation_of(one.version) > generation_of(other.version)
+    return one.version > other.version
