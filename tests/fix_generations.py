@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import backtrail
 from backtrail.engines.base import Commit, Drop, Engine, Head, Swap
 from backtrail.engines.capabilities import WritesInGenerations
@@ -17,6 +19,12 @@ from backtrail.replicate.absorption import Merged
 from backtrail.replicate.merge import merge
 from backtrail.replicate.merge_rules import Rule
 from fix_flaky import Flaky
+
+
+@pytest.fixture
+def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few rows a lineage has, they are too many to come in one commit."""
+    monkeypatch.setattr("backtrail.replicate.lineage_copy._ROWS", 1)
 
 
 class InGeneration(WritesInGenerations):

@@ -13,6 +13,7 @@ from backtrail.replicate.lineage_copy import Copied, Held, LineageRecords, copy_
 from backtrail.testing import sample_records
 
 OWN = sample_records.branch("t")
+many = pytest.mark.usefixtures("many_rows")
 
 
 @pytest.fixture
@@ -35,6 +36,23 @@ def steps(side: MemoryEngine) -> list[int]:
     return [step.step for step in finish(side.steps("t", OWN.id, 0, LAST_STEP))]
 
 
+def test_a_few_rows_all_come_with_the_heads(source: MemoryEngine) -> None:
+    target = MemoryEngine()
+    held = copied(source, target)
+    assert [row.step for row in held.rows] == list(range(1, 11))
+    assert (held.branches, len(held.marks)) == ([OWN], 2)
+    assert finish(target.branches("t")) == []
+
+
+def test_a_few_rows_that_are_large_do_not(source: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage_copy, "_BATCH", 60)
+    target = MemoryEngine()
+    held = copied(source, target)
+    assert 1 <= len(held.rows) < 10
+    assert steps(target) == [n for n in range(1, 11) if n not in {row.step for row in held.rows}]
+
+
+@many
 def test_the_last_row_of_a_branch_and_those_of_heads_are_held_back(source: MemoryEngine) -> None:
     target = MemoryEngine()
     held = copied(source, target, (OWN.id, 4))
@@ -46,6 +64,7 @@ def test_the_last_row_of_a_branch_and_those_of_heads_are_held_back(source: Memor
     assert finish(target.heads("t")) == []
 
 
+@many
 def test_the_held_rows_complete_the_copy(source: MemoryEngine) -> None:
     target = MemoryEngine()
     counted = Copied()
@@ -65,6 +84,7 @@ def test_a_branch_of_one_row_is_held_back_with_its_row() -> None:
     assert finish(target.branches("t")) == []
 
 
+@many
 def test_a_branch_that_a_sweep_removes_before_the_heads_come_is_refused_with_them(source: MemoryEngine) -> None:
     target = MemoryEngine()
     held = copied(source, target)

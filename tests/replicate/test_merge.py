@@ -309,8 +309,13 @@ def built(kind: str) -> Sides:
     return sides
 
 
+@pytest.mark.parametrize("rows", ["few", "many"])
 @pytest.mark.parametrize("kind", ["diverged", "created twice", "deleted", "repeated"])
-def test_a_merge_that_dies_after_any_change_and_is_made_again_ends_the_same(kind: str) -> None:
+def test_a_merge_that_dies_after_any_change_and_is_made_again_ends_the_same(
+    kind: str, rows: str, request: pytest.FixtureRequest
+) -> None:
+    if rows == "many":
+        request.getfixturevalue("many_rows")
     whole = built(kind)
     whole.merge(2)
     expected = whole.equal()

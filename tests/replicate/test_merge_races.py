@@ -59,6 +59,7 @@ def test_what_is_said_on_both_sides_during_a_merge_is_not_taken_back() -> None:
     assert [backtrail.open(side).thread("t").get(saved.id).label for side in sides] == ["said meanwhile"] * 2
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_what_came_from_the_follower_is_there_in_the_end_although_another_process_had_it_swept() -> None:
     """Rows come before their head. Until that is there, they look like garbage to a sweep."""
     primary, replica = Flaky(MemoryEngine()), Crossed(MemoryEngine())

@@ -126,6 +126,7 @@ class Headless(Flaky):
         await Flaky.commit(self, commit)  # type: ignore[misc]  # it is made from a list of names
 
 
+@pytest.mark.usefixtures("many_rows")
 @pytest.mark.parametrize("again", [True, False])
 def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_it_loses(again: bool) -> None:
     """The replica has the rows, and its head does not know of them; then it takes over."""
@@ -161,6 +162,7 @@ def test_what_a_comparison_brought_before_it_was_cut_is_counted_and_named_when_i
         assert alone.thread("t#diverged-1").history(all=True) == kept.history(all=True)
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_a_thread_whose_rows_a_comparison_brought_without_their_head_is_kept_under_another_name() -> None:
     """The replica takes over and makes a thread of the same name, with a save that is repeated. What came before that
     on the primary was not."""

@@ -171,6 +171,7 @@ def test_a_save_that_only_the_follower_got_is_not_taken_for_somebody_elses_while
     pair.equal()
 
 
+@pytest.mark.usefixtures("many_rows")
 def test_a_delivery_that_is_cut_is_repeated_and_doubles_nothing(pair: Pair, tmp_path: Path) -> None:
     store = pair.open(spool=tmp_path / "spool", **NEVER)
     thread = store.thread("t")
