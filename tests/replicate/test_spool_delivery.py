@@ -172,6 +172,26 @@ def test_a_save_from_which_others_went_on_has_arrived(adrift: Adrift) -> None:
     assert adrift.left() == 0
 
 
+def test_a_rewind_to_a_save_that_was_delivered_is_not_undone_by_a_second_delivery(adrift: Adrift) -> None:
+    adrift.save("two", "three")
+    with pytest.raises(Unavailable):
+        adrift.deliver(Lifetime(1).side(adrift.active))  # it dies before it has cleared the spool
+    adrift.elsewhere().rewind(2)
+    assert adrift.deliver() == []
+    assert adrift.said() == ["one", "two"]
+    assert len(adrift.alone().thread("t").history(all=True)) == 3
+
+
+def test_saves_of_an_older_generation_are_delivered_one_after_the_other(adrift: Adrift) -> None:
+    adrift.save("two")
+    side = Lifetime(1).side(adrift.active)
+    with pytest.raises(Unavailable):
+        adrift.deliver(side, generation=2)
+    adrift.save("three")
+    assert adrift.deliver(generation=2) == []
+    assert adrift.said() == ["one", "two", "three"]
+
+
 def test_what_builds_on_a_row_that_is_not_there_stays_in_the_spool(adrift: Adrift) -> None:
     adrift.save("two")
     other = adrift.store.thread("other")
