@@ -19,7 +19,7 @@ PIP    := -m pip install --quiet --disable-pip-version-check
 JOBS   ?= logical
 SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-adapters fuzz lint format types layers check clean
+.PHONY: help test test-fast test-nightly test-adapters test-adapters-newest test-suites browser shells pictures demo bench bench-quick bench-adapters bench-growth fuzz simulate several-processes lint format types layers check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -30,9 +30,13 @@ help:
 	@echo "make test-adapters-newest  the same with the newest releases of the frameworks, and which those are"
 	@echo "make test-suites    the frameworks' own tests on backtrail's stores; downloads their sources"
 	@echo "make demo           a short tour that prints what backtrail does"
-	@echo "make bench          the figures, next to the peers', in one run"
+	@echo "make bench          the figures, next to the peers', in one run of 20 minutes"
+	@echo "make bench-quick    a part of them at a quarter of the size, in two minutes; nothing is written"
 	@echo "make bench-adapters the figures of the adapters, next to the frameworks' own stores"
+	@echo "make bench-growth   the chart: from 10 to 300,000 steps, and from 1 to 1,000,000 threads"
 	@echo "make fuzz           hostile stores, files and requests for MINUTES=5; what goes wrong is kept in fuzz/found"
+	@echo "make simulate       a mirror in a simulated world, for SEEDS=1000 seeds from START=0; SEED=14 shrinks and tells one"
+	@echo "make several-processes  rounds of processes that see different parts of a mirror: ROUNDS=100"
 	@echo "make pictures       the pictures of the docs, from a demo store"
 	@echo "make lint           ruff check and ruff format --check"
 	@echo "make format         ruff format, and the fixes ruff is sure of"
@@ -123,12 +127,29 @@ demo: $(READY)
 bench: $(BENCH_READY) bench-adapters
 	$(BENCH)/bin/python -m bench $(ARGS)
 
+bench-quick: $(BENCH_READY)
+	$(BENCH)/bin/python -m bench --quick $(ARGS)
+
+bench-growth: $(BENCH_READY)
+	$(BENCH)/bin/python -m bench.growth $(ARGS)
+
 bench-adapters: $(FRAMES_READY)
 	$(FRAMES)/bin/python -m bench.adapters $(ADAPTER_ARGS)
 
 MINUTES ?= 5
 fuzz: $(READY)
 	$(BIN)/python -m fuzz --minutes $(MINUTES) $(ARGS)
+
+# PYTHONPATH=/elsewhere/src plays the backtrail of another tree.
+SEEDS ?= 1000
+START ?= 0
+simulate: $(READY)
+	PYTHONHASHSEED=0 PYTHONPATH="$${PYTHONPATH:+$$PYTHONPATH:}tests" $(BIN)/python -m simulate --jobs $(if $(filter logical,$(JOBS)),0,$(JOBS)) \
+		$(if $(SEED),--seed $(SEED) $(if $(KEEP),--keep $(KEEP)),--seeds $(SEEDS) --start $(START)) $(ARGS)
+
+ROUNDS ?= 100
+several-processes: $(READY)
+	PYTHONPATH=tests $(BIN)/python -m several_processes --rounds $(ROUNDS) $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import sqlite3
+import string
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -70,16 +72,28 @@ class LastCheckpointSaver(BaseCheckpointSaver[int]):
         return None
 
 
-def run_turns(saver: Any, turns: int) -> list[float]:
-    """Run a conversation, and return the seconds of each turn."""
+def prose() -> Callable[[], str]:
+    """Makes texts of 1 KB that compress as real messages do."""
     generator = MessageGenerator(7)
+    return lambda: generator.prose(1024)[:1024]
+
+
+def noise() -> Callable[[], str]:
+    """Makes texts of 1 KB that hardly compress: characters drawn at random, as in keys, hashes and encoded images."""
+    source = random.Random(7)
+    return lambda: "".join(source.choices(string.printable[:94], k=1024))
+
+
+def run_turns(saver: Any, turns: int, make_text: Callable[[], str] | None = None) -> list[float]:
+    """Run a conversation, and return the seconds of each turn."""
+    text = make_text or prose()
     builder = StateGraph(Chat)
-    builder.add_node("agent", lambda _: {"messages": [AIMessage(generator.prose(1024)[:1024])]})
+    builder.add_node("agent", lambda _: {"messages": [AIMessage(text())]})
     builder.add_edge(START, "agent")
     graph: Any = builder.compile(checkpointer=saver)
     taken = []
     for _ in range(turns):
-        message = HumanMessage(generator.prose(1024)[:1024])
+        message = HumanMessage(text())
         start = perf_counter()
         graph.invoke({"messages": [message]}, {"configurable": {"thread_id": "t"}})
         taken.append(perf_counter() - start)
@@ -111,15 +125,23 @@ def on_sqlite(root: Path, turns: int) -> Outcome:
             theirs = run_turns(SqliteSaver(connection), turns)
         connection.close()
         theirs_size = size()
+    with sqlite_file(root, "noise") as (path, size):
+        with backtrail.open(path) as store:
+            of_noise = run_turns(BacktrailSaver(store), turns, noise())
+        noise_size = size()
     bare = run_turns(LastCheckpointSaver(), turns)
     rows = [
         _row("backtrail", ours, ours_size),
+        _row("backtrail, messages that do not compress", of_noise, noise_size),
         _row("SqliteSaver", theirs, theirs_size),
         _row("nothing stored", bare, 0.0),
     ]
     ratio = sum(ours) / sum(theirs)
     targets = [
         Target("LangGraph, SQLite", f"size after {turns} turns", ours_size, 3.0 * turns / 400, unit="MB"),
+        Target(
+            "LangGraph, SQLite", "the same, messages that do not compress", noise_size, 2.6 * turns / 400, unit="MB"
+        ),
         Target("LangGraph, SQLite", "run time / SqliteSaver's", ratio, 0.75),
     ]
     return Outcome(f"LangGraph on SQLite, {turns} turns", _COLUMNS, rows, targets)

@@ -1,6 +1,6 @@
 """The summary of a run, small enough for the repository: medians, p99, sizes, ratios, the machine and the time.
 
-The chart and the page are made from it alone (`python -m bench --redraw`). The samples that it was made from stay in
+The table of the page is made from it (`python -m bench --redraw`). The samples that it was made from stay in
 bench/raw/, which git ignores.
 """
 
@@ -9,13 +9,9 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 from bench.measure import Series
-
-BIN = 20  #: steps that become one point of a curve
-SNAPSHOT = 100  #: DeltaChannel writes the whole state at every step that this divides; the chart shows those steps
 
 
 def summarise(raw: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +19,6 @@ def summarise(raw: dict[str, Any]) -> dict[str, Any]:
     found = dict(raw)
     if "w1" in raw:
         found["w1"] = {durability: _contenders(lanes) for durability, lanes in raw["w1"].items()}
-        _add_curves(found["w1"]["full"], raw["w1"]["full"])
     if "servers" in raw:
         found["servers"] = {
             name: lane
@@ -33,7 +28,7 @@ def summarise(raw: dict[str, Any]) -> dict[str, Any]:
     if "files" in raw:
         taken = {kind: _medians(raw["files"][kind]) for kind in ("seconds", "work")}
         found["files"] = {**raw["files"], **taken, "growth": _medians(raw["files"]["growth"])}
-    return {key: value if key == "targets" else _rounded(value) for key, value in found.items()}
+    return {key: value if key == "targets" else rounded(value) for key, value in found.items()}
 
 
 def _contenders(lanes: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -55,28 +50,17 @@ def _contenders(lanes: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     }
 
 
-def _add_curves(found: dict[str, Any], lanes: dict[str, Any]) -> None:
-    """The lines of the chart, as medians of `BIN` steps, and the single steps at which DeltaChannel snapshots."""
-    for key, lane in lanes.items():
-        bins = groupby(zip(lane["steps"], lane["seconds"], strict=True), lambda pair: (pair[0] - 1) // BIN)
-        points = [list(zip(*pairs, strict=True)) for _, pairs in bins]
-        found[key]["steps"] = [statistics.median_low(steps) for steps, _ in points]
-        found[key]["ms"] = [statistics.median(seconds) * 1e3 for _, seconds in points]
-    delta = zip(lanes["delta"]["steps"], lanes["delta"]["seconds"], strict=True)
-    found["delta"]["snapshots"] = [[step, seconds * 1e3] for step, seconds in delta if step % SNAPSHOT == 0]
-
-
 def _medians(samples: dict[str, Sequence[float]]) -> dict[str, float]:
     return {key: statistics.median(values) for key, values in samples.items() if values}
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats to five significant digits: more of them is noise."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def dumps(value: Any, indent: str = "") -> str:

@@ -24,6 +24,7 @@ pytest_plugins = [
     "fix_tls",
     "fix_pooler",
     "fix_harness",
+    "fix_cuts",
 ]
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -32,8 +33,9 @@ settings.load_profile("backtrail")
 
 _PREFIXES = ("BACKTRAIL_", "PG", "OTEL_", "LANGSMITH_", "LANGCHAIN_", "OPENAI_", "ANTHROPIC_", "GOOGLE_")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
+_TESTS = ("BACKTRAIL_CHROMIUM", "BACKTRAIL_FAULT_")  # these configure tests
 for _name in list(os.environ):
-    if _name != "BACKTRAIL_CHROMIUM" and (_name.startswith(_PREFIXES) or _name in _COLOURS):
+    if not _name.startswith(_TESTS) and (_name.startswith(_PREFIXES) or _name in _COLOURS):
         del os.environ[_name]
 
 _user = tempfile.TemporaryDirectory(prefix="backtrail-user-", ignore_cleanup_errors=True)

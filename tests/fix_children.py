@@ -45,9 +45,17 @@ class Child:
             found += more
         return found
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it; nothing happens if it has ended."""
+        os.kill(self.pid, number)  # until `end`, nobody else gets its number
+
+    def ended(self) -> bool:
+        """Whether it has ended; `end` still has to be called."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
     def kill(self) -> bytes:
         """SIGKILL, then everything it had still sent."""
-        os.kill(self.pid, signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         return self.end()[1]
 
     def end(self) -> tuple[int, bytes]:

@@ -104,6 +104,17 @@ def test_the_figures_in_the_docs_are_those_of_the_summary() -> None:
     assert page.figures(summary, frames) in (ROOT / "docs/performance.md").read_text()
 
 
+def test_the_growth_in_the_docs_is_the_one_that_was_measured() -> None:
+    kept = (ROOT / "bench/growth.json").read_text()
+    growth = json.loads(kept)
+    assert dumps(growth) + "\n" == kept
+    assert page.growth(growth) in (ROOT / "docs/performance.md").read_text()
+    last = {(curve["of"], curve["what"]): curve["n"][-1] for curve in growth["curves"] if curve["key"] == "append"}
+    assert last == {
+        (of, what): n for of, n in (("steps", 300_000), ("threads", 1_000_000)) for what in ("save", "read", "bytes")
+    }
+
+
 def test_whoever_decodes_bytes_catches_all_that_a_decoder_raises() -> None:
     """msgspec raises its own errors, UnicodeDecodeError and RecursionError: `errors.DECODE_ERRORS` has all of them."""
     narrow = []

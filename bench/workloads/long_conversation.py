@@ -95,7 +95,7 @@ def run(context: RunContext) -> Outcome:
 def make_targets(found: dict[str, Series], durability: str) -> list[Target]:
     floor, append, save, delta = found["floor"], found["append"], found["save"], found["delta"]
     level = durability.upper()
-    against = 1.5 if durability == "full" else 5.0
+    against = 1.45 if durability == "full" else 4.0
     targets = [
         Target("W1a", f"append, last tenth against first tenth, {level}", append.tenth(9) / append.tenth(0), 1.15),
         Target("W1a", f"append against the floor, {level}", append.median / floor.median, against),

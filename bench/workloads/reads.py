@@ -47,7 +47,9 @@ def run(context: RunContext) -> Outcome:
         for contender in stores.values():
             contender.close()
     targets = [
-        Target("reads", "load of the newest state against msgspec decode", load["backtrail"] / load["msgspec"], 2.2),
+        Target("reads", "load of the newest state against msgspec decode", load["backtrail"] / load["msgspec"], 1.6),
+        Target("reads", "the same against the faster peer", load["backtrail"] / min(load["sqlite"], load["delta"]), 1),
+        Target("reads", "load with zstd against without", load["zstd"] / load["backtrail"], 1.5),
         Target("reads", f"last 50 of {context.scaled(5000):,} messages", tail["backtrail"] * 1e3, 1, unit="ms"),
         Target("reads", f"history of {context.steps:,} checkpoints", history * 1e3, 15, unit="ms"),
         Target("reads", "fork against the floor, FULL", fork / floor, 2),

@@ -32,8 +32,8 @@ LIMITS = (
     ("first snapshot", "first", "git", 0.25),
     ("nothing changed", "nothing", "tuned", 1.15),
     ("10 files changed", "ten", "git", 0.8),
-    ("restore of 10 files", "restore", "git", 1.15),
-    ("full restore", "full", "git", 0.6),
+    ("restore of 10 files", "restore", "git", 0.9),
+    ("full restore", "full", "git", 0.5),
 )
 
 

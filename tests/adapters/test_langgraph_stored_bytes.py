@@ -18,6 +18,7 @@ from langgraph.types import Command, interrupt
 import backtrail
 import backtrail.aio
 from backtrail.adapters.langgraph import BacktrailSaver
+from backtrail.adapters.langgraph.compression import compress_bookkeeping, decompress_bookkeeping
 from fix_graphs import at
 from fix_store_bytes import StoreOnDisk, store_on_disk
 from fix_stores import APIS, EVERY_ENGINE
@@ -275,3 +276,24 @@ def test_writes_that_came_before_a_replacement_stay(store: Any) -> None:
     for before in list(saver.list(at())):
         asyncio.run(redact(saver, before))
         assert BacktrailSaver(store).get_tuple(before.config).pending_writes == before.pending_writes
+
+
+def test_the_bookkeeping_of_a_checkpoint_takes_few_bytes_and_comes_back_exactly(tmp_path: Path) -> None:
+    with backtrail.open(tmp_path / "store.db") as store:
+        builder = StateGraph(State)
+        builder.add_node("agent", lambda _: {"messages": [AIMessage("yes")]})
+        builder.add_edge(START, "agent")
+        chat: Any = builder.compile(checkpointer=BacktrailSaver(store))
+        for _ in range(5):
+            chat.invoke({"messages": [HumanMessage("now?")]}, at("t"))
+        kept = chat.checkpointer.get_tuple(at("t")).checkpoint
+        stored = store.thread("t").load()["__langgraph__"]
+        again = BacktrailSaver(store).get_tuple(at("t"))  # type: ignore[arg-type]
+    assert type(stored) is bytes and len(stored) < 100
+    assert again is not None and again.checkpoint == kept
+    assert {"v", "ts", "channel_versions", "versions_seen", "updated_channels"} <= kept.keys()
+
+
+@pytest.mark.parametrize("odd", [{"a": (1, 2)}, {"a": 2**70}, {1: "b"}, {"a": "\ud800"}, {}, {"a": b"\0" * 9}])
+def test_bookkeeping_that_msgpack_would_change_is_kept_as_it_is(odd: dict[Any, Any]) -> None:
+    assert decompress_bookkeeping(compress_bookkeeping(odd)) == odd

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from backtrail.encode import frame
-from backtrail.encode.frame import Frames, train
+from backtrail.encode.checksum import crc32, pack_crc
+from backtrail.encode.frame import Frames, LacksDictionary, train
 from backtrail.encode.seal import Ring, SealedFrames
-from backtrail.errors import BacktrailError, Corrupt, UnsupportedFormat
+from backtrail.errors import BacktrailError, Corrupt, OverBudget, UnsupportedFormat
 
 TEXT = b"".join(b"line %d of a text that repeats itself\n" % number for number in range(60))
 CONTENTS = [b"", b"x" * 127, b"x" * 128, os.urandom(5000), TEXT, TEXT[:200], TEXT * 40]
@@ -120,7 +121,7 @@ def test_a_kind_that_this_version_does_not_know_says_so() -> None:
     frames = Frames("zstd", 1)
     data, names, sizes = wrapped(frames)
     newer = b"\x09" + data[4][1:-4]
-    data[4] = newer + frame._crc.pack(frame.zlib.crc32(newer))
+    data[4] = newer + pack_crc(crc32(newer))
     with pytest.raises(UnsupportedFormat, match="newer"):
         opened(frames, data, names, sizes)
 
@@ -130,3 +131,78 @@ def test_a_sealed_blob_opens_at_no_other_place() -> None:
     data, names, sizes = wrapped(frames)
     with pytest.raises(BacktrailError):
         frames.unwrap_blobs(data, names, sizes, ["elsewhere"] * len(names))
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+ROWS = [b"%d: " % number + TEXT * 3 for number in range(64)]  # together enough for several threads
+
+
+def rows_of(frames: Frames, contents: list[bytes]) -> tuple[list[bytes], list[str]]:
+    """Rows as they are written: the first ones without a dictionary, the last ones with one."""
+    name = frames.learn(train([b"%d %s" % (number, TEXT[number:]) for number in range(400)]))
+    records = [f"row {number}" for number in range(len(contents))]
+    half = len(contents) // 2
+    return [
+        frames.wrap(content, record, name if number > half else b"")
+        for number, (content, record) in enumerate(zip(contents, records, strict=True))
+    ], records
+
+
+def bare_contents(frames: Frames, data: list[Any], records: list[str], most: int = 1 << 30) -> list[bytes]:
+    taken = 0
+
+    def allow(size: int) -> None:
+        nonlocal taken
+        taken += size
+        if taken > most:
+            raise OverBudget("the rows", "bytes", most, taken)
+
+    return [bare[1:-4] for bare in frames.bare(data, records, allow)]
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("contents", [[], [b""], CONTENTS, ROWS, [*CONTENTS, *ROWS]], ids=len)
+def test_rows_of_all_kinds_are_opened_together(frames: Frames, contents: list[bytes]) -> None:
+    data, records = rows_of(frames, contents)
+    assert bare_contents(frames, data, records) == contents
+    assert [bare[1:-4] for bare in frames.bare(data, records)] == contents
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("number", [3, 40, 60])
+@pytest.mark.parametrize("at", [0, 1, 12, -5, -1])
+def test_a_damaged_row_among_many_is_named(frames: Frames, number: int, at: int) -> None:
+    data, records = rows_of(frames, ROWS)
+    bad = bytearray(data[number])
+    bad[at] ^= 4
+    with pytest.raises(Corrupt, match=f"row {number}\\b"):
+        bare_contents(frames, [*data[:number], bytes(bad), *data[number + 1 :]], records)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("number", [3, 40, 60])
+def test_a_row_whose_checksum_holds_but_which_zstd_cannot_unpack_is_named(number: int) -> None:
+    frames = Frames("zstd")
+    data, records = rows_of(frames, ROWS)
+    for rubbish in (data[number][:-20], data[number][:9] + b"rubbish", data[number][:9]):
+        given = [*data[:number], rubbish + pack_crc(crc32(rubbish)), *data[number + 1 :]]
+        with pytest.raises(Corrupt, match=f"row {number}\\b"):
+            bare_contents(frames, given, records)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_rows_that_unpack_to_too_much_together_are_refused() -> None:
+    frames = Frames("zstd")
+    data, records = rows_of(frames, ROWS)
+    total = sum(map(len, ROWS))
+    assert bare_contents(frames, data, records, total) == ROWS
+    with pytest.raises(OverBudget):
+        bare_contents(frames, data, records, total - 1)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_dictionary_that_is_not_loaded_is_named_before_anything_is_unpacked() -> None:
+    data, records = rows_of(Frames("zstd"), ROWS)
+    with pytest.raises(LacksDictionary, match="row 33"):
+        bare_contents(Frames("zstd"), data, records, 1 << 30)

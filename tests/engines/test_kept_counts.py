@@ -395,3 +395,21 @@ def test_postgres_reads_no_more_of_a_long_branch_among_many_short_ones(
     assert (tip[0].step, tip[1].step) == (8000, 8000)
     assert [one.step for one in step(engine.steps("long", at.id, 1, 9000, newest=3))] == [7998, 7999, 8000]
     step(engine.close())
+
+
+def test_postgres_reads_a_page_of_forks_and_not_all_of_them(
+    postgres_server: PostgresServer, postgres: psycopg.Connection[Any], name: str
+) -> None:
+    engine = PostgresEngine(postgres_server.url, schema=name)
+    step(engine.commit(sample_records.first(sample_records.branch("long"))))
+    postgres.execute(
+        f"""
+        INSERT INTO {name}.heads SELECT 'fork-' || i, CASE WHEN i % 10 = 0 THEN 'long' ELSE 'l' || i END, '',
+            decode(md5(i::text), 'hex'), 1, 1, 'thread', 0, i, 1, 1, '' FROM generate_series(1, 20000) i
+        """
+    )
+    postgres.execute(f"ANALYZE {name}.heads")
+    assert _rows_read(postgres, Schema(name)["heads"], ["long", "fork-5", 21]) <= 100
+    page = step(engine.heads("long", after="fork-19999", limit=3))
+    assert [head.thread for head in page] == ["fork-20", "fork-200", "fork-2000"]
+    step(engine.close())

@@ -1,329 +1,40 @@
-"""A mirror with a fault at each of its calls in turn: afterwards both sides have every acknowledged save, once.
+"""A mirror with every fault at each of its calls in turn: afterwards both sides have every acknowledged save, once.
 
-A scenario is played once to count the calls that it makes to its two sides, and then once for each of them: that call
-fails before its work or after it, or its side becomes unreachable until the end; or another process saves something or
-makes the sides equal at that moment. Nothing runs in the background, so the calls are the same every time.
+A scenario is played once to count the calls that it makes to its two sides, and then, for each of them, once with each
+fault. With a spool: test_cuts_with_a_spool. On files, and with two faults at once: test_cuts_nightly.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 import backtrail
-import backtrail.aio
-from backtrail.engines.base import Engine
-from backtrail.engines.memory import MemoryEngine
-from backtrail.engines.retry import RetryPolicy
-from backtrail.engines.sqlite import SQLiteEngine
-from fix_stores import Stepped
+from fix_cut_scenarios import SCENARIOS, failover
+from fix_cuts import Calls, Kind, Scenario, World, cut_everywhere
 
-pytestmark = pytest.mark.slow
-
-WAYS = ("away", "before", "after", "away after", "others save", "others compare")
-OPTIONS: dict[str, Any] = {"health_every": 60.0, "failback_after": 60.0, "max_failovers": 1000}
-SETTLED = 60  # looks until both sides are one
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("by_itself")]
 
 
-class Calls:
-    """The calls of both sides, counted; what happens at one of them."""
-
-    def __init__(self, at: int, way: str) -> None:
-        self.at, self.way = at, way
-        self.made = 0
-        self.others: Callable[[str], None] = lambda _: None
-
-    def next(self) -> str | None:
-        self.made += 1
-        return self.way if self.made == self.at else None
-
-
-class Side(Engine):
-    """An engine that is cut when it is told to."""
-
-    def __init__(self, engine: Engine, calls: Calls, awaiting: bool) -> None:
-        self.engine, self.calls, self.awaiting = engine, calls, awaiting
-        self.properties = msgspec.structs.replace(engine.properties, blocking=not awaiting)
-        self.up, self.lose_answers = True, 0
-
-
-def _passing(name: str) -> Any:
-    async def call(self: Side, *args: Any, **options: Any) -> Any:
-        if self.awaiting:
-            await asyncio.sleep(0)
-        way = self.calls.next() if name != "close" else None
-        if way is not None and way.startswith("others"):
-            self.calls.others(way)
-            way = None
-        self.up = self.up and way != "away"
-        if (not self.up and name != "close") or way == "before":
-            raise backtrail.Unavailable(f"cut before {name}, because a test says so")
-        answer = await getattr(self.engine, name)(*args, **options)
-        if name == "commit" and self.lose_answers:
-            self.lose_answers -= 1
-            way = "away after"
-        self.up = self.up and way != "away after"
-        if way is not None:
-            raise backtrail.Unavailable(f"cut after {name}, because a test says so")
-        return answer
-
-    return call
-
-
-for _name in Engine.__abstractmethods__:
-    setattr(Side, _name, _passing(_name))
-Side.__abstractmethods__ = frozenset()
-
-
-class World:
-    """Two sides, a store over them, and what it has acknowledged."""
-
-    def __init__(self, calls: Calls, api: str, **options: Any) -> None:
-        self.engines = MemoryEngine(), MemoryEngine()
-        self.primary, self.replica = (Side(engine, calls, api == "awaiting") for engine in self.engines)
-        self.loop = asyncio.new_event_loop()
-        self.saves: dict[str, tuple[str, str]] = {}  # text -> thread, id
-        self.labels: dict[str, str] = {}  # id -> label
-        self.texts = 0
-        self.store: Any = None
-        self.other: backtrail.Store | None = None  # another process, for which nothing is ever cut
-        if api == "blocking":
-            one, two = (Side(engine, Calls(0, "never"), awaiting=False) for engine in self.engines)
-            self.other = backtrail.open(one, replica=two, **OPTIONS, replication=options.get("replication", "sync"))
-            self.other.catch_up()
-            calls.others = self._others
-        while self.store is None:
-            self.heal()
-            with contextlib.suppress(backtrail.Unavailable):
-                self.store = self._open(api, {**OPTIONS, **options})
-
-    def _others(self, way: str) -> None:
-        assert self.other is not None
-        if way == "others compare":
-            for _ in range(3):
-                self.other.catch_up()
-        else:
-            self.texts += 1
-            text = f"somebody else's {self.texts}"
-            self.saves[text] = ("t", self.other.thread("t").append("messages", [text]).id)
-
-    def _open(self, api: str, options: dict[str, Any]) -> Any:
-        if api == "blocking":
-            return backtrail.open(self.primary, replica=self.replica, **options)
-        opening = backtrail.aio.open(self.primary, replica=self.replica, **options)
-        return Stepped(self.loop.run_until_complete(opening), self.loop)
-
-    def append(self, thread: str) -> str | None:
-        """Append a text that occurs once; the checkpoint's id, if it was acknowledged."""
-        self.texts += 1
-        text = f"{thread}:{self.texts}"
-        with contextlib.suppress(backtrail.Unavailable):
-            saved: str = self.store.thread(thread).append("messages", [text]).id
-            self.saves[text] = (thread, saved)
-            return saved
-        return None
-
-    def label(self, id: str | None, label: str) -> None:
-        with contextlib.suppress(backtrail.Unavailable, backtrail.NotFound):
-            if id is not None:
-                self.store.thread("t").annotate(id, label=label)
-                self.labels[id] = label
-
-    def fork(self) -> None:
-        with contextlib.suppress(backtrail.Unavailable, backtrail.NotFound, backtrail.Conflict):
-            self.store.thread("t").fork("fork")
-
-    def catch_up(self) -> Any:
-        with contextlib.suppress(backtrail.Unavailable):
-            return self.store.catch_up()
-        return None
-
-    def heal(self) -> None:
-        for side in (self.primary, self.replica):
-            side.up, side.lose_answers = True, 0
-
-    def settle(self) -> None:
-        for _ in range(SETTLED):
-            self.heal()
-            status = self.catch_up()
-            if status is None or status.behind or not (status.primary.healthy and status.replica.healthy):
-                continue
-            if not (status.lag_records or (status.spool and status.spool.records)):
-                break
-        else:
-            raise AssertionError(status)
-        if self.other is not None:  # it looks once more, and so do we at what it may have had to do
-            for store in (self.other, self.store, self.other):
-                store.catch_up()
-
-    def check(self, *, pruned: bool) -> None:
-        one, two = (backtrail.open(engine) for engine in self.engines)
-        infos = one.threads()
-        assert infos == two.threads()
-        found: dict[str, list[backtrail.Checkpoint]] = {}
-        for info in infos:
-            found[info.id] = one.thread(info.id).history(all=True)
-            assert found[info.id] == two.thread(info.id).history(all=True)
-            for checkpoint in found[info.id]:
-                state = one.thread(info.id).load(checkpoint.id)
-                assert state == two.thread(info.id).load(checkpoint.id)
-                assert len({*state["messages"]}) == len(state["messages"]), "a save was made twice"
-            ids = [checkpoint.id for checkpoint in found[info.id]]
-            assert len({*ids}) == len(ids)
-        for text, (thread, id) in ({} if pruned else self.saves).items():
-            names = [name for name in found if name == thread or name.startswith(f"{thread}#diverged-")]
-            assert any(id == checkpoint.id for name in names for checkpoint in found[name]), f"{text} is lost"
-        for id, label in self.labels.items():
-            assert label in {one.label for several in found.values() for one in several if one.id == id}
-        assert not one.verify().problems
-        assert not two.verify().problems
-
-    def close(self) -> None:
-        self.store.close()
-        self.loop.close()
-        if self.other is not None:
-            self.other.close()
-
-
-def failover(world: World) -> None:
-    world.append("t"), world.append("u"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), world.append("new"), world.catch_up()
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.append("t"), world.append("new"), world.append("t")
-    world.primary.up = True
-    world.catch_up(), world.append("t")
-
-
-def there_and_back(world: World) -> None:
-    world.append("t"), world.catch_up()
-    world.primary.lose_answers = 1
-    world.append("t"), world.append("t")
-    world.primary.up, world.replica.lose_answers = True, 1
-    world.append("t"), world.append("t")
-    world.replica.up = True
-    world.catch_up(), world.append("t")
-
-
-def both_unreachable(world: World) -> None:
-    world.append("t"), world.catch_up()
-    world.primary.lose_answers = world.replica.lose_answers = 1
-    world.append("t"), world.append("t"), world.append("new")
-    world.replica.up = True
-    world.append("t"), world.append("new")
-    world.primary.up = True
-    world.catch_up(), world.append("t")
-
-
-def one_name_twice(world: World) -> None:
-    world.append("other"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), world.append("t"), world.catch_up()
-    world.replica.up, world.primary.up = True, False
-    world.append("t"), world.append("t")
-    world.primary.up, world.replica.lose_answers = True, 1
-    world.append("t")
-    world.replica.up = True
-    world.catch_up(), world.append("t")
-
-
-def a_fork_and_its_name(world: World) -> None:
-    world.append("t"), world.append("t"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), world.fork(), world.append("fork")
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.append("t"), world.append("fork"), world.append("t")
-    world.primary.up = True
-    world.catch_up(), world.append("fork")
-
-
-def said(world: World) -> None:
-    one, two = world.append("t"), world.append("t")
-    world.catch_up()
-    world.replica.up = False
-    world.label(one, "one"), world.catch_up()
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.label(two, "two"), world.append("t")
-    world.primary.up = True
-    world.catch_up(), world.append("t")
-
-
-def pruned(world: World) -> None:
-    keep = backtrail.Retention(keep_last=2)
-
-    def prune() -> None:
-        with contextlib.suppress(backtrail.Unavailable):
-            world.store.prune(keep)
-
-    world.append("t"), world.append("t"), world.append("t"), world.catch_up()
-    world.replica.up = False
-    world.append("t"), prune()
-    world.replica.up, world.primary.lose_answers = True, 1
-    world.append("t"), world.append("t"), prune()
-    world.primary.up = True
-    world.catch_up(), world.append("t"), prune()
-
-
-def play(scenario: Callable[[World], None], calls: Calls, api: str, **options: Any) -> None:
-    world = World(calls, api, **options)
-    try:
-        scenario(world)
-        world.settle()
-        world.check(pruned=scenario is pruned)
-    finally:
-        world.close()
-
-
-@pytest.fixture
-def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing happens by itself, and nothing is waited for."""
-    monkeypatch.setattr("backtrail.replicate.concurrency.Background.wake", lambda _: None)
-    monkeypatch.setattr("backtrail.replicate.limits.ROLE_CHANGE", RetryPolicy.seconds(0.03, pause=0.02))
-    monkeypatch.setattr("backtrail.history.retry.RACES", RetryPolicy.seconds(1.0, at_least=8))
-    monkeypatch.setattr("backtrail.replicate.spool.SQLiteEngine", partial(SQLiteEngine, durability="normal"))
-
-
-@pytest.mark.usefixtures("by_itself")
-@pytest.mark.parametrize(
-    "scenario", [failover, there_and_back, both_unreachable, one_name_twice, a_fork_and_its_name, said, pruned]
-)
-@pytest.mark.parametrize(
-    ("number", "api", "replication", "spool"),
-    [(0, "blocking", "sync", False), (1, "blocking", "async", True), (2, "awaiting", "sync", False)],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("kind", [Kind("blocking", "sync"), Kind("awaiting", "sync")], ids=str)
 def test_wherever_a_mirror_is_cut_nothing_is_lost_and_the_sides_become_equal(
-    number: int, api: str, replication: str, spool: bool, scenario: Callable[[World], None], tmp_path: Path
+    kind: Kind, scenario: Scenario, in_memory: Path
 ) -> None:
-    counted = Calls(0, "never")
-    options: dict[str, Any] = {"replication": replication}
-    play(scenario, counted, api, **options, **({"spool": tmp_path / "spool"} if spool else {}))
-    for at in range(1, counted.made + 1):
-        way = WAYS[(at + number) % len(WAYS)]
-        where = {"spool": tmp_path / f"spool-{at}"} if spool else {}
-        try:
-            play(scenario, Calls(at, way), api, **options, **where)
-        except BaseException as error:
-            error.add_note(f"call {at} of {counted.made}, {way}")
-            raise
+    cut_everywhere(scenario, kind, in_memory)
 
 
 def test_the_checker_sees_what_is_missing_and_what_only_one_side_has() -> None:
-    world = World(Calls(0, "never"), "blocking")
+    world = World(Calls(), "blocking")
     failover(world)
     world.settle()
-    world.check(pruned=False)
+    world.check()
     world.saves["never made"] = ("t", "nowhere")
     with pytest.raises(AssertionError, match="never made is lost"):
-        world.check(pruned=False)
+        world.check()
     del world.saves["never made"]
     backtrail.open(world.engines[0]).thread("t").append("messages", ["only here"])
     with pytest.raises(AssertionError):
-        world.check(pruned=False)
+        world.check()
     world.close()

@@ -112,7 +112,10 @@ class ListSnapshot:
 
     __slots__ = ("_encode", "_lookalikes", "encoded", "identity", "items", "kinds", "packed")
 
-    def __init__(self, items: Sequence[Any], encode: Encode, identity: bool, lookalikes: bool) -> None:
+    def __init__(
+        self, items: Sequence[Any], encode: Encode, identity: bool, lookalikes: bool, owned: bool = False
+    ) -> None:
+        """`owned`: nobody else has the items, so they need not be copied."""
         self._encode = encode
         self._lookalikes = lookalikes
         self.identity = identity
@@ -120,13 +123,13 @@ class ListSnapshot:
         self.kinds: frozenset[type] = frozenset()
         self.encoded: list[bytes] | None = None  # one per item, instead of `items`, if a type is exotic
         self.packed: bytearray | None = None  # all items, if numbers occur
-        self.extend(items)
+        self.extend(items, owned)
 
     def __len__(self) -> int:
         return len(self.items) if self.encoded is None else len(self.encoded)
 
-    def extend(self, items: Sequence[Any]) -> None:
-        """Add items at the end."""
+    def extend(self, items: Sequence[Any], owned: bool = False) -> None:
+        """Add items at the end; `owned` as above."""
         if self.identity:
             self.items.extend(items)
             return
@@ -136,7 +139,7 @@ class ListSnapshot:
         if self.encoded is not None:
             self.encoded.extend(map(self._encode, items))
             return
-        self.items.extend(map(private, items))
+        self.items.extend(items if owned else map(private, items))
         if self.kinds & _NUMBERS:
             try:
                 if self.packed is None:

@@ -12,32 +12,33 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
 import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import zstandard
 from blake3 import blake3
 
+from backtrail.encode.checksum import SOUND, crc32, pack_crc
 from backtrail.errors import Corrupt, InvalidInput, OverBudget, UnsupportedFormat
 from backtrail.model import Budget
 
 RAW, ZSTD, DICTIONARY, SEALED = 0, 1, 2, 3
 NAME = 8  # bytes by which a frame names its dictionary
-_SOUND = 0x2144DF1C  # CRC-32 of any message followed by its own little-endian CRC-32
-_ALL_SOUND = frozenset({_SOUND})
+_ALL_SOUND = frozenset({SOUND})
 _BYTES = frozenset({bytes})
 _WORTH = 128  # bytes below which compression saves less than its own header takes
 _ABSURD = 1 << 48  # a size that no frame has; zstd's word for an unknown one is larger, too
 _PACKED = frozenset({b"\x01", b"\x02"})
 _USUAL = frozenset({b"\x00", b"\x01"})  # kinds that need nothing but themselves
+_MUCH = 256 * 1024  # bytes from which threads are worth starting
+_THREADS = min(4, os.cpu_count() or 1)
 _AT_ONCE = {"multi_compress_to_buffer", "multi_decompress_to_buffer"} <= zstandard.backend_features  # not on PyPy
 _FEW = 4  # contents up to which one call for all of them takes longer
 _FLAG = operator.itemgetter(0)
 _LARGE = 1 << 20  # bytes of a content that is copied once only
-_crc = struct.Struct("<I")
 MAX_DICTIONARIES = 256  # kept in memory, 16 KB each
 DICTIONARY_SIZE = 32 * 1024  # bytes: with half of it rows are 3 % larger, with twice as much 1 % smaller
 _NEWER = "is in a frame of a kind that this version of backtrail does not know: use a newer one"
@@ -54,7 +55,7 @@ def check_sound(frame: bytes, record: str, least: int) -> None:
     """Raise `Corrupt` unless this is an intact frame of at least `least` bytes."""
     if type(frame) is not bytes:  # a damaged database may return anything
         raise Corrupt(record, f"it is {type(frame).__name__}, not bytes")
-    if zlib.crc32(frame) != _SOUND or len(frame) < least:
+    if crc32(frame) != SOUND or len(frame) < least:
         raise Corrupt(record, "its checksum does not hold" if frame else "it is empty")
 
 
@@ -92,13 +93,13 @@ class Frames:
     def wrap(self, content: bytes, record: str, dictionary: bytes = b"") -> bytes:  # noqa: ARG002  # sealing binds it
         """The frame of `content`; compressed with the dictionary of that name, if it is loaded."""
         if len(content) > _LARGE and not self.compression:
-            return b"".join((BEFORE, content, _crc.pack(zlib.crc32(content, zlib.crc32(BEFORE)))))
+            return b"".join((BEFORE, content, pack_crc(crc32(content, crc32(BEFORE)))))
         packed = self._pack(content, dictionary)
-        return packed + _crc.pack(zlib.crc32(packed))
+        return packed + pack_crc(crc32(packed))
 
     def wrap_all(self, contents: Sequence[bytes], records: Iterable[str]) -> list[bytes]:  # noqa: ARG002  # as above
         """The frames of many contents, as `wrap` makes them."""
-        return [packed + _crc.pack(zlib.crc32(packed)) for packed in self._pack_all(contents)]
+        return [packed + pack_crc(crc32(packed)) for packed in self._pack_all(contents)]
 
     def unwrap(self, frame: bytes, record: str, allow: Allow | None = None) -> bytes:
         """The content of one frame, or `Corrupt`. `allow` is called with the size that a compressed one will have,
@@ -129,24 +130,22 @@ class Frames:
 
     def bind(self, content: bytes, facts: bytes) -> bytes:
         """`content` with a checksum over itself and `facts`, which are kept elsewhere."""
-        return content + _crc.pack(zlib.crc32(content, zlib.crc32(facts)))
+        return content + pack_crc(crc32(content, crc32(facts)))
 
     def open_bound(self, data: bytes, facts: bytes, record: str) -> bytes:
         """The content that was bound to the same facts, or `Corrupt`."""
         content = data[:-4] if type(data) is bytes else b""
-        if type(data) is not bytes or _crc.pack(zlib.crc32(content, zlib.crc32(facts))) != data[-4:]:
+        if type(data) is not bytes or pack_crc(crc32(content, crc32(facts))) != data[-4:]:
             raise Corrupt(record, "its checksum does not hold")
         return content
 
     def bare(self, frames: Sequence[bytes], records: Iterable[str], allow: Allow | None = None) -> Sequence[bytes]:
         """Checked frames as one flag byte, the plain content, and four bytes: a frame that is stored raw is not copied.
-        `records` is used only when something has to be unpacked or is wrong; `allow` as for `unwrap`."""
-        if (
-            set(map(type, frames)) <= _BYTES
-            and set(map(zlib.crc32, frames)) <= _ALL_SOUND
-            and not any(map(_FLAG, frames))
-        ):
-            return frames
+        `records` is used only when something is wrong; `allow` as for `unwrap`, for all of them or for each."""
+        if set(map(type, frames)) <= _BYTES and set(map(crc32, frames)) <= _ALL_SOUND:
+            if not any(map(_FLAG, frames)):
+                return frames
+            return self._unpack_rows([frame[:-4] for frame in frames], records, allow)
         return [BEFORE + self.unwrap(f, p, allow) + BEHIND for f, p in zip(frames, records, strict=True)]
 
     def blob_id(self, content: bytes | memoryview) -> bytes:
@@ -239,8 +238,8 @@ class Frames:
             raise LacksDictionary(record, name)
         body = packed[1 + len(name) :]
         try:
-            size = zstandard.get_frame_parameters(body).content_size
-            if size > _ABSURD:
+            size = zstandard.frame_content_size(body)
+            if not 0 <= size <= _ABSURD:
                 raise Corrupt(record, "its unpacked size is absurd")
             if allow is not None:
                 allow(size)
@@ -249,6 +248,48 @@ class Frames:
             return self._decompressor(name).decompress(body)
         except zstandard.ZstdError as error:
             raise Corrupt(record, f"zstd: {error}") from error
+
+    def _unpack_rows(self, packed: Sequence[bytes], records: Iterable[str], allow: Allow | None) -> list[bytes]:
+        """Bare frames of the contents that `_pack` packed."""
+        try:
+            found = self._unpack_together(packed, allow) if allow is not None else None
+        except zstandard.ZstdError:
+            found = None
+        if found is None:  # one by one, to find what is wrong
+            found = [BEFORE + self._unpack(one, p, allow) + BEHIND for one, p in zip(packed, records, strict=True)]
+        return found
+
+    def _unpack_together(self, packed: Sequence[bytes], allow: Allow) -> list[bytes] | None:
+        """The same; those of one dictionary are unpacked with one call. None if one cannot be unpacked."""
+        groups: dict[bytes, list[int]] = {}  # the name of a dictionary -> which were compressed with it
+        for at, one in enumerate(packed):
+            kind = one[:1]
+            if kind in _PACKED:
+                groups.setdefault(one[1 : 1 + NAME] if kind == b"\x02" else b"", []).append(at)
+            elif kind != BEFORE:
+                return None
+        if not groups.keys() - {b""} <= self._dictionaries.keys():
+            return None
+        found = [one + BEHIND for one in packed]
+        for name, places in groups.items():
+            bodies = [packed[at][1 + len(name) :] for at in places]
+            for at, content in zip(places, self._decompress(name, bodies, allow), strict=True):
+                found[at] = b"".join((BEFORE, content, BEHIND))
+        return found
+
+    def _decompress(self, dictionary: bytes, bodies: list[Any], allow: Allow) -> list[Any]:
+        """The contents of zstd frames, as bytes or as buffers. A large load is spread over the processor's cores."""
+        sizes = list(map(zstandard.frame_content_size, bodies))
+        total = sum(sizes)
+        if not 0 <= min(sizes) <= total <= _ABSURD:
+            raise zstandard.ZstdError("a size is absurd")
+        allow(total)
+        decompressor = self._decompressor(dictionary)
+        if not _AT_ONCE or total < _MUCH:
+            return list(map(decompressor.decompress, bodies))
+        room = struct.pack(f"={len(sizes)}Q", *sizes)
+        found = decompressor.multi_decompress_to_buffer(bodies, room, threads=_THREADS)
+        return [found[at] for at in range(len(sizes))]
 
     def _unpack_all(
         self, packed: Sequence[memoryview], ids: Sequence[bytes], sizes: Sequence[int]

@@ -17,12 +17,12 @@ cycle can go through them, so the garbage collector need not visit them.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
 
+from backtrail.encode.checksum import crc32
 from backtrail.encode.values import MAX_DEPTH, bytes_text, is_clean, text_bytes
 from backtrail.errors import Corrupt, UnsupportedFormat
 
@@ -30,7 +30,7 @@ VERSION = 1
 MAX_TREE_WEIGHT = 1024  # bytes: the children of a heavier tree go into pages
 _MOST_PIECES = 1024  # of one list; a planner begins to fold at a few dozen
 MAX_TREE_DEPTH = MAX_DEPTH + 2  # no planned tree is deeper
-_INLINE, _SLOT, _BLOB, _LIST, _TREE, _PAGED_TREE = range(6)
+_INLINE, _SLOT, _BLOB, _LIST, _TREE, _PAGED_TREE, _GROWN_LIST = range(7)
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -156,7 +156,7 @@ def split_pages(children: dict[str, Node]) -> list[dict[str, Node]]:
     32nd. That depends on keys alone, so changing one child leaves all other pages unchanged."""
     pages: list[dict[str, Node]] = []
     for key, node in children.items():
-        if not pages or zlib.crc32(text_bytes(key)) & 31 == 0:
+        if not pages or crc32(text_bytes(key)) & 31 == 0:
             pages.append({})
         pages[-1][key] = node
     return pages
@@ -193,6 +193,16 @@ class _List(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=_LIST):
     pieces: list[_Piece]
 
 
+class _GrownList(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=_GROWN_LIST):
+    """A list that is one stream of the row's own branch, from its beginning to its end: one that has only grown."""
+
+    stream: Count
+    count: Count
+    first: Count
+    more: Count
+    size: Count
+
+
 class _Tree(msgspec.Struct, frozen=True, array_like=True, tag=_TREE):
     name: str | None
     size: Count
@@ -205,7 +215,7 @@ class _PagedTree(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=_PA
     pages: list[tuple[Count, Count, Count]]
 
 
-_Node = Inline | _Slot | Blob | _List | _Tree | _PagedTree
+_Node = Inline | _Slot | Blob | _List | _GrownList | _Tree | _PagedTree
 _SAME = frozenset({Inline, Blob})  # in bytes as in memory: these name no branch
 _ENCODER = msgspec.msgpack.Encoder()
 _ANYTHING = msgspec.msgpack.Decoder()
@@ -310,9 +320,26 @@ def _index(branch: bytes, here: bytes, table: list[bytes]) -> int:
     return table.index(branch) + 1
 
 
+def _has_only_grown(node: ListNode, here: bytes) -> bool:
+    """True if the list is all of one stream of the branch `here`."""
+    if len(node.pieces) != 1:
+        return False
+    piece, tail = node.pieces[0], node.tail
+    return (
+        piece.branch == here == tail.branch
+        and piece.stream == tail.stream
+        and 0 == piece.start == piece.begin
+        and piece.stop == node.count == tail.items
+        and piece.span == node.size == tail.offset
+    )
+
+
 def _pack(node: Node, here: bytes, table: list[bytes]) -> Any:
     if isinstance(node, ListNode):
         tail = node.tail
+        if _has_only_grown(node, here):
+            piece = node.pieces[0]
+            return [_GROWN_LIST, piece.stream, node.count, piece.first, piece.last - piece.first, node.size]
         pieces = [
             [
                 _index(p.branch, here, table),
@@ -364,6 +391,10 @@ def _unpack(node: _Node, branches: list[bytes], depth: int) -> Node:
         )
         at, stream, items, offset = node.tail
         return ListNode(pieces, node.count, node.size, Tail(branches[at], stream, items, offset))
+    if isinstance(node, _GrownList):
+        here, stream, count, size = branches[0], node.stream, node.count, node.size
+        piece = Piece(here, stream, 0, count, node.first, node.first + node.more, 0, size)
+        return ListNode((piece,), count, size, Tail(here, stream, count, size))
     if isinstance(node, _Slot):
         return Slot(branches[node.branch], node.step, node.index, node.size, node.check)
     if isinstance(node, Inline | Blob):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -22,7 +21,8 @@ from typing import Any, Protocol
 import msgspec
 from blake3 import blake3
 
-from backtrail.encode.frame import BEFORE, BEHIND, SEALED, Allow, Frames, check_sound
+from backtrail.encode.checksum import SOUND, crc32, pack_crc
+from backtrail.encode.frame import SEALED, Allow, Frames, check_sound
 from backtrail.errors import Corrupt, InvalidInput, MissingExtra, Unavailable, UnsupportedFormat
 from backtrail.model import Budget
 
@@ -30,7 +30,6 @@ _KEY = 32
 _NONCE = 12
 _MAGIC = b"backtrail ring 1\n"
 _HEAD = struct.Struct("<BB")  # flag, number of the data key
-_SOUND = 0x2144DF1C
 _LEAST = _HEAD.size + _NONCE + 16 + 4  # an empty content, sealed
 _MAX_KEYS = 255
 _SEALED_FLAG = bytes([SEALED])
@@ -85,12 +84,12 @@ def lock_ring(ring: Ring, key: bytes, created: int) -> bytes:
     nonce = os.urandom(_NONCE)
     content = msgspec.msgpack.encode(ring)
     sealed = _MAGIC + nonce + _cipher(_wrapping(key)).encrypt(nonce, content, _ring_facts(created))
-    return sealed + zlib.crc32(sealed).to_bytes(4, "little")
+    return sealed + pack_crc(crc32(sealed))
 
 
 def unlock_ring(data: bytes, keys: Sequence[bytes], created: int) -> tuple[Ring, int]:
     """The ring that was made at this time, and the index of the key that opened it."""
-    if type(data) is not bytes or zlib.crc32(data) != _SOUND or not data.startswith(_MAGIC):
+    if type(data) is not bytes or crc32(data) != SOUND or not data.startswith(_MAGIC):
         raise Corrupt("the key ring of the store", "its checksum does not hold")
     at = len(_MAGIC)
     nonce, body = data[at : at + _NONCE], data[at + _NONCE : -4]
@@ -147,7 +146,9 @@ class SealedFrames(Frames):
         return self._each_blob(frames, ids, sizes, where) if found is None else found
 
     def bare(self, frames: Sequence[bytes], records: Iterable[str], allow: Allow | None = None) -> Sequence[bytes]:
-        return [BEFORE + self.unwrap(f, p, allow) + BEHIND for f, p in zip(frames, records, strict=True)]
+        where = list(records)
+        opened = [self._open(f, p.encode(), p) for f, p in zip(frames, where, strict=True)]
+        return self._unpack_rows(opened, where, allow)
 
     def bind(self, content: bytes, facts: bytes) -> bytes:
         return self._seal(content, facts)
@@ -162,7 +163,7 @@ class SealedFrames(Frames):
         nonce = os.urandom(_NONCE)
         number = len(self._ciphers) - 1
         sealed = _HEAD.pack(SEALED, number) + nonce + self._ciphers[number].encrypt(nonce, packed, bound)
-        return sealed + zlib.crc32(sealed).to_bytes(4, "little")
+        return sealed + pack_crc(crc32(sealed))
 
     def _open(self, frame: bytes, bound: bytes, record: str) -> bytes:
         check_sound(frame, record, _LEAST)

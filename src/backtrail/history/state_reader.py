@@ -123,7 +123,7 @@ class StateReader:
         for path, listing in lists:
             row_index = RowIndex()
             items = self.assembler.items(listing, row_index)
-            snapshot = ListSnapshot(items, self._values.encode, False, self._values.types.lookalikes)
+            snapshot = ListSnapshot(items, self._values.encode, False, self._values.types.lookalikes, owned=True)
             known[path] = KnownList(snapshot, row_index)
         return known
 
@@ -225,17 +225,11 @@ class StateReader:
     async def fetch(self, spans: Iterable[tuple[bytes, int, int]]) -> None:
         """Fetch the payloads of these rows that have not been fetched."""
         ranges: RowRanges = self._rows.missing(merge_spans(spans))
-        found = [
-            (branch, await self._context.engine.payloads(self._lineage, branch, first, last))
-            for branch, pairs in ranges.items()
-            for first, last in pairs
-        ]
-        frames = [[frame for _, frame in rows] for _, rows in found]
-        # All of them are looked at before the first is unpacked: together they may be too much.
-        self._meter.expect_unpacked(sum(map(self._context.frames.expected, frames)))
-        for (branch, rows), packed in zip(found, frames, strict=True):
-            steps = [step for step, _ in rows]
-            self._rows.add(branch, steps, await self._bare(branch, steps, packed))
+        for branch, pairs in ranges.items():
+            for first, last in pairs:
+                rows = await self._context.engine.payloads(self._lineage, branch, first, last)
+                steps, frames = [step for step, _ in rows], [frame for _, frame in rows]
+                self._rows.add(branch, steps, await self._bare(branch, steps, frames))
 
     async def _bare(self, branch: bytes, steps: list[int], frames: list[bytes]) -> Sequence[bytes]:
         """The frames of payloads, checked and opened."""

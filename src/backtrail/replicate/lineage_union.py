@@ -70,12 +70,14 @@ class LineageUnion:
             by_id.setdefault(step.id, []).append(at)
         way = {segment.branch.id: segment.last for segment in walk_back(head.position, self.branches.get)}
         for same in by_id.values():
-            facts = {at: self._codec.mark_facts(at[0], rows[at]) for at in same}
-            if len(same) == 1 or any(one is not None and one.deleted for one in facts.values()):
+            if len(same) == 1:
                 continue
-            alive = [at for at in same if (one := facts[at]) is None or not one.duplicate]
+            facts = [self._codec.mark_facts(at[0], rows[at]) for at in same]
+            alive = [at for at in same if not self._is_deleted(at[0], rows[at])]
             in_history = [at for at in same if at[1] <= way.get(at[0], 0)]
-            stays = (in_history or alive or same)[0]
+            stays: Position | None = (in_history or alive or same)[0]
+            if any(one is not None and one.deleted for one in facts):
+                stays = None  # whoever deleted the checkpoint knew one of them
             for at in same:
                 if (at in alive) is not (at == stays):
                     restore = self._codec.mark_restored

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from backtrail.adapters.langgraph.compression import decompress
+from backtrail.adapters.langgraph.compression import decompress, decompress_bookkeeping
 from backtrail.adapters.langgraph.ids import channel_name
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY
 from backtrail.adapters.langgraph.message_list import MessageList
@@ -37,7 +37,8 @@ class CachedCheckpoint(msgspec.Struct, frozen=True):
     def from_state(cls, id: str, state: dict[str, Any], *, row: str, author: bytes) -> CachedCheckpoint:
         """The checkpoint that a state holds, with all channels as plain data."""
         plain = {channel_name(key): decompress(value) for key, value in state.items() if key != RESERVED_KEY}
-        return cls(id, state.get(RESERVED_KEY) or {}, plain, row=row, author=author)
+        bookkeeping = decompress_bookkeeping(state.get(RESERVED_KEY)) or {}
+        return cls(id, bookkeeping, plain, row=row, author=author)
 
     def with_message_lists(self, values: dict[str, Any], *, immutable: bool) -> CachedCheckpoint:
         """The same checkpoint, with those of the decoded `values` that are messages as lists of messages."""

@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import ChannelVersions
 from langgraph.checkpoint.base import Checkpoint as GraphCheckpoint
 
 from backtrail.adapters.langgraph.checkpoint_cache import CachedCheckpoint
-from backtrail.adapters.langgraph.compression import compress
+from backtrail.adapters.langgraph.compression import compress, compress_bookkeeping
 from backtrail.adapters.langgraph.ids import state_key
 from backtrail.adapters.langgraph.message_codec import RESERVED_KEY, MessageCodec
 from backtrail.adapters.langgraph.message_list import MessageList
@@ -42,7 +42,7 @@ def plan_delta(
     """
     values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
     bookkeeping = codec.encode({k: value for k, value in checkpoint.items() if k not in ("id", "channel_values")})
-    changes: dict[str, Any] = {RESERVED_KEY: bookkeeping}
+    changes: dict[str, Any] = {RESERVED_KEY: compress_bookkeeping(bookkeeping)}
     append: tuple[str, list[Any]] | None = None
     # A channel that keeps its version keeps its value, even if LangGraph leaves that out, as it does for the last
     # snapshot of a delta channel that no step has written since.

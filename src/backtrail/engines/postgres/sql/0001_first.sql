@@ -69,7 +69,7 @@ CREATE TABLE {schema}.heads (
     note    bytea NOT NULL,
     period  bigint NOT NULL GENERATED ALWAYS AS (updated >> 22) STORED
 ) WITH (fillfactor = 70);
-CREATE INDEX heads_lineage ON {schema}.heads (lineage);
+CREATE INDEX heads_lineage ON {schema}.heads (lineage, thread);
 CREATE INDEX heads_kind ON {schema}.heads (kind, thread);
 CREATE INDEX heads_age ON {schema}.heads (kind, period);
 -- The same for each namespace. Names in one begin with the last code point of Unicode, and it ends with an \x1f.

@@ -1,0 +1,31 @@
+"""Looks at a server from outside of the world, as somebody would who opened it alone. Never raises for damage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import backtrail
+from backtrail.engines.base import Engine
+
+
+def history(store: backtrail.Store, thread: str, *, all: bool = True) -> list[backtrail.Checkpoint]:
+    """The checkpoints of a thread; none if that cannot be read, or is not there."""
+    try:
+        return store.thread(thread).history(all=all, salvage=True)
+    except (backtrail.Corrupt, backtrail.NotFound):
+        return []
+
+
+def kept_beside(engines: Mapping[str, Engine], thread: str) -> dict[str, set[str]]:
+    """The threads that hold what lost against this one, on any server, and the ids of their checkpoints."""
+    found: dict[str, set[str]] = {}
+    for store in map(backtrail.open, engines.values()):
+        for info in store.threads(prefix=f"{thread}#diverged-"):
+            found.setdefault(info.id, set()).update(one.id for one in history(store, info.id))
+    return found
+
+
+def alive(engines: Mapping[str, Engine]) -> list[set[str]]:
+    """The ids of all checkpoints that are alive on each server."""
+    stores = map(backtrail.open, engines.values())
+    return [{one.id for info in store.threads() for one in history(store, info.id)} for store in stores]
