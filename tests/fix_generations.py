@@ -14,8 +14,8 @@ from backtrail.engines.memory import MemoryEngine
 from backtrail.errors import Unavailable
 from backtrail.history.replication import MergeCodec
 from backtrail.replicate import role_record
-from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.absorption import Merged
+from backtrail.replicate.deleted_threads import write_tombstone
 from backtrail.replicate.merge import merge
 from backtrail.replicate.merge_rules import Rule
 from fix_flaky import Flaky

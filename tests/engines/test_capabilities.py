@@ -15,10 +15,10 @@ import backtrail
 from backtrail.engines.base import Engine
 from backtrail.engines.capabilities import (
     FailsFast,
-    WritesInGenerations,
     SavesAdrift,
     SharesCommits,
     StoredLocally,
+    WritesInGenerations,
     capability,
 )
 from backtrail.engines.conflicts import Refused

@@ -1,5 +1,5 @@
-"""Pruned checkpoints stay deleted on both sides, even if one of them was unreachable, or behind, during the prune. Their
-rows are freed on both sides or on none."""
+"""Pruned checkpoints stay deleted on both sides, even if one of them was unreachable, or behind, during the prune.
+Their rows are freed on both sides or on none."""
 
 from __future__ import annotations
 
